@@ -14,7 +14,7 @@ pub(crate) fn check(bytes: &[u8]) {
             let text = lsn::display(position).to_string();
             assert_eq!(lsn::parse(text.as_bytes()), Ok(position), "{text}");
         }
-        Err(fault) => assert!(fault.at <= bytes.len(), "{fault}"),
+        Err(fault) => assert!(fault.offset <= bytes.len(), "{fault}"),
     }
 }
 
@@ -24,7 +24,7 @@ fn check_end<T>(bytes: &[u8], read: impl Iterator<Item = Result<T, ParseError>>)
     for one in read {
         assert!(!ended, "goes on after a fault");
         if let Err(fault) = one {
-            assert!(fault.at <= bytes.len(), "{fault}");
+            assert!(fault.offset <= bytes.len(), "{fault}");
             ended = true;
         }
     }

@@ -67,7 +67,7 @@ fn accept(choice: u8, mut rest: &[u8]) {
         return;
     };
     let claim = ClaimedIdentity::of_response(&response);
-    let (nonce, mut out) = (Nonce::given(NONCE), Vec::new());
+    let (nonce, mut out) = (Nonce::from_bytes(NONCE), Vec::new());
     let method = method(choice);
     let empty = matches!(method, Method::Empty(_));
     let mut step = ClientAuth::begin(claim, nonce, channel(choice), method, (2, &mut out));

@@ -115,7 +115,7 @@ impl<'a> Follower<'a> {
 
     /// Sends commands until one expects a reply.
     fn send(&mut self) {
-        while self.conversation.answer_due().is_none() && self.conversation.is_certain() {
+        while self.conversation.expected_reply().is_none() && self.conversation.is_certain() {
             let Some(payload) = self.packet() else { return };
             let Ok(request) = frontend::request(payload, self.agreed) else {
                 self.client = &[];
@@ -151,7 +151,7 @@ pub(crate) fn follow(input: &Input<'_>, agreed: Capabilities, server: &[u8], pie
     let (mut broken, mut invalid) = (false, false);
     'all: while end < server.len() {
         end = end.saturating_add(piece).min(server.len());
-        while let Some(answer) = follower.conversation.answer_due() {
+        while let Some(answer) = follower.conversation.expected_reply() {
             match boundaries.next(&server[consumed..end], answer) {
                 Step::Event {
                     passed,
@@ -165,9 +165,9 @@ pub(crate) fn follow(input: &Input<'_>, agreed: Capabilities, server: &[u8], pie
                         break 'all;
                     };
                     assert_eq!(reply.delivery, Delivery::Forward);
-                    settled.push(format!("{:?}", reply.settled));
+                    settled.push(format!("{:?}", reply.outcome));
                     broken |= has_broken_trackers(&event);
-                    follower.settle(reply.settled, &event);
+                    follower.settle(reply.outcome, &event);
                 }
                 Step::Wait { passed, need } => {
                     consumed = consumed.saturating_add(passed);
@@ -211,7 +211,7 @@ pub(crate) fn transcode(input: &Input<'_>, client: Capabilities, keep: bool) -> 
     let mut transcoder = Transcoder::new(input.agreed, client);
     let mut server = input.server.to_vec();
     let (mut out, mut consumed) = (Vec::new(), 0_usize);
-    while let Some(answer) = follower.conversation.answer_due() {
+    while let Some(answer) = follower.conversation.expected_reply() {
         let bytes = server[consumed..].to_vec();
         let (passed, event, length) = match boundaries.next(&bytes, answer) {
             Step::Event {
@@ -235,7 +235,7 @@ pub(crate) fn transcode(input: &Input<'_>, client: Capabilities, keep: bool) -> 
         let Ok(reply) = follower.conversation.reply(&event) else {
             return out;
         };
-        follower.settle(reply.settled, &event);
+        follower.settle(reply.outcome, &event);
     }
     out
 }

@@ -39,14 +39,16 @@ pub(crate) fn check(bytes: &[u8]) {
                 } else {
                     Origin::Ours
                 };
-                let owed = conversation.owed();
+                let owed = conversation.pending_count();
                 if conversation.sent(*request, origin, token) == Sending::Drop {
-                    assert_eq!(conversation.owed(), owed);
+                    assert_eq!(conversation.pending_count(), owed);
                 }
-                assert!(conversation.owed() <= owed.saturating_add(1));
+                assert!(conversation.pending_count() <= owed.saturating_add(1));
             }
             (0..32, None) => {
-                if conversation.answer(LocalReply::ParseComplete, token) == Sending::Forward {
+                if conversation.add_local_reply(LocalReply::ParseComplete, token)
+                    == Sending::Forward
+                {
                     unanswered = unanswered.saturating_add(1);
                 }
             }
@@ -67,9 +69,9 @@ pub(crate) fn check(bytes: &[u8]) {
 }
 
 fn check_rest(conversation: &Conversation, unanswered: i64) {
-    assert!(!conversation.owes_reply() || conversation.owed() > 0);
+    assert!(!conversation.is_reply_pending() || conversation.pending_count() > 0);
     if conversation.is_quiet() {
-        assert_eq!((conversation.owed(), unanswered), (0, 0));
+        assert_eq!((conversation.pending_count(), unanswered), (0, 0));
         assert!(conversation.is_certain());
         assert_eq!(conversation.delivery(), Delivery::Forward);
     }

@@ -65,12 +65,12 @@ fn build(options: &Options, root: &Path) -> Result<PathBuf> {
         None => release_build(root, &target)?,
     };
     let version = format!("{}-{DEBIAN_REVISION}", env!("CARGO_PKG_VERSION"));
-    let architecture = said(Command::new("dpkg").arg("--print-architecture"))?;
+    let architecture = printed(Command::new("dpkg").arg("--print-architecture"))?;
     let name = format!("evenkeel_{version}_{architecture}");
     let out = options.out.clone().unwrap_or(target.join("package"));
-    let room = out.join(&name);
-    let _ = fs::remove_dir_all(&room);
-    let layout = Layout::new(root, &room, date(root));
+    let work_dir = out.join(&name);
+    let _ = fs::remove_dir_all(&work_dir);
+    let layout = Layout::new(root, &work_dir, date(root));
     layout.program(&binary)?;
     layout.files(&version)?;
     layout.manual(&binary)?;
@@ -81,7 +81,7 @@ fn build(options: &Options, root: &Path) -> Result<PathBuf> {
     layout.control(&version, &architecture)?;
     let package = out.join(format!("{name}.deb"));
     layout.pack(&package)?;
-    fs::remove_dir_all(&room)?;
+    fs::remove_dir_all(&work_dir)?;
     Ok(package)
 }
 
@@ -94,7 +94,7 @@ fn metadata(root: &Path) -> Result<Value> {
         "--locked",
         "--filter-platform",
     ]);
-    let json = said(command.arg(platform).current_dir(root))?;
+    let json = printed(command.arg(platform).current_dir(root))?;
     Ok(serde_json::from_str(&json)?)
 }
 
@@ -115,7 +115,7 @@ fn date(root: &Path) -> u64 {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok();
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"]).current_dir(root);
-    let date = given.or_else(|| said(&mut git).ok());
+    let date = given.or_else(|| printed(&mut git).ok());
     date.and_then(|date| date.parse().ok()).unwrap_or(0)
 }
 
@@ -130,7 +130,7 @@ fn done(command: &mut Command) -> Result<()> {
 }
 
 /// Returns the output of a command, without the final newline.
-fn said(command: &mut Command) -> Result<String> {
+fn printed(command: &mut Command) -> Result<String> {
     let name = name(command);
     let output = command.output().with_context(|| missing(&name))?;
     if !output.status.success() {

@@ -17,40 +17,40 @@ use rootfs_dir::RootfsDir;
 
 /// Runs `cargo xtask rivals [--check | --renew]`.
 pub(crate) fn run(renew: bool) -> ExitCode {
-    report(RootfsDir::of_this_machine().and_then(|place| make(&place, renew)))
+    report(RootfsDir::of_this_machine().and_then(|rootfs| make(&rootfs, renew)))
 }
 
 /// Prints the installed packages; fails if there is no complete root file system.
 pub(crate) fn check() -> ExitCode {
-    let versions = RootfsDir::of_this_machine().and_then(|place| {
-        place.versions().ok_or_else(|| {
-            let path = place.path().display();
+    let versions = RootfsDir::of_this_machine().and_then(|rootfs| {
+        rootfs.versions().ok_or_else(|| {
+            let path = rootfs.path().display();
             format!("{path} is not there or not whole: cargo xtask rivals makes it")
         })
     });
     report(versions.map(|versions| print!("{versions}")))
 }
 
-fn make(place: &RootfsDir, renew: bool) -> Result<(), String> {
-    if !renew && place.versions().is_some() {
-        println!("{} is complete", place.path().display());
+fn make(rootfs: &RootfsDir, renew: bool) -> Result<(), String> {
+    if !renew && rootfs.versions().is_some() {
+        println!("{} is complete", rootfs.path().display());
         return Ok(());
     }
     step::require_root_and_programs()?;
-    let _lock = place.lock()?;
+    let _lock = rootfs.lock()?;
     // The process that held the lock may have created it meanwhile.
-    if !renew && place.versions().is_some() {
+    if !renew && rootfs.versions().is_some() {
         return Ok(());
     }
     let start = Instant::now();
-    let mirror = mirror::find(place)?;
-    place.clear_half_made()?;
-    println!("making {} from Debian unstable", place.path().display());
-    build::base(place, &mirror)?;
-    let outcome = build::install(place)?;
-    build::tidy_up(place, &outcome)?;
-    place.put_in_place()?;
-    print!("{}", place.versions().unwrap_or_default());
+    let mirror = mirror::find(rootfs)?;
+    rootfs.clear_half_made()?;
+    println!("making {} from Debian unstable", rootfs.path().display());
+    build::base(rootfs, &mirror)?;
+    let outcome = build::install(rootfs)?;
+    build::tidy_up(rootfs, &outcome)?;
+    rootfs.put_in_place()?;
+    print!("{}", rootfs.versions().unwrap_or_default());
     println!("made in {} s", start.elapsed().as_secs());
     Ok(())
 }

@@ -133,7 +133,7 @@ type App = TowerToHyperService<axum::Router>;
 
 async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing) {
     let Some(listener) = listener else { return };
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
         let outcome = tokio::select! {
@@ -144,7 +144,7 @@ async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing
             continue;
         };
         while connections.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             refuse_surplus(&stream, peer);
             continue;
         };
@@ -155,7 +155,7 @@ async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing
             stream,
             AdminTransport::Tcp { peer },
             (app.clone(), closing.clone()),
-            place,
+            permit,
         ));
     }
     drop(listener);
@@ -164,11 +164,11 @@ async fn serve_tcp(listener: Option<TcpListener>, app: App, mut closing: Closing
 
 async fn serve_unix(listener: Option<UnixListener>, app: App, mut closing: Closing) {
     let Some(listener) = listener else { return };
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
         // A client that reaches the socket is trusted: those over the limit wait in the backlog.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         let outcome = tokio::select! {
@@ -180,7 +180,7 @@ async fn serve_unix(listener: Option<UnixListener>, app: App, mut closing: Closi
         };
         while connections.try_join_next().is_some() {}
         let app = (app.clone(), closing.clone());
-        connections.spawn(serve_connection(stream, AdminTransport::Unix, app, place));
+        connections.spawn(serve_connection(stream, AdminTransport::Unix, app, permit));
     }
     drop(listener);
     connections.join_all().await;
@@ -206,14 +206,14 @@ fn refuse_surplus(stream: &TcpStream, peer: SocketAddr) {
 
 async fn serve_connection<S>(
     stream: S,
-    door: AdminTransport,
+    transport: AdminTransport,
     (app, mut closing): (App, Closing),
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(door);
+        request.extensions_mut().insert(transport);
         app.call(request)
     });
     let connection = http1::Builder::new()

@@ -121,7 +121,7 @@ struct CheckArgs {
 #[derive(Debug, Args)]
 struct StatusArgs {
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
     /// Print the JSON of /api/v1/status.
     #[arg(long)]
     json: bool,
@@ -157,7 +157,7 @@ struct PrimaryArgs {
 #[derive(Debug, Args)]
 struct EventsArgs {
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
     /// Wait for new events and print them as they occur.
     #[arg(short, long)]
     follow: bool,
@@ -171,7 +171,7 @@ struct ServerArgs {
     /// Server name or address, or service/server.
     server: String,
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
 }
 
 /// Running process that a command talks to.
@@ -192,7 +192,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::check(&args),
         Command::Status(args) => requests::status(&args),
-        Command::Reload(place) => requests::reload(&place),
+        Command::Reload(process) => requests::reload(&process),
         Command::Drain(args) => requests::drain(&args),
         Command::Undrain(args) => requests::undrain(&args),
         Command::Weight(args) => requests::weight(&args),

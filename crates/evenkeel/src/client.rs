@@ -66,7 +66,7 @@ impl Client {
     /// Returns the status of the process.
     pub fn status(&self) -> Result<Status, ClientError> {
         let json = self.status_json()?;
-        serde_json::from_str(&json).map_err(|error| self.bad(error))
+        serde_json::from_str(&json).map_err(|error| self.bad_answer(error))
     }
 
     /// Returns the status as the JSON text that the process sent.
@@ -75,7 +75,7 @@ impl Client {
         if ok {
             Ok(text)
         } else {
-            Err(self.bad(text.trim()))
+            Err(self.bad_answer(text.trim()))
         }
     }
 
@@ -84,51 +84,51 @@ impl Client {
         let path = format!("/api/v1/events?after={after}");
         let (ok, text) = self.exchange(Method::GET, &path, String::new())?;
         if !ok {
-            return Err(self.bad(text.trim()));
+            return Err(self.bad_answer(text.trim()));
         }
-        serde_json::from_str(&text).map_err(|error| self.bad(error))
+        serde_json::from_str(&text).map_err(|error| self.bad_answer(error))
     }
 
     /// Returns the clients of a service, or the message of a refusal. `service` is the name as
     /// encoded in a URL.
     pub fn connections(&self, service: &str) -> Result<Result<Connections, String>, ClientError> {
         let path = format!("/api/v1/services/{service}/clients");
-        self.told(Method::GET, &path, String::new())
+        self.exchange_json(Method::GET, &path, String::new())
     }
 
     /// Returns the statements of a service, those with the longest total time first, or the message
     /// of a refusal.
     pub fn digests(&self, service: &str) -> Result<Result<Vec<DigestStatus>, String>, ClientError> {
         let path = format!("/api/v1/services/{service}/digests");
-        self.told(Method::GET, &path, String::new())
+        self.exchange_json(Method::GET, &path, String::new())
     }
 
     /// Returns the server to which a statement would be routed, or the message of a refusal.
     pub fn explain(&self, question: &Question) -> Result<Result<Explanation, String>, ClientError> {
-        let body = serde_json::to_string(question).map_err(|error| self.bad(error))?;
-        self.told(Method::POST, "/api/v1/explain", body)
+        let body = serde_json::to_string(question).map_err(|error| self.bad_answer(error))?;
+        self.exchange_json(Method::POST, "/api/v1/explain", body)
     }
 
     /// Sends a request and returns the decoded response, or the message of a refusal.
-    fn told<T: DeserializeOwned>(
+    fn exchange_json<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: String,
     ) -> Result<Result<T, String>, ClientError> {
-        let bad = |error| self.bad(error);
+        let bad_answer = |error| self.bad_answer(error);
         let (ok, text) = self.exchange(method, path, body)?;
         if ok {
-            return serde_json::from_str(&text).map(Ok).map_err(bad);
+            return serde_json::from_str(&text).map(Ok).map_err(bad_answer);
         }
-        let reply: Reply = serde_json::from_str(&text).map_err(bad)?;
+        let reply: Reply = serde_json::from_str(&text).map_err(bad_answer)?;
         Ok(Err(reply.message))
     }
 
     /// Sends a command. `Reply::ok` reports whether it was executed.
     pub fn post(&self, path: &str, body: &serde_json::Value) -> Result<Reply, ClientError> {
         let (_, text) = self.exchange(Method::POST, path, body.to_string())?;
-        serde_json::from_str(&text).map_err(|error| self.bad(error))
+        serde_json::from_str(&text).map_err(|error| self.bad_answer(error))
     }
 
     fn exchange(
@@ -140,17 +140,17 @@ impl Client {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        let runtime = runtime.map_err(|error| self.bad(error))?;
+        let runtime = runtime.map_err(|error| self.bad_answer(error))?;
         runtime.block_on(async {
             let limit = Duration::from_millis(ANSWER_MS_MAX);
-            match tokio::time::timeout(limit, self.ask(method, path, body)).await {
+            match tokio::time::timeout(limit, self.send(method, path, body)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(self.bad(format!("no response within {ANSWER_MS_MAX} ms"))),
+                Err(_) => Err(self.bad_answer(format!("no response within {ANSWER_MS_MAX} ms"))),
             }
         })
     }
 
-    async fn ask(
+    async fn send(
         &self,
         method: Method,
         path: &str,
@@ -159,7 +159,7 @@ impl Client {
         let stream = UnixStream::connect(&self.socket).await;
         let stream = stream.map_err(|error| no_connection(&self.socket, &error))?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|error| self.bad(error))?;
+        let (mut sender, connection) = handshake.map_err(|error| self.bad_answer(error))?;
         // The response or the sender's error reports the outcome.
         tokio::spawn(async move { connection.await.ok() });
         let request = Request::builder()
@@ -168,21 +168,21 @@ impl Client {
             .header("host", "localhost")
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body)))
-            .map_err(|error| self.bad(error))?;
+            .map_err(|error| self.bad_answer(error))?;
         let response = sender
             .send_request(request)
             .await
-            .map_err(|error| self.bad(error))?;
+            .map_err(|error| self.bad_answer(error))?;
         let ok = response.status().is_success();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
             .collect()
             .await;
-        let bytes = body.map_err(|error| self.bad(error))?.to_bytes();
-        let text = String::from_utf8(bytes.into()).map_err(|error| self.bad(error))?;
+        let bytes = body.map_err(|error| self.bad_answer(error))?.to_bytes();
+        let text = String::from_utf8(bytes.into()).map_err(|error| self.bad_answer(error))?;
         Ok((ok, text))
     }
 
-    fn bad(&self, what: impl ToString) -> ClientError {
+    fn bad_answer(&self, what: impl ToString) -> ClientError {
         ClientError::BadAnswer {
             socket: self.socket.clone(),
             what: what.to_string(),

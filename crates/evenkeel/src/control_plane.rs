@@ -126,7 +126,7 @@ pub struct ControlPlane {
     services: Vec<ManagedService>,
     clusters: Vec<ManagedCluster>,
     timeline: Timeline,
-    leaving: Vec<Removal>,
+    removals: Vec<Removal>,
     upgrades: Upgrades,
     reports: (mpsc::Sender<MonitorEvent>, mpsc::Receiver<MonitorEvent>),
     started_ms: u64,
@@ -145,7 +145,7 @@ impl ControlPlane {
         before: Option<(Predecessor, InheritedSockets)>,
     ) -> Result<Self, ControlPlaneError> {
         let now_ms = now_ms();
-        let mut world = Self {
+        let mut control_plane = Self {
             engine,
             generation,
             peers: Peers::default(),
@@ -159,7 +159,7 @@ impl ControlPlane {
             services: Vec::new(),
             clusters: Vec::new(),
             timeline: Timeline::default(),
-            leaving: Vec::new(),
+            removals: Vec::new(),
             upgrades: Upgrades::default(),
             reports: mpsc::channel(REPORTS_WAITING_MAX),
             started_ms: now_ms,
@@ -168,10 +168,14 @@ impl ControlPlane {
             stop_by_ms: None,
         };
         match before {
-            None => world.adopt(plan)?,
-            Some((predecessor, inherited)) => world.take_over(plan, predecessor, inherited).await?,
+            None => control_plane.adopt(plan)?,
+            Some((predecessor, inherited)) => {
+                control_plane
+                    .take_over(plan, predecessor, inherited)
+                    .await?
+            }
         }
-        Ok(world)
+        Ok(control_plane)
     }
 
     /// Runs until all sessions have ended after a stop.
@@ -189,21 +193,21 @@ impl ControlPlane {
             let wait = Duration::from_millis(self.next_wake_ms().saturating_sub(now_ms()));
             tokio::select! {
                 Some(request) = requests.recv() => self.answer(request).await,
-                Ok(event) = events.recv_async() => self.notice(event, format),
-                Some(report) = self.reports.1.recv() => self.take_report(report),
+                Ok(event) = events.recv_async() => self.handle_event(event, format),
+                Some(report) = self.reports.1.recv() => self.handle_monitor_event(report),
                 Some(signal) = signals.recv() => self.handle_signal(signal).await,
-                Some(said) = self.upgrades.from_successor.1.recv() => self.hear_successor(said),
-                Some(said) = self.upgrades.from_predecessor.1.recv() => {
-                    self.hear_predecessor(said);
+                Some(event) = self.upgrades.from_successor.1.recv() => self.handle_successor(event),
+                Some(event) = self.upgrades.from_predecessor.1.recv() => {
+                    self.handle_predecessor(event);
                 }
                 () = tokio::time::sleep(wait) => {}
             }
             self.run_due_tasks(now_ms());
         }
         while let Ok(event) = events.try_recv() {
-            self.notice(event, format);
+            self.handle_event(event, format);
         }
-        self.say_goodbye();
+        self.send_final_report();
         tracing::info!("stopped");
         self.engine.stop();
     }
@@ -235,12 +239,12 @@ impl ControlPlane {
             .services
             .iter()
             .filter_map(|service| service.next_ramp_ms);
-        let leaving = self.leaving.iter().map(Removal::next_due_ms);
+        let removals = self.removals.iter().map(Removal::next_due_ms);
         let stopping = self.stop_by_ms.map(|_| now_ms + 50);
         let cuts = self.timeline.next_due_ms();
         let due = servers
             .chain(services)
-            .chain(leaving)
+            .chain(removals)
             .chain(stopping)
             .chain(cuts)
             .chain(self.upgrade_due_ms())
@@ -252,12 +256,12 @@ impl ControlPlane {
         self.start_due_probes(now_ms);
         self.cut_expired(now_ms);
         self.climb_ramps(now_ms);
-        self.tell_what_is_due(now_ms);
-        self.do_upgrade_work(now_ms);
+        self.log_due_events(now_ms);
+        self.run_upgrade_tasks(now_ms);
         if now_ms >= self.next_sample_ms {
             self.sample();
-            self.tell_turns_unasked();
-            self.pulse();
+            self.set_unmonitored_status();
+            self.ping_watchdog();
             self.cut_sessions_on_dead_servers();
             self.log_rejections(now_ms);
             self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
@@ -267,15 +271,15 @@ impl ControlPlane {
         }
     }
 
-    fn notice(&mut self, event: Event, format: Format) {
+    fn handle_event(&mut self, event: Event, format: Format) {
         match event {
-            Event::Sign { server_id, sign } => self.take_sign(server_id, &sign),
+            Event::Sign { server_id, sign } => self.record_passive_failure(server_id, &sign),
             Event::Ended(record) => report::connection(&record).write(format),
             Event::AcceptFailed(why) => tracing::error!("{why}"),
         }
     }
 
-    fn take_sign(&mut self, server_id: u64, sign: &PassiveFailure) {
+    fn record_passive_failure(&mut self, server_id: u64, failure: &PassiveFailure) {
         let found = self
             .servers
             .iter()
@@ -287,7 +291,7 @@ impl ControlPlane {
         let Some(state) = self.servers.get_mut(&address) else {
             return;
         };
-        let sign = match sign {
+        let failure = match failure {
             PassiveFailure::ConnectFailed(why) => {
                 tracing::debug!(server = %address, "{why}");
                 evenkeel_policy::health::PassiveFailure::ConnectFailed
@@ -296,8 +300,8 @@ impl ControlPlane {
                 evenkeel_policy::health::PassiveFailure::ClosedBeforeAnyByte
             }
         };
-        let change = state.notice_sign(now_ms(), sign, last);
-        self.follow(&address, change);
+        let change = state.record_failure(now_ms(), failure, last);
+        self.apply_health_change(&address, change);
     }
 
     /// Returns whether a service would have no usable server without this one.
@@ -316,7 +320,10 @@ impl ControlPlane {
 
     fn log_rejections(&mut self, now_ms: u64) {
         for service in &mut self.services {
-            for line in service.refusals.news(now_ms, &service.service.counters) {
+            for line in service
+                .rejections
+                .new_lines(now_ms, &service.service.counters)
+            {
                 tracing::warn!(service = service.plan.name, "{line}");
             }
         }
@@ -330,8 +337,8 @@ impl ControlPlane {
 
     /// Returns whether a service routes clients to a server: the server is up and its role fits.
     fn serves(&self, service: &ManagedService, address: &Address) -> bool {
-        let fit = self.fit_in(service, address);
-        self.takes_clients(address) && !matches!(fit, Eligibility::Unused(_))
+        let eligibility = self.eligibility_in(service, address);
+        self.takes_clients(address) && !matches!(eligibility, Eligibility::Unused(_))
     }
 
     async fn handle_signal(&mut self, signal: Signal) {
@@ -344,7 +351,7 @@ impl ControlPlane {
                 tracing::warn!("second stop signal received, exiting immediately");
                 self.stop_by_ms = Some(now_ms());
             }
-            Signal::Stop if self.give_upgrade_up() => {}
+            Signal::Stop if self.abort_upgrade() => {}
             Signal::Stop => {
                 // Not in `stop`: an upgrade ends this process, but not the service.
                 notify::stopping(self.plan.engine.shutdown_limit_ms);
@@ -360,14 +367,14 @@ impl ControlPlane {
         for service in &mut self.services {
             service.stop_listening(&self.engine);
         }
-        self.tell_predecessor_of_stop();
+        self.notify_predecessor();
         let sessions = watchdog::counted(self.sessions(), "session");
         let cause = format!("stop signal received; {sessions} left, {limit_ms} ms to finish");
-        let news = NewEvent::new(
+        let event = NewEvent::new(
             EventKind::Process,
             Severity::Info,
             "shutting down, no longer accepting clients",
         );
-        self.tell(news.cause(cause));
+        self.record_event(event.cause(cause));
     }
 }

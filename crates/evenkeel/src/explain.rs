@@ -15,7 +15,7 @@ use evenkeel_wire::sql::mysql::LexerModes;
 
 use crate::config::plan::{Plan, Protocol, ServicePlan};
 use crate::status::{Explanation, Question, StatementStatus};
-use ruled::Ruled;
+use ruled::RuleExplanation;
 
 /// Servers of a service, as far as routing depends on them.
 pub(crate) struct ExplainContext<'a> {
@@ -29,21 +29,21 @@ pub(crate) struct ExplainContext<'a> {
 }
 
 /// Available information about the functions and tables that a statement names.
-pub(crate) enum Known<'a> {
+pub(crate) enum ObjectInfo<'a> {
     /// Catalog of a PostgreSQL database, with the name of the database.
     Catalog(&'a str, &'a Catalog),
     /// Routines of the MySQL servers.
     Routines(&'a Routines),
     /// No information, for the given reason. Statements of clients are routed accordingly.
-    Nothing(String),
+    Unavailable(String),
     /// No information, because no process is running.
-    Nobody,
+    Assumed,
 }
 
 /// Lookup without a running process: assumes that every function and table only reads.
-struct Trusting;
+struct AssumedCatalog;
 
-impl analysis::CatalogLookup for Trusting {
+impl analysis::CatalogLookup for AssumedCatalog {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }
@@ -53,7 +53,7 @@ impl analysis::CatalogLookup for Trusting {
     }
 }
 
-impl mysql::CatalogLookup for Trusting {
+impl mysql::CatalogLookup for AssumedCatalog {
     fn function(&self, _: &[u8]) -> Volatility {
         Volatility::Stable
     }
@@ -62,52 +62,52 @@ impl mysql::CatalogLookup for Trusting {
         Volatility::Stable
     }
 
-    fn binds(&self, _: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, _: &[u8]) -> Option<Pins> {
         Some(Pins::NONE)
     }
 }
 
 /// Result of the analysis of a statement, in either protocol.
-struct Read {
+struct ParsedText {
     statements: Vec<RoutedStatement>,
     hint: Option<analysis::RoutingHint>,
     writes: bool,
-    binds: Pins,
+    pins: Pins,
 }
 
-const OF_THE_SESSION: &str = "a session that is not pinned, has no open transaction and default \
+const ASSUMED_SESSION: &str = "a session that is not pinned, has no open transaction and default \
                               settings, and whose writes have reached the replicas";
 
 /// Explains to which server a statement would be routed.
 pub(crate) fn explain(
     question: &Question,
-    cast: &ExplainContext<'_>,
-    known: &Known<'_>,
+    context: &ExplainContext<'_>,
+    known: &ObjectInfo<'_>,
 ) -> Result<Explanation, String> {
     let sql = &question.sql;
-    let read = match cast.service.protocol {
-        Protocol::Mysql => of_mysql(sql, cast.modes, known),
-        Protocol::Postgres | Protocol::Tcp => of_postgres(sql, known),
+    let read = match context.service.protocol {
+        Protocol::Mysql => parse_mysql(sql, context.modes, known),
+        Protocol::Postgres | Protocol::Tcp => parse_postgres(sql, known),
     };
-    let hint = read.hint.as_ref().map(|hint| hint_of(hint, cast));
-    let ruled = Ruled::new(question, cast)?;
+    let hint = read.hint.as_ref().map(|hint| resolve_hint(hint, context));
+    let rules = RuleExplanation::new(question, context)?;
     let unit = RoutingUnit {
         statements: &read.statements,
         hint,
-        rule: ruled.destination(),
+        rule: rules.destination(),
     };
-    let cast = &ruled.cast(cast);
+    let context = &rules.restrict(context);
     let session = route::SessionContext::default();
-    let decision = decide(&unit, &session, cast);
+    let decision = decide(&unit, &session, context);
     let statements = read.statements.iter().map(status_of);
     let mut explanation = Explanation {
-        service: cast.service.name.clone(),
+        service: context.service.name.clone(),
         database: match known {
-            Known::Catalog(name, _) => Some((*name).to_owned()),
+            ObjectInfo::Catalog(name, _) => Some((*name).to_owned()),
             _ => None,
         },
-        target: target(decision.target, cast),
-        servers: servers(decision.target, cast),
+        target: target(decision.target, context),
+        servers: servers(decision.target, context),
         why: decision.why.to_owned(),
         obstacles: route::obstacles(&unit, &session)
             .map(str::to_owned)
@@ -115,69 +115,71 @@ pub(crate) fn explain(
         statements: statements.collect(),
         may_write: read.writes || !decision.is_read,
         pins: read
-            .binds
+            .pins
             .iter()
             .map(|pin| pin.as_str().to_owned())
             .collect(),
         assumed: assumed(known),
         ..Explanation::default()
     };
-    ruled.tell(question, &mut explanation);
+    rules.write_to(question, &mut explanation);
     Ok(explanation)
 }
 
-fn of_postgres(sql: &str, known: &Known<'_>) -> Read {
+fn parse_postgres(sql: &str, known: &ObjectInfo<'_>) -> ParsedText {
     use analysis::EffectKind;
     let lookup: Option<&dyn analysis::CatalogLookup> = match known {
-        Known::Catalog(_, catalog) => Some(*catalog),
-        Known::Nothing(_) | Known::Routines(_) => None,
-        Known::Nobody => Some(&Trusting),
+        ObjectInfo::Catalog(_, catalog) => Some(*catalog),
+        ObjectInfo::Unavailable(_) | ObjectInfo::Routines(_) => None,
+        ObjectInfo::Assumed => Some(&AssumedCatalog),
     };
     let analysis = analysis::read(sql.as_bytes(), false, lookup);
-    let mut binds = Pins::NONE;
+    let mut pins = Pins::NONE;
     for effect in &analysis.effects {
         if let EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) = &effect.kind {
-            binds.add(*pin);
+            pins.add(*pin);
         }
     }
     if analysis.uses_nextval {
-        binds.add(Pin::Sequence);
+        pins.add(Pin::Sequence);
     }
-    Read {
+    ParsedText {
         statements: analysis.statements.to_vec(),
         hint: analysis.hint,
         writes: analysis.writes,
-        binds,
+        pins,
     }
 }
 
-fn of_mysql(sql: &str, modes: LexerModes, known: &Known<'_>) -> Read {
+fn parse_mysql(sql: &str, modes: LexerModes, known: &ObjectInfo<'_>) -> ParsedText {
     use mysql::EffectKind;
     let lookup: Option<&dyn mysql::CatalogLookup> = match known {
-        Known::Routines(routines) => Some(*routines),
-        Known::Nothing(_) | Known::Catalog(..) => None,
-        Known::Nobody => Some(&Trusting),
+        ObjectInfo::Routines(routines) => Some(*routines),
+        ObjectInfo::Unavailable(_) | ObjectInfo::Catalog(..) => None,
+        ObjectInfo::Assumed => Some(&AssumedCatalog),
     };
     let analysis = mysql::read(sql.as_bytes(), modes, lookup);
-    let mut binds = Pins::NONE;
+    let mut pins = Pins::NONE;
     for effect in &analysis.effects {
-        match &effect.does {
-            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => binds.add(*pin),
-            EffectKind::Make(thing, _) | EffectKind::Unknown(thing) => binds.add(pin_of(*thing)),
-            EffectKind::Prepare(..) => binds.add(Pin::Prepared),
+        match &effect.kind {
+            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
+            EffectKind::Create(object, _) | EffectKind::CreateUnknown(object) => {
+                pins.add(pin_of(*object))
+            }
+            EffectKind::Prepare(..) => pins.add(Pin::Prepared),
             _ => {}
         }
     }
-    Read {
+    ParsedText {
         statements: analysis.statements.to_vec(),
         hint: analysis.hint,
         writes: analysis.writes,
-        binds,
+        pins,
     }
 }
 
-fn pin_of(thing: SessionObject) -> Pin {
-    match thing {
+fn pin_of(object: SessionObject) -> Pin {
+    match object {
         SessionObject::TemporaryTable => Pin::TemporaryTable,
         SessionObject::Prepared => Pin::Prepared,
         SessionObject::Handler => Pin::Handler,
@@ -188,26 +190,26 @@ fn pin_of(thing: SessionObject) -> Pin {
 
 /// Explains a statement from the configuration file alone, if no process is running.
 pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation, String> {
-    let service = the_service(plan.services.iter(), question.service.as_deref())?;
-    let cast = ExplainContext {
+    let service = find_service(plan.services.iter(), question.service.as_deref())?;
+    let context = ExplainContext {
         service,
         primary: Some(0),
         replicas: (1..service.servers.len()).collect(),
         modes: LexerModes::default(),
     };
-    let mut explanation = explain(question, &cast, &Known::Nobody)?;
+    let mut explanation = explain(question, &context, &ObjectInfo::Assumed)?;
     // The file does not record which server is the primary.
     explanation.servers.clear();
     Ok(explanation)
 }
 
 /// Returns the service named `wanted`, or the only one, among those that use a database protocol.
-pub(crate) fn the_service<'a>(
+pub(crate) fn find_service<'a>(
     services: impl Iterator<Item = &'a ServicePlan>,
     wanted: Option<&str>,
 ) -> Result<&'a ServicePlan, String> {
-    let speaks = |service: &&ServicePlan| service.protocol.is_database();
-    let all: Vec<&ServicePlan> = services.filter(speaks).collect();
+    let has_routing = |service: &&ServicePlan| service.protocol.is_database();
+    let all: Vec<&ServicePlan> = services.filter(has_routing).collect();
     let names = || {
         let names: Vec<&str> = all.iter().map(|service| service.name.as_str()).collect();
         names.join(", ")
@@ -239,61 +241,64 @@ pub(crate) fn the_service<'a>(
 fn decide(
     unit: &RoutingUnit<'_>,
     session: &route::SessionContext,
-    cast: &ExplainContext<'_>,
+    context: &ExplainContext<'_>,
 ) -> Decision {
-    let split = cast.service.database.as_deref().map(|plan| &plan.split);
+    let split = context.service.database.as_deref().map(|plan| &plan.split);
     let settings = route::SplitSettings {
         reads: split.is_some_and(|split| split.reads),
         primary_reads: split.is_some_and(|split| split.primary_reads),
     };
-    let view = route::ServerAvailability {
-        primary: cast.primary,
-        replicas: cast.replicas.len(),
-        replicas_fresh: cast.replicas.len(),
+    let availability = route::ServerAvailability {
+        primary: context.primary,
+        replicas: context.replicas.len(),
+        replicas_fresh: context.replicas.len(),
     };
-    route::decide(unit, session, &settings, &view)
+    route::decide(unit, session, &settings, &availability)
 }
 
-fn hint_of(hint: &analysis::RoutingHint, cast: &ExplainContext<'_>) -> ResolvedHint {
-    let mut servers = cast.service.servers.iter();
+fn resolve_hint(hint: &analysis::RoutingHint, context: &ExplainContext<'_>) -> ResolvedHint {
+    let mut servers = context.service.servers.iter();
     hint.routed(|name| servers.position(|server| server.name.as_bytes() == name))
 }
 
-fn target(target: RouteTarget, cast: &ExplainContext<'_>) -> String {
+fn target(target: RouteTarget, context: &ExplainContext<'_>) -> String {
     match target {
         RouteTarget::Primary => "the primary".to_owned(),
         RouteTarget::Readers { and_primary: true } => "a replica or the primary".to_owned(),
         RouteTarget::Readers { and_primary: false } => "a replica".to_owned(),
-        RouteTarget::Server(index) => format!("server {}", name(cast, index)),
+        RouteTarget::Server(index) => format!("server {}", name(context, index)),
     }
 }
 
-fn servers(target: RouteTarget, cast: &ExplainContext<'_>) -> Vec<String> {
-    let primary = cast.primary.into_iter();
+fn servers(target: RouteTarget, context: &ExplainContext<'_>) -> Vec<String> {
+    let primary = context.primary.into_iter();
     let chosen: Vec<usize> = match target {
         RouteTarget::Primary => primary.collect(),
         RouteTarget::Readers { and_primary } => {
             let primary = primary.filter(|_| and_primary);
-            cast.replicas.iter().copied().chain(primary).collect()
+            context.replicas.iter().copied().chain(primary).collect()
         }
         RouteTarget::Server(index) => vec![index],
     };
-    chosen.into_iter().map(|index| name(cast, index)).collect()
+    chosen
+        .into_iter()
+        .map(|index| name(context, index))
+        .collect()
 }
 
-fn name(cast: &ExplainContext<'_>, index: usize) -> String {
-    let server = cast.service.servers.get(index);
+fn name(context: &ExplainContext<'_>, index: usize) -> String {
+    let server = context.service.servers.get(index);
     server.map_or_else(String::new, |server| server.name.clone())
 }
 
-fn assumed(known: &Known<'_>) -> Vec<String> {
-    let mut assumed = vec![OF_THE_SESSION.to_owned()];
+fn assumed(known: &ObjectInfo<'_>) -> Vec<String> {
+    let mut assumed = vec![ASSUMED_SESSION.to_owned()];
     match known {
-        Known::Catalog(..) | Known::Routines(_) => {}
-        Known::Nothing(why) => assumed.push(format!(
+        ObjectInfo::Catalog(..) | ObjectInfo::Routines(_) => {}
+        ObjectInfo::Unavailable(why) => assumed.push(format!(
             "nothing about the functions and tables in the statement: {why}"
         )),
-        Known::Nobody => assumed.extend([
+        ObjectInfo::Assumed => assumed.extend([
             "functions and tables in the statement only read (no running process to ask)"
                 .to_owned(),
             "there is a primary, and all other servers are replicas that serve reads".to_owned(),
@@ -336,11 +341,11 @@ fn status_of(statement: &RoutedStatement) -> StatementStatus {
 mod tests {
     use super::*;
 
-    fn explained(sql: &str, known: &Known<'_>) -> Explanation {
+    fn explained(sql: &str, known: &ObjectInfo<'_>) -> Explanation {
         explained_in("postgres", sql, known)
     }
 
-    fn explained_in(protocol: &str, sql: &str, known: &Known<'_>) -> Explanation {
+    fn explained_in(protocol: &str, sql: &str, known: &ObjectInfo<'_>) -> Explanation {
         let file = "[[service]]\nname = \"db\"\nprotocol = \"PROTOCOL\"\nlisten = \"127.0.0.1:1\"\n\
                     servers = [{ name = \"one\", address = \"127.0.0.1:2\" }, \
                     { name = \"two\", address = \"127.0.0.1:3\" }]\n[service.monitor]\n\
@@ -351,7 +356,7 @@ mod tests {
         let plan = loaded
             .plan
             .unwrap_or_else(|| panic!("{:?}", loaded.problems));
-        let cast = ExplainContext {
+        let context = ExplainContext {
             service: &plan.services[0],
             primary: Some(0),
             replicas: vec![1],
@@ -361,18 +366,21 @@ mod tests {
             sql: sql.to_owned(),
             ..Question::default()
         };
-        explain(&question, &cast, known).expect("an explanation")
+        explain(&question, &context, known).expect("an explanation")
     }
 
     #[test]
     fn a_read_goes_to_the_replicas_and_a_write_says_all_that_keeps_it_from_there() {
-        let read = explained("SELECT f(a) FROM t", &Known::Nobody);
+        let read = explained("SELECT f(a) FROM t", &ObjectInfo::Assumed);
         assert_eq!(
             (read.target.as_str(), &read.servers[..]),
             ("a replica", &["two".to_owned()][..])
         );
         assert!(read.obstacles.is_empty() && !read.may_write, "{read:?}");
-        let write = explained("SELECT nextval('s') FROM t FOR UPDATE", &Known::Nobody);
+        let write = explained(
+            "SELECT nextval('s') FROM t FOR UPDATE",
+            &ObjectInfo::Assumed,
+        );
         assert_eq!(write.servers, ["one"]);
         assert!(
             write.may_write && write.why.contains("locks rows"),
@@ -383,31 +391,34 @@ mod tests {
     #[test]
     fn what_is_not_known_keeps_it_on_the_primary_and_is_said() {
         let why = "its catalog is not read";
-        let unknown = explained("SELECT f(a) FROM t", &Known::Nothing(why.to_owned()));
+        let unknown = explained(
+            "SELECT f(a) FROM t",
+            &ObjectInfo::Unavailable(why.to_owned()),
+        );
         assert_eq!(unknown.target, "the primary");
         assert!(unknown.assumed[1].contains(why), "{unknown:?}");
     }
 
     #[test]
     fn mysql_s_texts_are_explained_by_mysql_s_rules() {
-        let of = |sql: &str| explained_in("mysql", sql, &Known::Nobody);
+        let of = |sql: &str| explained_in("mysql", sql, &ObjectInfo::Assumed);
         assert_eq!(of("SELECT `a` FROM t LIMIT 1, 2").target, "a replica");
         assert_eq!(of("SELECT a FROM t LOCK IN SHARE MODE").servers, ["one"]);
         assert_eq!(of("SELECT @n := @n + 1 FROM t").target, "the primary");
         assert_eq!(of("CREATE TEMPORARY TABLE x (a INT)").pins.len(), 1);
         assert!(of("SET @app = 'x', time_zone = '+01:00'").pins.is_empty());
         let why = "nobody has read it";
-        let unknown = Known::Nothing(why.to_owned());
-        let told = explained_in("mysql", "SELECT a FROM t", &unknown);
-        assert_eq!(told.target, "the primary");
-        assert!(told.assumed[1].contains(why), "{told:?}");
+        let unknown = ObjectInfo::Unavailable(why.to_owned());
+        let explanation = explained_in("mysql", "SELECT a FROM t", &unknown);
+        assert_eq!(explanation.target, "the primary");
+        assert!(explanation.assumed[1].contains(why), "{explanation:?}");
     }
 
     #[test]
     fn what_binds_a_session_is_said() {
-        let listen = explained("LISTEN news", &Known::Nobody);
+        let listen = explained("LISTEN news", &ObjectInfo::Assumed);
         assert_eq!(listen.pins.len(), 1, "{listen:?}");
-        let hint = explained("/* evenkeel: server=two */ SELECT 1", &Known::Nobody);
+        let hint = explained("/* evenkeel: server=two */ SELECT 1", &ObjectInfo::Assumed);
         assert_eq!(hint.target, "server two");
     }
 }

@@ -28,7 +28,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Returns all metrics of one status, as text.
 pub fn render(status: &Arc<Status>) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Moment(Arc::clone(status))));
+    registry.register_collector(Box::new(StatusCollector(Arc::clone(status))));
     let mut page = String::new();
     // Writing into a String does not fail, and neither do the encoders of this crate.
     let _ = text::encode(&mut page, &registry);
@@ -37,9 +37,9 @@ pub fn render(status: &Arc<Status>) -> String {
 
 /// Collector of metrics from one status, so that one scrape never mixes two moments.
 #[derive(Debug)]
-struct Moment(Arc<Status>);
+struct StatusCollector(Arc<Status>);
 
-impl Collector for Moment {
+impl Collector for StatusCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         encode_process(&self.0, &mut encoder)?;
         for family in families::SERVICE {

@@ -24,26 +24,26 @@ const STOP_MARGIN_MS: u64 = 5_000;
 
 /// Sends `READY=1`: clients are served from now on, or a reload has ended.
 pub fn ready() {
-    tell(|| "READY=1".to_owned());
+    send(|| "READY=1".to_owned());
 }
 
 /// Resumes notifications after the process that served in place of this one has exited.
 pub fn serve_again() {
     if let Some(manager) = manager() {
-        manager.told().is_retired = false;
+        manager.sent().is_retired = false;
         took_over();
     }
 }
 
 /// Reports this process as the main process in place of another one, which may no longer exist.
 pub fn took_over() {
-    tell(|| format!("MAINPID={}", std::process::id()));
+    send(|| format!("MAINPID={}", std::process::id()));
 }
 
 /// Reports that the file is being read again. [`ready`] must follow, whatever the outcome.
 pub fn reloading() {
     // By this time the manager knows that the message is not the response to an earlier request.
-    tell(|| format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
+    send(|| format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
 }
 
 /// Reports that no new clients are accepted and sessions may continue for up to `limit_ms`, so that
@@ -52,15 +52,15 @@ pub fn stopping(limit_ms: u64) {
     let limit_us = limit_ms
         .saturating_add(STOP_MARGIN_MS)
         .saturating_mul(1_000);
-    tell(|| format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={limit_us}"));
+    send(|| format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={limit_us}"));
 }
 
 /// Reports another process as the main process. This process sends no further messages: its end,
 /// above all, is not the end of the service.
 pub fn main_pid(pid: u32) {
-    tell(|| format!("MAINPID={pid}"));
+    send(|| format!("MAINPID={pid}"));
     if let Some(manager) = manager() {
-        manager.told().is_retired = true;
+        manager.sent().is_retired = true;
     }
 }
 
@@ -68,13 +68,13 @@ pub fn main_pid(pid: u32) {
 /// once a second.
 pub fn ping_watchdog(status: &str) {
     if let Some(manager) = manager() {
-        manager.pulse(status, Instant::now());
+        manager.ping(status, Instant::now());
     }
 }
 
-fn tell(message: impl FnOnce() -> String) {
+fn send(message: impl FnOnce() -> String) {
     if let Some(manager) = manager() {
-        manager.tell(&message());
+        manager.send(&message());
     }
 }
 
@@ -100,13 +100,13 @@ struct Manager {
     address: SocketAddr,
     /// Interval without a message after which the manager considers the process dead.
     watchdog: Option<Duration>,
-    told: Mutex<Told>,
+    sent: Mutex<SentState>,
 }
 
 #[derive(Default)]
-struct Told {
+struct SentState {
     status: String,
-    ticked: Option<Instant>,
+    pinged: Option<Instant>,
     is_retired: bool,
 }
 
@@ -123,12 +123,12 @@ impl Manager {
             socket,
             address,
             watchdog: watchdog.filter(|interval| !interval.is_zero()),
-            told: Mutex::default(),
+            sent: Mutex::default(),
         })
     }
 
-    fn tell(&self, message: &str) {
-        if self.told().is_retired {
+    fn send(&self, message: &str) {
+        if self.sent().is_retired {
             return;
         }
         if let Err(error) = self.socket.send_to_addr(message.as_bytes(), &self.address) {
@@ -136,32 +136,32 @@ impl Manager {
         }
     }
 
-    fn pulse(&self, status: &str, now: Instant) {
+    fn ping(&self, status: &str, now: Instant) {
         let mut lines = Vec::new();
-        let mut told = self.told();
-        if told.status != status {
-            status.clone_into(&mut told.status);
+        let mut sent = self.sent();
+        if sent.status != status {
+            status.clone_into(&mut sent.status);
             lines.push(format!("STATUS={}", status.replace('\n', " ")));
         }
         let is_due = |pause: Duration| {
-            let last = told.ticked;
+            let last = sent.pinged;
             last.is_none_or(|last| now.duration_since(last) >= pause)
         };
         if self
             .watchdog
             .is_some_and(|interval| is_due(interval / TICKS_PER_INTERVAL))
         {
-            told.ticked = Some(now);
+            sent.pinged = Some(now);
             lines.push("WATCHDOG=1".to_owned());
         }
-        drop(told);
+        drop(sent);
         if !lines.is_empty() {
-            self.tell(&lines.join("\n"));
+            self.send(&lines.join("\n"));
         }
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sent(&self) -> std::sync::MutexGuard<'_, SentState> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,7 +7,7 @@ use evenkeel_proxy::rules::RuleSet;
 use crate::config::plan::{RulePlan, RuleTo};
 
 /// Returns the rule set of a plan, with the hit counters of the rules that already exist.
-pub(crate) fn book(plans: &[RulePlan], shared: &DatabaseService) -> RuleSet {
+pub(crate) fn rule_set(plans: &[RulePlan], shared: &DatabaseService) -> RuleSet {
     let hits = plans.iter().map(|plan| shared.hits(&plan.name)).collect();
     RuleSet::new(rules(plans, None), hits)
 }
@@ -38,7 +38,7 @@ fn then(plan: &RulePlan) -> RuleAction {
         RuleTo::Primary => ServerGroup::Primary,
         RuleTo::Replicas => ServerGroup::Replicas,
         RuleTo::Any => ServerGroup::Any,
-        RuleTo::Servers(places) => ServerGroup::Servers(places.as_slice().into()),
+        RuleTo::Servers(indices) => ServerGroup::Servers(indices.as_slice().into()),
     });
     let assume_read = plan.assume_read;
     RuleAction {

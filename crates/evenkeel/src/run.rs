@@ -31,13 +31,13 @@ const DESCRIPTORS_BESIDE_SESSIONS: u64 = 256;
 
 /// Limit for the wait until the predecessor has detached this process, after this process has
 /// reported that it serves.
-const LET_GO_LIMIT: Duration = Duration::from_secs(1);
+const DETACH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Interval of the check for that.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Limit at the end of the process for responses in progress.
-const LAST_ANSWERS_LIMIT: Duration = Duration::from_secs(2);
+const LAST_REPLIES_LIMIT: Duration = Duration::from_secs(2);
 
 /// Reason why the balancer did not start, or failed.
 #[derive(Debug, Error)]
@@ -50,7 +50,7 @@ pub enum RunError {
     Engine(#[from] EngineError),
     /// Listeners or probes cannot be set up.
     #[error(transparent)]
-    World(#[from] ControlPlaneError),
+    ControlPlane(#[from] ControlPlaneError),
     /// The admin address cannot be listened on.
     #[error("[admin] listen {address}: {cause}; choose another, or listen = \"off\"")]
     Admin {
@@ -117,7 +117,7 @@ async fn serve(
     let (control, requests) = ControlHandle::channel();
     let signals = signals().map_err(RunError::Runtime)?;
     let mut inherited = match &mut predecessor {
-        Some(predecessor) => predecessor.ask()?,
+        Some(predecessor) => predecessor.request_sockets()?,
         None => InheritedSockets::default(),
     };
     let generation = match &predecessor {
@@ -127,34 +127,36 @@ async fn serve(
     };
     let identified = identify(&engine, plan.peers.instance, generation, &mut inherited);
     identified.map_err(RunError::Runtime)?;
-    let midwife = predecessor.is_some().then(rustix::process::getppid);
-    let own_words = inherited.take_log();
+    let intermediate = predecessor.is_some().then(rustix::process::getppid);
+    let own_log = inherited.take_log();
     let opened = open_admin(&plan, control, &mut inherited).await;
     let path = plan.admin.socket.clone();
     let before = predecessor.map(|predecessor| (predecessor, inherited));
-    let begun = match opened {
+    let started = match opened {
         Err(error) => Err(error),
-        Ok((door, doors)) => {
+        Ok((admin_task, admin_sockets)) => {
             let engine = (engine, generation);
-            let world = ControlPlane::new(engine, io_reason, (plan, problems), before).await;
-            world
-                .map(|world| (world, door, doors))
-                .map_err(RunError::World)
+            let control_plane =
+                ControlPlane::new(engine, io_reason, (plan, problems), before).await;
+            control_plane
+                .map(|control_plane| (control_plane, admin_task, admin_sockets))
+                .map_err(RunError::ControlPlane)
         }
     };
-    let (mut world, door, mut doors) = begun.inspect_err(|_| speak_to(own_words))?;
-    doors.own_file(path);
-    world.keep_doors(doors);
-    let mut admin = tokio::spawn(door);
+    let (mut control_plane, admin_task, mut admin_sockets) =
+        started.inspect_err(|_| restore_stderr(own_log))?;
+    admin_sockets.own_file(path);
+    control_plane.set_admin_sockets(admin_sockets);
+    let mut admin = tokio::spawn(admin_task);
     tracing::info!("ready");
-    if let Some(midwife) = midwife {
-        until_let_go(midwife).await;
+    if let Some(intermediate) = intermediate {
+        await_detach(intermediate).await;
         notify::took_over();
     }
     notify::ready();
-    world.run(requests, events, signals).await;
+    control_plane.run(requests, events, signals).await;
     // Responses in progress; after an upgrade, also the response to the upgrade itself.
-    if tokio::time::timeout(LAST_ANSWERS_LIMIT, &mut admin)
+    if tokio::time::timeout(LAST_REPLIES_LIMIT, &mut admin)
         .await
         .is_err()
     {
@@ -184,19 +186,19 @@ fn identify(
 
 /// Redirects stderr to the process that started this one, so that it receives the reason of a
 /// failed start; it continues to serve.
-fn speak_to(starter: Option<OwnedFd>) {
-    if let Some(starter) = starter {
+fn restore_stderr(log: Option<OwnedFd>) {
+    if let Some(log) = log {
         // On failure the reason is in the log only, and not in the response to the command.
-        let _ = rustix::stdio::dup2_stderr(&starter);
+        let _ = rustix::stdio::dup2_stderr(&log);
     }
 }
 
 /// Waits until the predecessor has detached this process. A service manager waits only for the end
 /// of its own children, and checks the parent when it receives the new main process id.
-async fn until_let_go(midwife: Option<rustix::process::Pid>) {
-    let by = Instant::now() + LET_GO_LIMIT;
-    while rustix::process::getppid() == midwife && Instant::now() < by {
-        tokio::time::sleep(LOOK_INTERVAL).await;
+async fn await_detach(intermediate: Option<rustix::process::Pid>) {
+    let by = Instant::now() + DETACH_LIMIT;
+    while rustix::process::getppid() == intermediate && Instant::now() < by {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -262,11 +264,11 @@ async fn open_admin(
     let settings = admin_settings(plan);
     let (closing, closed) = watch::channel(false);
     let (opening, mut opened) = mpsc::unbounded_channel();
-    let mut doors = AdminSockets::new(passable, closing, opening);
+    let mut admin_sockets = AdminSockets::new(passable, closing, opening);
     if is_new {
-        doors.own_file(path.clone());
+        admin_sockets.own_file(path.clone());
     }
-    let door = async move {
+    let admin_task = async move {
         let (settings, control) = (&settings, &control);
         let serve =
             |listeners| admin::serve(listeners, settings.clone(), control.clone(), closed.clone());
@@ -281,7 +283,7 @@ async fn open_admin(
             serve(open_again(sockets)).await;
         }
     };
-    Ok((door, doors))
+    Ok((admin_task, admin_sockets))
 }
 
 fn admin_settings(plan: &Plan) -> AdminSettings {
@@ -347,42 +349,42 @@ fn open_again(sockets: Vec<(Purpose, OwnedFd)>) -> Listeners {
 async fn open_page(
     address: SocketAddr,
     passed: Option<OwnedFd>,
-    keep: impl FnOnce(OwnedFd),
+    store: impl FnOnce(OwnedFd),
 ) -> io::Result<TcpListener> {
     let listener = match passed {
         None => TcpListener::bind(address).await?,
         Some(socket) => TcpListener::from_std(socket.into())?,
     };
-    keep(listener.as_fd().try_clone_to_owned()?);
+    store(listener.as_fd().try_clone_to_owned()?);
     Ok(listener)
 }
 
 fn open_control(
     path: &Path,
     passed: Option<OwnedFd>,
-    keep: impl FnOnce(OwnedFd),
+    store: impl FnOnce(OwnedFd),
 ) -> io::Result<UnixListener> {
     let listener = match passed {
         None => admin::bind_socket(path)?,
         Some(socket) => UnixListener::from_std(socket.into())?,
     };
-    keep(listener.as_fd().try_clone_to_owned()?);
+    store(listener.as_fd().try_clone_to_owned()?);
     Ok(listener)
 }
 
 fn signals() -> std::io::Result<mpsc::Receiver<Signal>> {
-    let (told, receiver) = mpsc::channel(8);
+    let (sender, receiver) = mpsc::channel(8);
     let kinds = [
         (SignalKind::hangup(), Signal::Reload),
         (SignalKind::terminate(), Signal::Stop),
         (SignalKind::interrupt(), Signal::Stop),
     ];
-    for (kind, meaning) in kinds {
+    for (kind, action) in kinds {
         let mut stream = signal(kind)?;
-        let told = told.clone();
+        let sender = sender.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                if told.send(meaning).await.is_err() {
+                if sender.send(action).await.is_err() {
                     return;
                 }
             }

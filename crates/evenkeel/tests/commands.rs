@@ -45,7 +45,7 @@ impl Running {
     fn start() -> Running {
         let directory = TempDir::new().expect("a directory");
         let path = directory.path().join("own/evenkeel.sock");
-        let (told, commands) = mpsc::channel();
+        let (recorder, commands) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -61,8 +61,8 @@ impl Running {
                     socket: Some(socket),
                     ..Listeners::default()
                 };
-                let door = serve(listeners, settings, control, never);
-                tokio::join!(door, answer(requests, told));
+                let server = serve(listeners, settings, control, never);
+                tokio::join!(server, answer(requests, recorder));
             });
         });
         is_ready.recv().expect("the socket is open");
@@ -80,7 +80,7 @@ impl Running {
             .to_string()
     }
 
-    fn ask(&self, arguments: &[&str]) -> Output {
+    fn run(&self, arguments: &[&str]) -> Output {
         let socket = self.socket();
         evenkeel(&[arguments, &["--socket", &socket]].concat())
     }
@@ -88,7 +88,10 @@ impl Running {
 
 const UNASKED: &str = "nobody asks for that here";
 
-async fn answer(mut requests: tokio::sync::mpsc::Receiver<Request>, told: mpsc::Sender<Command>) {
+async fn answer(
+    mut requests: tokio::sync::mpsc::Receiver<Request>,
+    recorder: mpsc::Sender<Command>,
+) {
     while let Some(request) = requests.recv().await {
         match request {
             Request::Status(sender) => {
@@ -117,7 +120,7 @@ async fn answer(mut requests: tokio::sync::mpsc::Receiver<Request>, told: mpsc::
             }
             Request::Command(command, sender) => {
                 let _ = sender.send(reply(&command));
-                let _ = told.send(command);
+                let _ = recorder.send(command);
             }
         }
     }
@@ -164,8 +167,8 @@ fn the_version_names_the_commit_where_it_is_known() {
         format!(" ({})", stdout(&output).trim())
     });
     let version = env!("CARGO_PKG_VERSION");
-    let said = stdout(&evenkeel(&["--version"]));
-    assert_eq!(said, format!("evenkeel {version}{commit}\n"));
+    let printed = stdout(&evenkeel(&["--version"]));
+    assert_eq!(printed, format!("evenkeel {version}{commit}\n"));
 }
 
 #[test]
@@ -248,14 +251,14 @@ fn run_says_how_to_begin_and_what_is_wrong() {
 #[test]
 fn status_is_asked_for_over_the_socket() {
     let running = Running::start();
-    let table = running.ask(&["status"]);
+    let table = running.run(&["status"]);
     assert_eq!(table.status.code(), Some(0), "{}", stderr(&table));
     assert!(
         stdout(&table).contains("evenkeel 9.8.7, pid 42"),
         "{}",
         stdout(&table)
     );
-    let json = running.ask(&["status", "--json"]);
+    let json = running.run(&["status", "--json"]);
     let status: Status = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(status.pid, 42);
 }
@@ -263,10 +266,10 @@ fn status_is_asked_for_over_the_socket() {
 #[test]
 fn events_are_lines_for_people_or_json_for_machines() {
     let running = Running::start();
-    let text = stdout(&running.ask(&["events"]));
+    let text = stdout(&running.run(&["events"]));
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.contains("db1 is the primary\n"), "{text}");
-    let json = stdout(&running.ask(&["events", "--json"]));
+    let json = stdout(&running.run(&["events", "--json"]));
     let last: TimelineEvent = serde_json::from_str(json.lines().last().expect("two lines"))
         .expect("each line is an event");
     assert_eq!(last.id, 2);
@@ -286,7 +289,7 @@ fn commands_arrive_whole_whatever_the_servers_name() {
     let running = Running::start();
     let server = "a/unix:/run/x y%2F?#ü.sock".to_owned();
     let check = |arguments: &[&str], expected: Command| {
-        let output = running.ask(arguments);
+        let output = running.run(arguments);
         assert_eq!(
             (output.status.code(), stdout(&output)),
             (Some(0), "done\n".to_owned())
@@ -317,27 +320,27 @@ fn commands_arrive_whole_whatever_the_servers_name() {
 #[test]
 fn an_upgrade_names_the_program_so_that_another_directory_does_not_matter() {
     let running = Running::start();
-    let said = stdout(&running.ask(&["upgrade", "--binary", "new/evenkeel"]));
+    let printed = stdout(&running.run(&["upgrade", "--binary", "new/evenkeel"]));
     let here = std::env::current_dir().expect("a directory");
     let expected = format!(
         "{:?} {:?} false",
         Some(here.join("new/evenkeel")),
         Some(10_000)
     );
-    assert_eq!(said, format!("pid 2 serves: {expected}\n"));
-    let said = stdout(&running.ask(&["upgrade", "--limit-ms", "500", "--end-draining"]));
-    assert_eq!(said, "pid 2 serves: None Some(500) true\n");
-    let output = running.ask(&["upgrade", "--limit-ms", "20001"]);
+    assert_eq!(printed, format!("pid 2 serves: {expected}\n"));
+    let printed = stdout(&running.run(&["upgrade", "--limit-ms", "500", "--end-draining"]));
+    assert_eq!(printed, "pid 2 serves: None Some(500) true\n");
+    let output = running.run(&["upgrade", "--limit-ms", "20001"]);
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn what_was_not_done_is_an_error_with_its_reason() {
     let running = Running::start();
-    let output = running.ask(&["undrain", "x"]);
+    let output = running.run(&["undrain", "x"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stderr(&output), "error: no server is called that\n");
-    let output = running.ask(&["reload"]);
+    let output = running.run(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
     let expected = "x.toml:3:4: error[E_RANGE]: too much\n  help: take less\n\
         error: the file was not taken\n";
@@ -348,15 +351,15 @@ fn what_was_not_done_is_an_error_with_its_reason() {
 fn nobody_and_a_stranger_at_the_socket_are_told_apart() {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("x.sock");
-    let ask = |path: &Path| {
+    let run = |path: &Path| {
         let output = evenkeel(&["status", "--socket", &path.display().to_string()]);
         assert_eq!(output.status.code(), Some(1));
         stderr(&output)
     };
-    assert!(ask(&path).contains("is it running?"), "{}", ask(&path));
+    assert!(run(&path).contains("is it running?"), "{}", run(&path));
     let listener = UnixListener::bind(&path).expect("a socket");
     let stranger = thread::spawn(move || drop(listener.accept()));
-    let text = ask(&path);
+    let text = run(&path);
     stranger.join().expect("the stranger ends");
     assert!(text.contains("unexpected response"), "{text}");
 }

@@ -112,14 +112,14 @@ impl Balancer {
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        let said = String::from_utf8(output.stdout)?;
-        let pid = said.strip_prefix("pid ").and_then(|rest| {
+        let printed = String::from_utf8(output.stdout)?;
+        let pid = printed.strip_prefix("pid ").and_then(|rest| {
             let (pid, _) = rest.split_once(' ')?;
             pid.parse().ok()
         });
         self.successors()
-            .push(pid.with_context(|| format!("evenkeel upgrade printed no pid: {said}"))?);
-        Ok(said)
+            .push(pid.with_context(|| format!("evenkeel upgrade printed no pid: {printed}"))?);
+        Ok(printed)
     }
 
     /// Returns all processes that have not ended, the oldest first.
@@ -282,8 +282,8 @@ pub fn find_binary() -> Result<PathBuf> {
     })
 }
 
-fn with_admin(config: &str, room: &Path) -> (String, PathBuf, Option<u16>) {
-    with_admin_at(config, &room.join("evenkeel.sock"), Some(free_port()))
+fn with_admin(config: &str, work_dir: &Path) -> (String, PathBuf, Option<u16>) {
+    with_admin_at(config, &work_dir.join("evenkeel.sock"), Some(free_port()))
 }
 
 /// Adds the admin section. A config that cannot be parsed stays unchanged, so that the binary

@@ -95,7 +95,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     crate::raise_open_files_limit();
     let (mut runner, experiments) = match &options.resume {
         Some(directory) => resumed(directory, stop.clone())?,
-        None => fresh(options, stop.clone())?,
+        None => start_new(options, stop.clone())?,
     };
     runner.note_versions(runner::tool_versions(&experiments));
     let ended = runner.run(&experiments);
@@ -126,7 +126,7 @@ fn list() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
+fn start_new(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
     if options.experiments.is_empty() {
         bail!("no experiment given: use `all`, a name from --list, or your own file");
     }
@@ -155,7 +155,7 @@ fn fresh(options: &Options, stop: Stop) -> Result<(Runner, Vec<Experiment>)> {
         finished: Vec::new(),
     };
     keeper.remember(&order)?;
-    let outcome = Runner::fresh(depth, options.seed.unwrap_or_else(drawn), command());
+    let outcome = Runner::fresh(depth, options.seed.unwrap_or_else(random_seed), command());
     Ok((Runner::new(outcome, keeper, order, stop), experiments))
 }
 
@@ -206,7 +206,7 @@ fn command() -> String {
 }
 
 /// Returns a random seed that is short enough to type.
-fn drawn() -> u64 {
+fn random_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |span| u64::from(span.subsec_micros()))
 }

@@ -22,26 +22,27 @@ enum Controller {
     Version2(PathBuf),
 }
 
-/// Creates a group that may use `percent` of one processor; it is removed with the lab in `room`.
-pub(crate) fn create(room: &Path, server: &str, percent: u32) -> Result<PathBuf> {
+/// Creates a group that may use `percent` of one processor; it is removed with the lab in
+/// `work_dir`.
+pub(crate) fn create(work_dir: &Path, server: &str, percent: u32) -> Result<PathBuf> {
     if !process::is_root() {
         bail!("a processor share needs control groups, and those need root: run the lab as root");
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let lab = room.file_name().unwrap_or_default().to_string_lossy();
+    let lab = work_dir.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{lab}-{server}");
     let quota_us = (PERIOD_US / 100 * percent).max(QUOTA_US_MIN);
     let period_us = quota_us * 100 / percent.max(1);
     match find(&mounts, "cpu", has)? {
         Controller::Version1(mount) => {
-            let group = make(room, &mount.join(name))?;
+            let group = make(work_dir, &mount.join(name))?;
             write(&group.join("cpu.cfs_period_us"), &period_us.to_string())?;
             write(&group.join("cpu.cfs_quota_us"), &quota_us.to_string())?;
             Ok(group)
         }
         Controller::Version2(mount) => {
             write(&mount.join("cgroup.subtree_control"), "+cpu")?;
-            let group = make(room, &mount.join(name))?;
+            let group = make(work_dir, &mount.join(name))?;
             write(&group.join("cpu.max"), &format!("{quota_us} {period_us}"))?;
             Ok(group)
         }
@@ -49,33 +50,33 @@ pub(crate) fn create(room: &Path, server: &str, percent: u32) -> Result<PathBuf>
 }
 
 /// Creates a group whose processes share this amount of memory; it is removed with the lab.
-pub(crate) fn create_memory(room: &Path, server: &str, limit_mb: u32) -> Result<PathBuf> {
+pub(crate) fn create_memory(work_dir: &Path, server: &str, limit_mb: u32) -> Result<PathBuf> {
     if !process::is_root() {
         bail!("a memory limit needs control groups, and those need root: run the lab as root");
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let lab = room.file_name().unwrap_or_default().to_string_lossy();
+    let lab = work_dir.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{lab}-{server}");
     let bytes = (u64::from(limit_mb) << 20).to_string();
     match find(&mounts, "memory", has)? {
         Controller::Version1(mount) => {
-            let group = make(room, &mount.join(name))?;
+            let group = make(work_dir, &mount.join(name))?;
             write(&group.join("memory.limit_in_bytes"), &bytes)?;
             Ok(group)
         }
         Controller::Version2(mount) => {
             write(&mount.join("cgroup.subtree_control"), "+memory")?;
-            let group = make(room, &mount.join(name))?;
+            let group = make(work_dir, &mount.join(name))?;
             write(&group.join("memory.max"), &bytes)?;
             Ok(group)
         }
     }
 }
 
-fn make(room: &Path, group: &Path) -> Result<PathBuf> {
+fn make(work_dir: &Path, group: &Path) -> Result<PathBuf> {
     if !group.is_dir() {
         fs::create_dir(group).with_context(|| format!("cannot make {}", group.display()))?;
-        Scratch::remove_group_at_end(room, group)?;
+        Scratch::remove_group_at_end(work_dir, group)?;
     }
     Ok(group.to_owned())
 }

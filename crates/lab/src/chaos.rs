@@ -31,14 +31,14 @@ use clap::Args;
 
 use self::client::Client;
 use self::failure::Failure;
-use self::fault_schedule::Director;
-use self::seed::Chance;
+use self::fault_schedule::FaultInjector;
+use self::seed::ChaosRng;
 use self::stage::TestBed;
 use crate::{
     ClusterKind, Driver, Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, PostgresOptions,
     Scenario, eventually,
 };
-pub use observations::Wrong;
+pub use observations::Violation;
 pub use report::{Outage, Report};
 
 /// Number of server connections in the pool.
@@ -149,8 +149,8 @@ impl Error for Ended {}
 
 /// Runs from the start of the servers to the verdict; `None` if the pooler is not installed.
 pub fn run(options: &Options) -> Result<Option<Report>> {
-    let scene = scene(options)?;
-    fault_schedule::prepare(&scene)?;
+    let scenario = start_scenario(options)?;
+    fault_schedule::prepare(&scenario)?;
     let pooling = PoolerOptions {
         driver: options.cluster.driver(),
         mode: options.mode,
@@ -159,21 +159,21 @@ pub fn run(options: &Options) -> Result<Option<Report>> {
         split: options.split.join("\n"),
         ..PoolerOptions::default()
     };
-    let Some(pooler) = Pooler::start(options.pooler, &scene.servers, &pooling)? else {
+    let Some(pooler) = Pooler::start(options.pooler, &scenario.servers, &pooling)? else {
         return Ok(None);
     };
     let report = match pooling.driver {
-        Driver::Pgsql => play::<postgres::Client>(options, &scene, &pooler),
-        Driver::Mysql => play::<mysql::Client>(options, &scene, &pooler),
+        Driver::Pgsql => play::<postgres::Client>(options, &scenario, &pooler),
+        Driver::Mysql => play::<mysql::Client>(options, &scenario, &pooler),
     };
     let balancer = pooler.balancer();
     if balancer.is_some_and(|balancer| !balancer.is_running()) {
-        return Err(anyhow::Error::from(Ended).context(said(&pooler)));
+        return Err(anyhow::Error::from(Ended).context(pooler_log(&pooler)));
     }
-    report.with_context(|| said(&pooler)).map(Some)
+    report.with_context(|| pooler_log(&pooler)).map(Some)
 }
 
-fn scene(options: &Options) -> Result<Scenario> {
+fn start_scenario(options: &Options) -> Result<Scenario> {
     if options.cluster != ClusterKind::Postgres {
         return Scenario::start(options.cluster);
     }
@@ -187,60 +187,62 @@ fn scene(options: &Options) -> Result<Scenario> {
 }
 
 /// Runs all participants concurrently and returns the report.
-fn play<C: Client>(options: &Options, scene: &Scenario, pooler: &Pooler) -> Result<Report> {
-    let mut director = Director {
-        scene,
+fn play<C: Client>(options: &Options, scenario: &Scenario, pooler: &Pooler) -> Result<Report> {
+    let mut injector = FaultInjector {
+        scenario,
         front: pooler,
-        calm: Duration::from_millis(options.calm_ms),
-        chance: Chance::new(options.seed, 0),
+        interval: Duration::from_millis(options.calm_ms),
+        rng: ChaosRng::new(options.seed, 0),
         only: &options.event,
     };
     let limit = Duration::from_millis(options.limit_ms);
-    let stage = TestBed::new(pooler.address, limit, options.seed);
-    make_tables::<C>(&stage)?;
-    scene.wait_caught_up()?;
+    let bed = TestBed::new(pooler.address, limit, options.seed);
+    make_tables::<C>(&bed)?;
+    scenario.wait_caught_up()?;
     let may_split = matches!(options.pooler, PoolerKind::IoUring | PoolerKind::Epoll);
     if may_split && !options.no_split {
         wait_known::<C>(pooler)?;
     }
     let until = Instant::now() + Duration::from_secs(options.seconds);
-    let happened = thread::scope(|scope| {
+    let faults = thread::scope(|scope| {
         for number in 1..=options.writers {
-            let mut writer = writer::Writer::new(&stage, number);
+            let mut writer = writer::Writer::new(&bed, number);
             scope.spawn(move || writer.run::<C>());
         }
         for number in 1..=options.readers {
-            let stage = &stage;
-            scope.spawn(move || reader::read::<C>(stage, number));
+            let bed = &bed;
+            scope.spawn(move || reader::read::<C>(bed, number));
         }
         for number in 1..=options.cruel {
-            let stage = &stage;
-            scope.spawn(move || abrupt_clients::torment::<C>(stage, number, &options.cruelty));
+            let bed = &bed;
+            scope.spawn(move || {
+                abrupt_clients::run_abrupt_clients::<C>(bed, number, &options.cruelty)
+            });
         }
-        let happened = director.run(until);
-        stage.end();
-        happened
+        let faults = injector.run(until);
+        bed.end();
+        faults
     })?;
     let connections_max = match options.pooler {
         PoolerKind::Direct | PoolerKind::Tcp => 0,
         _ => POOL_SIZE,
     };
-    let left = report::left_behind::<C>(&scene.servers, connections_max);
-    let primary = director.primary()?;
-    let mut content = stage.notes.content();
-    content.wrongs.extend(left);
-    let mut lossy: Vec<_> = happened.iter().filter_map(|one| one.may_lose).collect();
-    if scene.kind == ClusterKind::Galera {
-        lossy.extend(quorum::losses(&scene.servers)?);
+    let left = report::left_behind::<C>(&scenario.servers, connections_max);
+    let primary = injector.primary()?;
+    let mut content = bed.observations.content();
+    content.violations.extend(left);
+    let mut lossy: Vec<_> = faults.iter().filter_map(|one| one.may_lose).collect();
+    if scenario.kind == ClusterKind::Galera {
+        lossy.extend(quorum::losses(&scenario.servers)?);
     }
-    let mut report = Report::of::<C>(&mut content, (&happened, &lossy), &primary)?;
+    let mut report = Report::of::<C>(&mut content, (&faults, &lossy), &primary)?;
     drop(content);
-    report.keep_logs(&happened, &pooler.log());
+    report.keep_logs(&faults, &pooler.log());
     if let Some((_, what)) = report.missed() {
         what.push_str("; rows: ");
-        what.push_str(&report::rows_everywhere::<C>(&scene.servers)?);
+        what.push_str(&report::rows_everywhere::<C>(&scenario.servers)?);
     }
-    report.wrongs.extend(all_places_free::<C>(&stage));
+    report.violations.extend(all_places_free::<C>(&bed));
     Ok(report)
 }
 
@@ -259,33 +261,33 @@ fn wait_known<C: Client>(pooler: &Pooler) -> Result<()> {
 }
 
 /// Returns the last log lines of the balancer, if any.
-fn said(pooler: &Pooler) -> String {
+fn pooler_log(pooler: &Pooler) -> String {
     let log = pooler.log();
     let lines: Vec<&str> = log.lines().collect();
     let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
     format!("Last output:\n{}", last.join("\n"))
 }
 
-fn make_tables<C: Client>(stage: &TestBed) -> Result<()> {
-    let connected: Result<C, Failure> = stage.connect("tables");
+fn make_tables<C: Client>(bed: &TestBed) -> Result<()> {
+    let connected: Result<C, Failure> = bed.connect("tables");
     let made = connected.and_then(|mut client| {
         let mut tables = C::tables().into_iter();
-        tables.try_for_each(|text| client.ask(&text).map(drop))
+        tables.try_for_each(|text| client.run_query(&text).map(drop))
     });
-    made.map_err(|failure| anyhow!("the tables of chaos, on {}: {failure}", stage.address))
+    made.map_err(|failure| anyhow!("the tables of chaos, on {}: {failure}", bed.address))
 }
 
 /// Opens as many concurrent transactions as the pool has connections, to check that none was
 /// leaked.
-fn all_places_free<C: Client>(stage: &TestBed) -> Vec<(Wrong, String)> {
+fn all_places_free<C: Client>(bed: &TestBed) -> Vec<(Violation, String)> {
     let mut clients: Vec<C> = Vec::new();
     for number in 1..=POOL_SIZE {
-        match begun(stage) {
+        match open_transaction(bed) {
             Ok(client) => clients.push(client),
             Err(failure) => {
                 let what =
                     format!("transaction {number} of {POOL_SIZE} concurrent ones: {failure}");
-                return vec![(Wrong::Stuck, what)];
+                return vec![(Violation::Stuck, what)];
             }
         }
     }
@@ -293,9 +295,9 @@ fn all_places_free<C: Client>(stage: &TestBed) -> Vec<(Wrong, String)> {
     Vec::new()
 }
 
-fn begun<C: Client>(stage: &TestBed) -> Result<C, Failure> {
-    let mut client: C = stage.connect("places")?;
-    client.ask("BEGIN")?;
-    client.ask("SELECT 1")?;
+fn open_transaction<C: Client>(bed: &TestBed) -> Result<C, Failure> {
+    let mut client: C = bed.connect("places")?;
+    client.run_query("BEGIN")?;
+    client.run_query("SELECT 1")?;
     Ok(client)
 }

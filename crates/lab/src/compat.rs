@@ -189,8 +189,8 @@ impl Suite {
         fetched.err().map(|error| format!("{error:#}"))
     }
 
-    fn run(self, options: &Options, place: &Place) -> Result<Cases> {
-        let (server, address, room) = (place.server, place.address, place.room);
+    fn run(self, options: &Options, target: &TestTarget) -> Result<Cases> {
+        let (server, address, work_dir) = (target.server, target.address, target.work_dir);
         match self {
             Suite::Regress => {
                 let tests = match (options.test.is_empty(), options.short) {
@@ -198,9 +198,9 @@ impl Suite {
                     _ => options.test.clone(),
                 };
                 let version = options.version;
-                regress::Regress { version, tests }.run(server, address, room)
+                regress::Regress { version, tests }.run(server, address, work_dir)
             }
-            Suite::Pq => pq::run(server, address, room),
+            Suite::Pq => pq::run(server, address, work_dir),
             Suite::Pgbench => {
                 let transactions = if options.short { 20 } else { 500 };
                 let version = options.version;
@@ -208,27 +208,27 @@ impl Suite {
                     version,
                     transactions,
                 };
-                pgbench.run(server, address, room)
+                pgbench.run(server, address, work_dir)
             }
             Suite::Pymysql | Suite::PymysqlOnMysql => {
-                pymysql::run(server, address, room, options.short)
+                pymysql::run(server, address, work_dir, options.short)
             }
-            Suite::ConnectorC => connector_c::run(server, address, room, options.short),
+            Suite::ConnectorC => connector_c::run(server, address, work_dir, options.short),
             Suite::Sysbench => {
                 let (events, seconds) = if options.short { (100, 0) } else { (1_000, 5) };
                 sysbench::run(server, address, sysbench::Amount { events, seconds })
             }
-            Suite::Hikari => hikari::run(server, address, room, options.short),
-            Suite::Django => django::run(server, address, room, options.short),
+            Suite::Hikari => hikari::run(server, address, work_dir, options.short),
+            Suite::Django => django::run(server, address, work_dir, options.short),
         }
     }
 }
 
 /// Environment of a suite.
-struct Place<'a> {
+struct TestTarget<'a> {
     server: &'a Server,
     address: SocketAddr,
-    room: &'a Path,
+    work_dir: &'a Path,
 }
 
 /// Runs `evenkeel-lab compat`: fails if a difference has no known reason.
@@ -267,11 +267,11 @@ fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
     let run = |kind: PoolerKind, mode: PoolMode| {
         let name = format!("{} {} {}", suite.name(), kind.name(), mode_name(kind, mode));
         let name = name.trim().to_owned();
-        let begun = Instant::now();
+        let started = Instant::now();
         let cases = once(suite, kind, mode, options).with_context(|| name.clone())?;
         if let Some(cases) = &cases {
             let passed = count(cases, &Verdict::Passed);
-            let took_s = begun.elapsed().as_secs();
+            let took_s = started.elapsed().as_secs();
             eprintln!("{name}: {passed} of {} passed, {took_s} s", cases.len());
         }
         Ok::<_, anyhow::Error>((name, cases))
@@ -328,18 +328,18 @@ fn once(
     let Some(pooler) = Pooler::start(kind, &servers, &pooling)? else {
         return Ok(None);
     };
-    let room = lab.path().join("suite");
-    fs::create_dir(&room)?;
-    let place = Place {
+    let work_dir = lab.path().join("suite");
+    fs::create_dir(&work_dir)?;
+    let target = TestTarget {
         server: &servers[0],
         address: pooler.address,
-        room: &room,
+        work_dir: &work_dir,
     };
-    let cases = suite.run(options, &place);
+    let cases = suite.run(options, &target);
     if let Some(keep) = &options.keep {
         let name = format!("{}-{}-{}", suite.name(), kind.name(), mode.name());
         let keep = keep.join(name.replace(' ', "-"));
-        suite::copy(&room, &keep)?;
+        suite::copy(&work_dir, &keep)?;
         if let Some(balancer) = pooler.balancer() {
             fs::write(keep.join("evenkeel.log"), balancer.log())?;
         }

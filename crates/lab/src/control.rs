@@ -57,10 +57,10 @@ pub(crate) fn serve(lab: &Arc<Lab>) -> Result<()> {
 }
 
 /// Sends one command to the lab that has the server.
-pub(crate) fn tell(verb: &str, target: &Target) -> Result<ExitCode> {
+pub(crate) fn send_command(verb: &str, target: &Target) -> Result<ExitCode> {
     let name = &target.name;
     let socket = socket_of(target)?;
-    let reply = ask(&socket, &format!("{verb} {name}"))?;
+    let reply = query_lab(&socket, &format!("{verb} {name}"))?;
     let Some(done) = reply.strip_prefix("ok ") else {
         bail!("{}", reply.trim_end())
     };
@@ -79,7 +79,7 @@ fn socket_of(target: &Target) -> Result<PathBuf> {
             .as_ref()
             .is_none_or(|lab| lab_name(&socket) == *lab);
         // A lab that ends in the meantime has no servers.
-        let names = ask(&socket, "names").unwrap_or_default();
+        let names = query_lab(&socket, "names").unwrap_or_default();
         if is_meant && names.lines().any(|known| known == name) {
             holders.push(socket);
         }
@@ -110,7 +110,7 @@ fn lab_name(socket: &Path) -> String {
 
 /// Delays a replica.
 pub(crate) fn delay(delayed: &Delayed) -> Result<ExitCode> {
-    tell(&format!("lag:{}", delayed.lag_ms), &delayed.target)
+    send_command(&format!("lag:{}", delayed.lag_ms), &delayed.target)
 }
 
 /// Prints the servers of all labs of this user.
@@ -123,7 +123,7 @@ pub(crate) fn list() -> Result<ExitCode> {
         );
     }
     for socket in sockets {
-        let servers = ask(&socket, "list")?;
+        let servers = query_lab(&socket, "list")?;
         let lab = lab_name(&socket);
         // The reader may close the pipe early: `list | head`.
         if write!(std::io::stdout(), "LAB {lab}\n{servers}").is_err() {
@@ -145,7 +145,7 @@ pub(crate) fn server_table(servers: &[Server]) -> String {
             server.role(),
             server.address,
             pid,
-            server.how_to_connect()
+            server.connect_command()
         ]);
     }
     table::columns(&rows)
@@ -157,7 +157,7 @@ fn answer(lab: &Lab, stream: UnixStream) -> Result<()> {
     let reply = match line.trim().split_once(' ') {
         None if line.trim() == "names" => names(lab),
         None => server_table(&lab.servers()),
-        Some((verb, name)) => match obey(lab, verb, name) {
+        Some((verb, name)) => match run_command(lab, verb, name) {
             Ok(done) => format!("ok {name}: {done}\n"),
             Err(error) => format!("{error:#}\n"),
         },
@@ -173,7 +173,7 @@ fn names(lab: &Lab) -> String {
 }
 
 /// Runs a command and returns a description of the result.
-fn obey(lab: &Lab, verb: &str, name: &str) -> Result<String> {
+fn run_command(lab: &Lab, verb: &str, name: &str) -> Result<String> {
     let server = lab
         .server(name)
         .with_context(|| format!("no server {name:?}"))?;
@@ -188,8 +188,8 @@ fn obey(lab: &Lab, verb: &str, name: &str) -> Result<String> {
         "start" => server.start()?,
         "freeze" => server.freeze()?,
         "thaw" => server.thaw()?,
-        "promote" => done = told(&lab.promote(&server)?),
-        "fail-over" => done = told(&lab.fail_over(&server)?),
+        "promote" => done = describe_promotion(&lab.promote(&server)?),
+        "fail-over" => done = describe_promotion(&lab.fail_over(&server)?),
         "demote" => lab.demote(&server).map(|_| ())?,
         "rejoin" => lab.rejoin(&server)?,
         "stop-replication" => server.stop_replication()?,
@@ -205,7 +205,7 @@ fn obey(lab: &Lab, verb: &str, name: &str) -> Result<String> {
 }
 
 /// Formats a change of primary in one line.
-fn told(change: &Promotion) -> String {
+fn describe_promotion(change: &Promotion) -> String {
     let without = change
         .demoted_at
         .and_then(|demoted| change.writable_at.duration_since(demoted).ok())
@@ -223,7 +223,7 @@ fn told(change: &Promotion) -> String {
     )
 }
 
-fn ask(socket: &Path, line: &str) -> Result<String> {
+fn query_lab(socket: &Path, line: &str) -> Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     writeln!(stream, "{line}")?;
     let mut reply = String::new();

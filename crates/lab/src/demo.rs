@@ -21,7 +21,7 @@ use crate::control;
 use crate::stop::Stop;
 use load::{Load, Outcome};
 use progress::Progress;
-use result::Played;
+use result::DemoResult;
 use stage::Act;
 
 const READS: &str = "oltp_point_select";
@@ -62,14 +62,14 @@ pub(crate) fn run() -> Result<ExitCode> {
     let results = acts
         .iter()
         .map(|act| demo.play(act))
-        .collect::<Result<Vec<Played>>>()?;
+        .collect::<Result<Vec<DemoResult>>>()?;
     let last = acts.last().context("there are acts")?;
     let changed = change::play(&lab, last, &demo.balancer, &demo.progress)?;
     demo.progress.clear();
     results.iter().for_each(result::print);
     change::print(&changed);
     demo.stay(&lab)?;
-    let is_clean = results.iter().all(Played::no_newcomer_failed) && changed.is_sound();
+    let is_clean = results.iter().all(DemoResult::no_newcomer_failed) && changed.is_sound();
     Ok(if is_clean {
         ExitCode::SUCCESS
     } else {
@@ -78,13 +78,13 @@ pub(crate) fn run() -> Result<ExitCode> {
 }
 
 impl Demo {
-    fn play(&self, act: &Act) -> Result<Played> {
+    fn play(&self, act: &Act) -> Result<DemoResult> {
         let primary = act.servers[0].address;
         let direct_reads = self.load(act, READS, primary, DIRECT_READS_S)?;
         let newcomers = act.newcomers();
         let (reads, killed) = self.reads_with_a_death(act)?;
         let newcomers = newcomers.finish();
-        Ok(Played {
+        Ok(DemoResult {
             title: act.title,
             direct_reads,
             reads,

@@ -87,7 +87,7 @@ impl Lab {
         }
         first.stop()?;
         let copied = Template {
-            directory: first.room.join(&first.name).join("data"),
+            directory: first.work_dir.join(&first.name).join("data"),
             ..installed
         };
         let mut nodes = vec![first];

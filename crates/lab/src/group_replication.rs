@@ -129,17 +129,17 @@ impl Lab {
     /// Starts a group; returns when every member is in it and has all the data.
     pub fn group_replication(&self, options: GroupOptions) -> Result<GroupReplication> {
         let group = Arc::new(Group {
-            seats: OnceLock::new(),
+            nodes: OnceLock::new(),
             one_at_a_time: Mutex::new(()),
         });
-        let mut seats = Vec::new();
+        let mut nodes = Vec::new();
         let mut members = Vec::new();
         for number in 1..=options.nodes {
-            let (seat, member) = self.enlist_member(&format!("group-{number}"), &group)?;
-            seats.push(seat);
+            let (node, member) = self.enlist_member(&format!("group-{number}"), &group)?;
+            nodes.push(node);
             members.push(member);
         }
-        group.seats.get_or_init(|| seats);
+        group.nodes.get_or_init(|| nodes);
         let group = GroupReplication { members };
         let (first, others) = group.members.split_first().context("a group has members")?;
         first.start()?;
@@ -152,57 +152,57 @@ impl Lab {
         Ok(group)
     }
 
-    fn enlist_member(&self, name: &str, group: &Arc<Group>) -> Result<(Seat, Server)> {
-        let place = self.place(name);
-        let seat = Seat {
-            mysql: Arc::new(Mysql::new(&place)?),
-            address: SocketAddr::new(place.address.ip(), free_port()),
+    fn enlist_member(&self, name: &str, group: &Arc<Group>) -> Result<(GroupNode, Server)> {
+        let slot = self.allocate_slot(name);
+        let node = GroupNode {
+            mysql: Arc::new(Mysql::new(&slot)?),
+            address: SocketAddr::new(slot.address.ip(), free_port()),
         };
         let kind = Member {
-            seat: seat.clone(),
+            node: node.clone(),
             group: group.clone(),
         };
-        let server = self.enlist_mysql(&place, Role::Member, SETTINGS, Arc::new(kind))?;
-        Ok((seat, server))
+        let server = self.enlist_mysql(&slot, Role::Member, SETTINGS, Arc::new(kind))?;
+        Ok((node, server))
     }
 }
 
 /// State shared by the members.
 struct Group {
-    seats: OnceLock<Vec<Seat>>,
+    nodes: OnceLock<Vec<GroupNode>>,
     /// Serializes starts: two concurrent members must not both bootstrap the group.
     one_at_a_time: Mutex<()>,
 }
 
 /// A member's server, and its address for the other members.
 #[derive(Clone)]
-struct Seat {
+struct GroupNode {
     mysql: Arc<Mysql>,
     address: SocketAddr,
 }
 
-impl Seat {
+impl GroupNode {
     fn state(&self) -> Result<String> {
         self.mysql.sql(OWN_STATE)
     }
 }
 
 struct Member {
-    seat: Seat,
+    node: GroupNode,
     group: Arc<Group>,
 }
 
 impl Kind for Member {
     fn answers(&self) -> bool {
-        self.seat.mysql.answers()
+        self.node.mysql.answers()
     }
 
     fn sql(&self, statements: &str) -> Result<String> {
-        self.seat.mysql.sql(statements)
+        self.node.mysql.sql(statements)
     }
 
-    fn how_to_connect(&self) -> String {
-        self.seat.mysql.how_to_connect()
+    fn connect_command(&self) -> String {
+        self.node.mysql.connect_command()
     }
 
     fn after_start(&self) -> Result<()> {
@@ -211,25 +211,26 @@ impl Kind for Member {
             .one_at_a_time
             .lock()
             .expect("no holder of the lock panics");
-        let seats = self
+        let nodes = self
             .group
-            .seats
+            .nodes
             .get()
             .context("the group is not complete")?;
-        let addresses: Vec<String> = seats.iter().map(|seat| seat.address.to_string()).collect();
-        let own = self.seat.address;
+        let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
+        let address = self.node.address;
         self.sql(&format!(
             "SET GLOBAL group_replication_group_name = '{GROUP_NAME}'; \
-             SET GLOBAL group_replication_local_address = '{own}'; \
+             SET GLOBAL group_replication_local_address = '{address}'; \
              SET GLOBAL group_replication_group_seeds = '{}'",
             addresses.join(",")
         ))?;
-        let is_there =
-            |seat: &Seat| seat.address != own && seat.state().is_ok_and(|state| state == "ONLINE");
-        if seats.iter().any(is_there) {
+        let is_there = |node: &GroupNode| {
+            node.address != address && node.state().is_ok_and(|state| state == "ONLINE")
+        };
+        if nodes.iter().any(is_there) {
             self.join()
         } else {
-            self.found()
+            self.bootstrap()
         }
     }
 }
@@ -240,7 +241,7 @@ const GROUP_NAME: &str = "6c616200-0000-4000-8000-657665656e6b";
 const START: &str = "START GROUP_REPLICATION USER = 'replica', PASSWORD = 'replica'";
 
 impl Member {
-    fn found(&self) -> Result<()> {
+    fn bootstrap(&self) -> Result<()> {
         self.sql(&format!(
             "SET GLOBAL group_replication_bootstrap_group = ON; {START}; \
              SET GLOBAL group_replication_bootstrap_group = OFF"
@@ -253,7 +254,7 @@ impl Member {
     fn join(&self) -> Result<()> {
         let (mut refused, mut last) = (String::new(), String::new());
         let joined = eventually(JOIN_LIMIT, "joining the group", || {
-            last = self.seat.state()?;
+            last = self.node.state()?;
             match last.as_str() {
                 "ONLINE" => return Ok(Some(())),
                 // The member copies missing transactions.
@@ -279,8 +280,8 @@ impl Member {
             "SELECT COUNT(*) FROM performance_schema.replication_group_members \
              WHERE member_id = '{id}'"
         );
-        let seats = self.group.seats.get().into_iter().flatten();
-        let mut others = seats.filter(|seat| seat.address != self.seat.address);
-        Ok(others.any(|seat| seat.mysql.sql(&known).is_ok_and(|count| count != "0")))
+        let nodes = self.group.nodes.get().into_iter().flatten();
+        let mut others = nodes.filter(|node| node.address != self.node.address);
+        Ok(others.any(|node| node.mysql.sql(&known).is_ok_and(|count| count != "0")))
     }
 }

@@ -19,7 +19,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct KeepalivedOptions {
     /// Network namespace.
     pub(crate) namespace: PathBuf,
-    pub(crate) own: Ipv4Addr,
+    pub(crate) local: Ipv4Addr,
     pub(crate) peer: Ipv4Addr,
     pub(crate) shared: Ipv4Addr,
     /// True if it has priority for the address.
@@ -40,14 +40,14 @@ impl Keepalived {
     /// Prepares the files in a separate directory, without starting the program.
     pub(crate) fn new(options: &KeepalivedOptions) -> Result<Keepalived> {
         let scratch = Scratch::new("keepalived")?;
-        let room = scratch.path().display().to_string();
-        let config = configuration(options, &room);
+        let dir = scratch.path().display().to_string();
+        let config = configuration(options, &dir);
         fs::write(scratch.path().join("keepalived.conf"), &config)?;
-        let check = format!("kill -0 \"$(cat {room}/balancer.pid)\"\n");
+        let check = format!("kill -0 \"$(cat {dir}/balancer.pid)\"\n");
         fs::write(scratch.path().join("alive.sh"), check)?;
         let words = format!(
-            "--dont-fork --log-console --no-syslog --vrrp --use-file {room}/keepalived.conf \
-             --pid {room}/keepalived.pid --vrrp_pid {room}/vrrp.pid"
+            "--dont-fork --log-console --no-syslog --vrrp --use-file {dir}/keepalived.conf \
+             --pid {dir}/keepalived.pid --vrrp_pid {dir}/vrrp.pid"
         );
         let process = Process::new(Launch {
             name: "keepalived".to_owned(),
@@ -106,9 +106,12 @@ impl Keepalived {
 /// Returns the configuration, as in the manual page: the active peer's priority is higher by 50. A
 /// script checks the balancer, because `track_process` matches names on the whole machine, and two
 /// balancers have the same name.
-fn configuration(options: &KeepalivedOptions, room: &str) -> String {
+fn configuration(options: &KeepalivedOptions, dir: &str) -> String {
     let KeepalivedOptions {
-        own, peer, shared, ..
+        local,
+        peer,
+        shared,
+        ..
     } = options;
     let (state, priority) = match options.is_active {
         true => ("MASTER", 150),
@@ -117,12 +120,12 @@ fn configuration(options: &KeepalivedOptions, room: &str) -> String {
     let router = shared.octets()[3];
     let advert_s = f64::from(options.advert_ms) / 1000.0;
     format!(
-        "global_defs {{\n    router_id {own}\n    script_user root\n\
+        "global_defs {{\n    router_id {local}\n    script_user root\n\
          \x20   enable_script_security\n}}\n\
-         vrrp_script balancer_lives {{\n    script \"/bin/sh {room}/alive.sh\"\n    interval 1\n}}\n\
+         vrrp_script balancer_lives {{\n    script \"/bin/sh {dir}/alive.sh\"\n    interval 1\n}}\n\
          vrrp_instance shared_address {{\n    version 3\n    state {state}\n    priority {priority}\n\
          \x20   interface eth0\n    virtual_router_id {router}\n    advert_int {advert_s}\n\
-         \x20   unicast_src_ip {own}\n    unicast_peer {{\n        {peer}\n    }}\n\
+         \x20   unicast_src_ip {local}\n    unicast_peer {{\n        {peer}\n    }}\n\
          \x20   virtual_ipaddress {{\n        {shared}/24\n    }}\n\
          \x20   track_script {{\n        balancer_lives\n    }}\n}}\n"
     )
@@ -136,7 +139,7 @@ mod tests {
     fn the_active_one_has_the_higher_priority_and_both_the_same_router() {
         let options = KeepalivedOptions {
             namespace: PathBuf::new(),
-            own: Ipv4Addr::new(10, 77, 1, 5),
+            local: Ipv4Addr::new(10, 77, 1, 5),
             peer: Ipv4Addr::new(10, 77, 1, 6),
             shared: Ipv4Addr::new(10, 77, 1, 7),
             is_active: true,

@@ -10,7 +10,7 @@ use crate::network::{Link, Network};
 use crate::port::free_port;
 use crate::process::{Launch, Process};
 use crate::scratch::Scratch;
-use crate::server::{Kind, Role, Server, Standing};
+use crate::server::{Kind, Membership, Role, Server};
 
 /// A set of servers; on drop, or when its process dies, they and their data are removed.
 pub struct Lab {
@@ -84,12 +84,12 @@ impl Lab {
     }
 
     /// Reserves a name, a port and a directory that does not exist yet for a new server.
-    pub(crate) fn place(&self, name: &str) -> Place {
+    pub(crate) fn allocate_slot(&self, name: &str) -> ServerSlot {
         let name = self.unused_name(name);
         let directory = self.path().join(&name);
         let link = self.network.as_ref().map(Network::link);
         let host = link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::address);
-        Place {
+        ServerSlot {
             name,
             address: SocketAddr::from((host, free_port())),
             directory,
@@ -100,29 +100,29 @@ impl Lab {
     /// Adds a server without starting it.
     pub(crate) fn enlist(
         &self,
-        place: &Place,
+        slot: &ServerSlot,
         role: Role,
         launch: Launch,
         kind: Arc<dyn Kind>,
     ) -> Server {
         let launch = Launch {
-            name: place.name.clone(),
-            log: place.directory.join("log"),
-            note: self.scratch.note(&place.name),
-            namespace: place.link.as_ref().map(Link::namespace),
+            name: slot.name.clone(),
+            log: slot.directory.join("log"),
+            note: self.scratch.note(&slot.name),
+            namespace: slot.link.as_ref().map(Link::namespace),
             ..launch
         };
         let server = Server {
-            name: place.name.clone(),
-            address: place.address,
+            name: slot.name.clone(),
+            address: slot.address,
             process: Arc::new(Process::new(launch)),
             kind,
-            room: self.path().to_owned(),
-            standing: Arc::new(Mutex::new(Standing {
+            work_dir: self.path().to_owned(),
+            membership: Arc::new(Mutex::new(Membership {
                 role,
                 cluster: None,
             })),
-            link: place.link.clone(),
+            link: slot.link.clone(),
         };
         self.registry().push(server.clone());
         server
@@ -143,7 +143,7 @@ impl Drop for Lab {
 
 /// Name, address and directory of a server.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ServerSlot {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) directory: PathBuf,

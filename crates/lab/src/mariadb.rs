@@ -17,9 +17,9 @@ use anyhow::{Context, Result, bail};
 pub(crate) use client::Client;
 pub(crate) use programs::Programs;
 
-use crate::lab::{Place, for_each_at_once};
+use crate::lab::{ServerSlot, for_each_at_once};
 use crate::process::{self, Launch};
-use crate::replication::{Replication, unite};
+use crate::replication::{Replication, form_cluster};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
 use crate::{Lab, sbtest};
@@ -126,7 +126,7 @@ impl Lab {
             .map(|number| enlist(&format!("mariadb-replica-{number}"), Role::Replica))
             .collect::<Result<Vec<Server>>>()?;
         let cluster = MariadbCluster { primary, replicas };
-        unite(&cluster.servers());
+        form_cluster(&cluster.servers());
         for_each_at_once(&cluster.servers(), Server::start)?;
         cluster.primary.sql(&self.mariadb_accounts())?;
         for_each_at_once(&cluster.replicas, |replica| {
@@ -179,16 +179,16 @@ impl Lab {
         template: &Template,
         further: Vec<String>,
     ) -> Result<Server> {
-        let place = self.place(name);
-        fs::create_dir(&place.directory)?;
-        copy_directory(&template.directory, &place.directory.join("data"))?;
+        let slot = self.allocate_slot(name);
+        fs::create_dir(&slot.directory)?;
+        copy_directory(&template.directory, &slot.directory.join("data"))?;
         let kind = Mariadb {
-            client: Client::new(&place)?,
+            client: Client::new(&slot)?,
             template: template.directory.clone(),
             generation: AtomicU32::new(0),
-            place: place.clone(),
+            slot: slot.clone(),
         };
-        let mut arguments = arguments(&place)?;
+        let mut arguments = arguments(&slot)?;
         arguments.extend(LOGGED.iter().map(|argument| (*argument).to_owned()));
         arguments.extend(run_as_root().map(str::to_owned));
         arguments.extend(further);
@@ -200,7 +200,7 @@ impl Lab {
             stop_signal: libc::SIGTERM,
             ..Launch::default()
         };
-        Ok(self.enlist(&place, role, launch, Arc::new(kind)))
+        Ok(self.enlist(&slot, role, launch, Arc::new(kind)))
     }
 
     /// Returns the template, created once per lab and version because that takes seconds.
@@ -249,7 +249,7 @@ struct Mariadb {
     template: PathBuf,
     /// Number of times it was emptied, or found dead.
     generation: AtomicU32,
-    place: Place,
+    slot: ServerSlot,
 }
 
 impl Kind for Mariadb {
@@ -261,20 +261,20 @@ impl Kind for Mariadb {
         self.client.sql(statements)
     }
 
-    fn how_to_connect(&self) -> String {
-        self.client.how_to_connect()
+    fn connect_command(&self) -> String {
+        self.client.connect_command()
     }
 
-    fn arguments_now(&self, own: &Server) -> Result<Vec<String>> {
+    fn start_arguments(&self, server: &Server) -> Result<Vec<String>> {
         // Unique among all labs of this machine, as the port is. An emptied server needs a new id:
         // it would skip, as its own, the transactions that it wrote as the primary. So does a dead
         // one: its temporary tables live on in other servers' logs, by server id and thread number.
         // Later threads with those numbers would write into them.
         let generation = self.generation.load(Ordering::Relaxed);
-        let id = u32::from(self.place.address.port()) + generation * ID_STEP;
+        let id = u32::from(self.slot.address.port()) + generation * ID_STEP;
         let mut arguments = vec![format!("--server-id={id}")];
         // As in a real my.cnf: a primary is writable after a restart, a replica is not.
-        if own.role() == Role::Replica {
+        if server.role() == Role::Replica {
             arguments.push("--read-only=ON".to_owned());
         }
         Ok(arguments)
@@ -286,16 +286,16 @@ impl Kind for Mariadb {
 }
 
 /// Returns the arguments of every MariaDB server in a lab.
-pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
-    let data = place.directory.join("data");
+pub(crate) fn arguments(slot: &ServerSlot) -> Result<Vec<String>> {
+    let data = slot.directory.join("data");
     let mut arguments = vec![
         "--no-defaults".to_owned(),
         format!("--datadir={}", data.display()),
-        format!("--socket={}", client::socket(place).display()),
-        format!("--pid-file={}", place.directory.join("pid").display()),
-        temporary_files(&place.directory)?,
-        format!("--bind-address={}", place.address.ip()),
-        format!("--port={}", place.address.port()),
+        format!("--socket={}", client::socket(slot).display()),
+        format!("--pid-file={}", slot.directory.join("pid").display()),
+        temporary_files(&slot.directory)?,
+        format!("--bind-address={}", slot.address.ip()),
+        format!("--port={}", slot.address.port()),
         "--skip-name-resolve".to_owned(),
         "--max-connections=10000".to_owned(),
         "--max-connect-errors=4294967295".to_owned(),
@@ -307,8 +307,8 @@ pub(crate) fn arguments(place: &Place) -> Result<Vec<String>> {
 
 /// Creates a directory for temporary files, never /tmp: a starting MariaDB deletes the temporary
 /// tables of others there.
-fn temporary_files(room: &Path) -> Result<String> {
-    let directory = room.join("mariadb-tmp");
+fn temporary_files(work_dir: &Path) -> Result<String> {
+    let directory = work_dir.join("mariadb-tmp");
     fs::create_dir_all(&directory)?;
     Ok(format!("--tmpdir={}", directory.display()))
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::lab::{Place, for_each_at_once};
+use crate::lab::{ServerSlot, for_each_at_once};
 use crate::mariadb::copy_directory;
 use crate::process::{self, Launch};
 use crate::program::Program;
-use crate::replication::{Replication, unite};
+use crate::replication::{Replication, form_cluster};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
 use crate::{Lab, rootfs, sbtest};
@@ -109,7 +109,7 @@ impl Lab {
             .collect::<Result<Vec<Server>>>()?;
         let cluster = MysqlCluster { primary, replicas };
         let servers = cluster.servers();
-        unite(&servers);
+        form_cluster(&servers);
         for_each_at_once(&servers, Server::start)?;
         cluster.primary.sql(&accounts(&self.client_hosts()))?;
         for_each_at_once(&cluster.replicas, |replica| {
@@ -123,24 +123,24 @@ impl Lab {
     }
 
     fn enlist_replicating(&self, name: &str, role: Role) -> Result<Server> {
-        let place = self.place(name);
-        let kind = Arc::new(Mysql::new(&place)?);
-        self.enlist_mysql(&place, role, &[], kind)
+        let slot = self.allocate_slot(name);
+        let kind = Arc::new(Mysql::new(&slot)?);
+        self.enlist_mysql(&slot, role, &[], kind)
     }
 
     /// Adds a server with an empty history, not yet started.
     pub(crate) fn enlist_mysql(
         &self,
-        place: &Place,
+        slot: &ServerSlot,
         role: Role,
         further: &[&str],
         kind: Arc<dyn Kind>,
     ) -> Result<Server> {
         let program = rootfs::find("mysqld")?;
         let template = self.mysql_template(&program)?;
-        make_private(&place.directory)?;
-        copy_directory(&template, &place.directory.join("data"))?;
-        let mut arguments = arguments(place)?;
+        make_private(&slot.directory)?;
+        copy_directory(&template, &slot.directory.join("data"))?;
+        let mut arguments = arguments(slot)?;
         arguments.extend(further.iter().map(|argument| (*argument).to_owned()));
         let launch = Launch {
             program: program.path,
@@ -149,7 +149,7 @@ impl Lab {
             stop_signal: libc::SIGTERM,
             ..Launch::default()
         };
-        Ok(self.enlist(place, role, launch, kind))
+        Ok(self.enlist(slot, role, launch, kind))
     }
 
     /// Returns an installed, never started data directory, created once per lab because that takes
@@ -167,8 +167,8 @@ impl Lab {
         command.args(SMALL_AND_FAST).args(run_as_root());
         let output = command.output().context("cannot run mysqld")?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("mysqld --initialize-insecure failed: {said}");
+            let printed = String::from_utf8_lossy(&output.stderr);
+            bail!("mysqld --initialize-insecure failed: {printed}");
         }
         // The file contains the server's id; each copy gets its own.
         fs::remove_file(directory.join("auto.cnf"))?;
@@ -179,21 +179,21 @@ impl Lab {
 /// One MySQL server, independent or in asynchronous replication.
 pub(crate) struct Mysql {
     client: Program,
-    place: Place,
+    slot: ServerSlot,
 }
 
 impl Mysql {
-    pub(crate) fn new(place: &Place) -> Result<Mysql> {
+    pub(crate) fn new(slot: &ServerSlot) -> Result<Mysql> {
         Ok(Mysql {
             client: rootfs::find("mysql")?,
-            place: place.clone(),
+            slot: slot.clone(),
         })
     }
 }
 
 impl Kind for Mysql {
     fn answers(&self) -> bool {
-        socket(&self.place).exists() && self.sql("SELECT 1").is_ok()
+        socket(&self.slot).exists() && self.sql("SELECT 1").is_ok()
     }
 
     fn sql(&self, statements: &str) -> Result<String> {
@@ -205,7 +205,7 @@ impl Kind for Mysql {
             "--connect-timeout=5",
             "--user=root",
         ]);
-        command.arg(format!("--socket={}", socket(&self.place).display()));
+        command.arg(format!("--socket={}", socket(&self.slot).display()));
         let output = command.arg("--execute").arg(statements).output()?;
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
@@ -213,14 +213,14 @@ impl Kind for Mysql {
         Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
     }
 
-    fn how_to_connect(&self) -> String {
-        let address = self.place.address;
+    fn connect_command(&self) -> String {
+        let address = self.slot.address;
         let (host, port) = (address.ip(), address.port());
         format!("mariadb -h {host} -P {port} -u sbtest -psbtest sbtest")
     }
 
-    fn arguments_now(&self, own: &Server) -> Result<Vec<String>> {
-        let is_replica = own.role() == Role::Replica;
+    fn start_arguments(&self, server: &Server) -> Result<Vec<String>> {
+        let is_replica = server.role() == Role::Replica;
         let read_only = is_replica.then_some(["--read-only=ON", "--super-read-only=ON"]);
         Ok(read_only.into_iter().flatten().map(str::to_owned).collect())
     }
@@ -244,15 +244,15 @@ pub(crate) fn accounts(hosts: &str) -> String {
     )
 }
 
-fn arguments(place: &Place) -> Result<Vec<String>> {
-    let directory = &place.directory;
+fn arguments(slot: &ServerSlot) -> Result<Vec<String>> {
+    let directory = &slot.directory;
     let temporary = directory.join("tmp");
     fs::create_dir(&temporary)?;
-    let (host, port) = (place.address.ip(), place.address.port());
+    let (host, port) = (slot.address.ip(), slot.address.port());
     let mut arguments = vec![
         "--no-defaults".to_owned(),
         format!("--datadir={}", directory.join("data").display()),
-        format!("--socket={}", socket(place).display()),
+        format!("--socket={}", socket(slot).display()),
         format!("--pid-file={}", directory.join("pid").display()),
         format!("--tmpdir={}", temporary.display()),
         format!("--bind-address={host}"),
@@ -268,8 +268,8 @@ fn arguments(place: &Place) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
-fn socket(place: &Place) -> PathBuf {
-    place.directory.join("sock")
+fn socket(slot: &ServerSlot) -> PathBuf {
+    slot.directory.join("sock")
 }
 
 fn make_private(directory: &Path) -> Result<()> {

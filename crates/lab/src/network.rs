@@ -30,15 +30,15 @@ const BRIDGE_PREFIX: &str = "ekb";
 pub(crate) struct Network {
     number: u8,
     bridge: String,
-    room: PathBuf,
+    work_dir: PathBuf,
     last_host: AtomicU8,
     /// Reserves the number against other labs.
     _reservation: UnixListener,
 }
 
 impl Network {
-    /// Creates the bridge, which is removed at the end of the lab in `room`.
-    pub(crate) fn new(room: &Path) -> Result<Network> {
+    /// Creates the bridge, which is removed at the end of the lab in `work_dir`.
+    pub(crate) fn new(work_dir: &Path) -> Result<Network> {
         if !process::is_root() {
             bail!("network namespaces need root: run the lab as root, or without namespaces");
         }
@@ -53,7 +53,7 @@ impl Network {
         let (number, reservation) =
             free.context("all of 10.77.1.0/24 to 10.77.254.0/24 are in use")?;
         let bridge = format!("{BRIDGE_PREFIX}{number}-{:x}", std::process::id());
-        remove_at_end(room, &format!("link delete {bridge}"))?;
+        remove_at_end(work_dir, &format!("link delete {bridge}"))?;
         // A fixed address. By default a bridge has the address of one of its links, which changes
         // when that link is removed. The hosts would then send to the old address for 5 s, until
         // their next ARP request.
@@ -74,7 +74,7 @@ impl Network {
         Ok(Network {
             number,
             bridge,
-            room: room.to_owned(),
+            work_dir: work_dir.to_owned(),
             last_host: AtomicU8::new(1),
             _reservation: reservation,
         })
@@ -86,7 +86,7 @@ impl Network {
             number: self.number,
             host: self.another_host(),
             bridge: self.bridge.clone(),
-            room: self.room.clone(),
+            work_dir: self.work_dir.clone(),
             is_cut_off: Arc::new(AtomicBool::new(false)),
         }
     }
@@ -115,7 +115,7 @@ pub(crate) struct Link {
     number: u8,
     host: u8,
     bridge: String,
-    room: PathBuf,
+    work_dir: PathBuf,
     is_cut_off: Arc<AtomicBool>,
 }
 
@@ -136,7 +136,7 @@ impl Link {
         }
         let (name, end, bridge) = (self.name(), self.bridge_end(), &self.bridge);
         let (address, station) = (self.address(), self.station());
-        remove_at_end(&self.room, &format!("netns delete {name}"))?;
+        remove_at_end(&self.work_dir, &format!("netns delete {name}"))?;
         for step in [
             format!("netns add {name}"),
             format!("link add {end} type veth peer name eth0 address {station} netns {name}"),
@@ -260,11 +260,11 @@ fn remove_stale() -> Result<()> {
 }
 
 /// Makes the reaper run this `ip` command at the end.
-fn remove_at_end(room: &Path, command: &str) -> Result<()> {
+fn remove_at_end(work_dir: &Path, command: &str) -> Result<()> {
     let mut list = OpenOptions::new()
         .create(true)
         .append(true)
-        .open(room.join(".network"))?;
+        .open(work_dir.join(".network"))?;
     Ok(writeln!(list, "{command}")?)
 }
 
@@ -278,8 +278,8 @@ fn run(program: &str, arguments: &str) -> Result<String> {
     process::plain_environment(&mut command);
     let output = command.args(arguments.split(' ')).output()?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{program} {arguments}: {}", said.trim());
+        let printed = String::from_utf8_lossy(&output.stderr);
+        bail!("{program} {arguments}: {}", printed.trim());
     }
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -24,7 +24,7 @@ pub enum Greeting {
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Start of the connection attempt.
-    pub begun: Instant,
+    pub started: Instant,
     /// Time waited before the failure.
     pub waited: Duration,
     /// Description of the failure.
@@ -126,11 +126,11 @@ fn open_until(
 }
 
 fn visit(address: SocketAddr, greeting: Greeting, limit: Duration) -> Visit {
-    let begun = Instant::now();
+    let started = Instant::now();
     let outcome = greet(address, greeting, limit);
-    let waited = begun.elapsed();
+    let waited = started.elapsed();
     let failure = outcome.err().map(|error| Failure {
-        begun,
+        started,
         waited,
         why: format!("{error:#}"),
     });

@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::scenario::Wanted;
+use crate::scenario::ServiceSpec;
 use crate::write_probe::Client;
 use crate::{Balancer, Driver, Odyssey, Pgbouncer, Pgpool, Server, eventually, free_port, procfs};
 
@@ -142,8 +142,8 @@ impl PoolMode {
 /// Allows the lab's MySQL monitor to read more than roles: the accounts, and the effects of
 /// statements.
 pub(crate) fn let_monitor_read(primary: &Server) -> Result<()> {
-    let said = primary.sql(MYSQL_GRANTS)?;
-    for grant in said.lines().filter(|line| line.starts_with("GRANT ")) {
+    let printed = primary.sql(MYSQL_GRANTS)?;
+    for grant in printed.lines().filter(|line| line.starts_with("GRANT ")) {
         primary.sql(grant)?;
     }
     Ok(())
@@ -313,7 +313,7 @@ fn pooling(
 
 fn forwarding(listen: SocketAddr, servers: &[Server], driver: Driver) -> String {
     let probe = driver.protocol();
-    let service = Wanted {
+    let service = ServiceSpec {
         name: probe,
         listen,
         role: "primary",

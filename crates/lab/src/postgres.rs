@@ -15,9 +15,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use self::programs::Programs;
-use crate::lab::{Place, for_each_at_once};
+use crate::lab::{ServerSlot, for_each_at_once};
 use crate::process::{self, Launch};
-use crate::replication::{Replication, unite};
+use crate::replication::{Replication, form_cluster};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
 use crate::{Lab, sbtest, tool};
@@ -130,7 +130,7 @@ impl Lab {
             })
             .collect::<Result<Vec<Server>>>()?;
         let cluster = PostgresCluster { primary, replicas };
-        unite(&cluster.servers());
+        form_cluster(&cluster.servers());
         for_each_at_once(&cluster.replicas, |replica| {
             replica.replication()?.follow(replica, &cluster.primary)
         })?;
@@ -139,9 +139,9 @@ impl Lab {
     }
 
     fn postgres_primary(&self, programs: Programs, settings: &[String]) -> Result<Server> {
-        let place = self.place("postgres-primary");
-        make_directory(&place.directory)?;
-        let data = place.directory.join("data");
+        let slot = self.allocate_slot("postgres-primary");
+        make_directory(&slot.directory)?;
+        let data = slot.directory.join("data");
         let mut initdb = programs.command("initdb")?;
         initdb.args([
             "--no-sync",
@@ -157,15 +157,12 @@ impl Lab {
                 "--pgdata",
             ])
             .arg(data);
-        initdb.arg(format!(
-            "--pwfile={}",
-            superuser_password(&place)?.display()
-        ));
+        initdb.arg(format!("--pwfile={}", superuser_password(&slot)?.display()));
         run(initdb)?;
         if let Some(range) = self.network_range() {
-            allow_from(&place, &range)?;
+            allow_from(&slot, &range)?;
         }
-        let server = self.enlist_postgres(&place, programs, settings, Role::Primary)?;
+        let server = self.enlist_postgres(&slot, programs, settings, Role::Primary)?;
         server.start()?;
         Ok(server)
     }
@@ -178,15 +175,15 @@ impl Lab {
         settings: &[String],
         primary: &Server,
     ) -> Result<Server> {
-        let place = self.place(name);
-        make_directory(&place.directory)?;
-        replication::copy_data(programs, &place, primary)?;
-        self.enlist_postgres(&place, programs, settings, Role::Replica)
+        let slot = self.allocate_slot(name);
+        make_directory(&slot.directory)?;
+        replication::copy_data(programs, &slot, primary)?;
+        self.enlist_postgres(&slot, programs, settings, Role::Replica)
     }
 
     fn enlist_postgres(
         &self,
-        place: &Place,
+        slot: &ServerSlot,
         programs: Programs,
         settings: &[String],
         role: Role,
@@ -194,26 +191,26 @@ impl Lab {
         let kind = Postgres {
             client: tool::find("psql")?,
             programs,
-            place: place.clone(),
+            slot: slot.clone(),
         };
         let server = programs.find("postgres")?;
         let launch = Launch {
             program: server.path,
             root: server.root,
-            arguments: arguments(place, settings),
+            arguments: arguments(slot, settings),
             user: server_user()?,
             // "Fast shutdown": clients are disconnected, not waited for.
             stop_signal: libc::SIGINT,
             ..Launch::default()
         };
-        Ok(self.enlist(place, role, launch, Arc::new(kind)))
+        Ok(self.enlist(slot, role, launch, Arc::new(kind)))
     }
 }
 
 struct Postgres {
     client: PathBuf,
     programs: Programs,
-    place: Place,
+    slot: ServerSlot,
 }
 
 impl Kind for Postgres {
@@ -237,13 +234,13 @@ impl Kind for Postgres {
         } else {
             "postgres"
         });
-        command.arg("--host").arg(&self.place.directory);
-        command.arg(format!("--port={}", self.place.address.port()));
+        command.arg("--host").arg(&self.slot.directory);
+        command.arg(format!("--port={}", self.slot.address.port()));
         run(command.arg("--command").arg(statements))
     }
 
-    fn how_to_connect(&self) -> String {
-        let address = self.place.address;
+    fn connect_command(&self) -> String {
+        let address = self.slot.address;
         format!("psql postgresql://sbtest:sbtest@{address}/sbtest")
     }
 
@@ -252,17 +249,17 @@ impl Kind for Postgres {
     }
 }
 
-fn arguments(place: &Place, settings: &[String]) -> Vec<String> {
-    let data = place.directory.join("data");
+fn arguments(slot: &ServerSlot, settings: &[String]) -> Vec<String> {
+    let data = slot.directory.join("data");
     let mut arguments = vec![
         "-D".to_owned(),
         data.display().to_string(),
         "-p".to_owned(),
-        place.address.port().to_string(),
+        slot.address.port().to_string(),
         "-k".to_owned(),
-        place.directory.display().to_string(),
+        slot.directory.display().to_string(),
         "-c".to_owned(),
-        format!("listen_addresses={}", place.address.ip()),
+        format!("listen_addresses={}", slot.address.ip()),
     ];
     let own = SETTINGS.iter().map(|setting| (*setting).to_owned());
     for setting in own.chain(settings.iter().cloned()) {
@@ -272,16 +269,16 @@ fn arguments(place: &Place, settings: &[String]) -> Vec<String> {
 }
 
 /// Allows logins of clients and standbys from this address range.
-fn allow_from(place: &Place, range: &str) -> Result<()> {
-    let rules = place.directory.join("data/pg_hba.conf");
+fn allow_from(slot: &ServerSlot, range: &str) -> Result<()> {
+    let rules = slot.directory.join("data/pg_hba.conf");
     let mut rules = File::options().append(true).open(rules)?;
     writeln!(rules, "host all all {range} scram-sha-256")?;
     writeln!(rules, "host replication replica {range} scram-sha-256")?;
     Ok(())
 }
 
-fn superuser_password(place: &Place) -> Result<PathBuf> {
-    let path = place.directory.join("superuser-password");
+fn superuser_password(slot: &ServerSlot) -> Result<PathBuf> {
+    let path = slot.directory.join("superuser-password");
     fs::write(&path, "postgres")?;
     give_to_server_user(&path)?;
     Ok(path)

@@ -193,5 +193,5 @@ fn wait_applied(candidate: &Server, position: u64) -> Result<()> {
     let reached = eventually(CATCH_UP_LIMIT, &what, || {
         Ok((replication.applied()? >= position).then_some(()))
     });
-    reached.with_context(|| replication.trouble())
+    reached.with_context(|| replication.replication_error())
 }

@@ -42,7 +42,7 @@ impl ReadProbeOptions {
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// Start of the connection.
-    pub begun: SystemTime,
+    pub started: SystemTime,
     /// Time of the answer or failure.
     pub ended: SystemTime,
     /// Port of the server that answered, as the server reports it, or the reason why there is no
@@ -85,7 +85,7 @@ impl ReadProbe {
     /// Returns the ports of the servers that answered reads begun at this time or later.
     pub fn answered_since(&self, instant: SystemTime) -> Vec<u16> {
         let readings = self.so_far();
-        let later = readings.iter().filter(|one| one.begun >= instant);
+        let later = readings.iter().filter(|one| one.started >= instant);
         later.filter_map(|one| one.outcome.clone().ok()).collect()
     }
 
@@ -114,14 +114,14 @@ async fn read_until(stop: &AtomicBool, notes: &Mutex<Vec<Reading>>, options: Rea
     while !stop.load(Ordering::Relaxed) {
         sleep_until(next).await;
         next = Instant::now() + options.every;
-        let begun = SystemTime::now();
+        let started = SystemTime::now();
         let outcome = tokio::time::timeout(options.limit, read(options)).await;
         let outcome = match outcome {
             Ok(answer) => answer.map_err(|error| format!("{error:#}")),
             Err(_) => Err(format!("no answer in {} ms", options.limit.as_millis())),
         };
         let reading = Reading {
-            begun,
+            started,
             ended: SystemTime::now(),
             outcome,
         };

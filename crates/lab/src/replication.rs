@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use crate::eventually;
-use crate::server::{Role, Server, Standing};
+use crate::server::{Membership, Role, Server};
 
 /// Operations of servers with one primary and replicas. A position is a number that grows with each
 /// write; it is comparable only within one cluster.
@@ -18,16 +18,16 @@ pub(crate) trait Replication {
     fn applied(&self) -> Result<u64>;
     /// Returns why a replica has stopped applying, as the server reports it; empty if it does not
     /// report it.
-    fn trouble(&self) -> String;
+    fn replication_error(&self) -> String;
     /// Makes a primary refuse writes and disconnects its writers. It may be stopped afterwards.
-    fn retire(&self, own: &Server) -> Result<Retired>;
+    fn retire(&self, server: &Server) -> Result<Retired>;
     /// Makes a replica accept writes immediately; returns the time.
     fn promote(&self) -> Result<SystemTime>;
     /// Points a replica, or a demoted primary, to this primary; starts it if necessary.
-    fn follow(&self, own: &Server, primary: &Server) -> Result<()>;
+    fn follow(&self, server: &Server, primary: &Server) -> Result<()>;
     /// Makes a replica of a server that may have transactions which its new primary lacks; these
     /// are discarded.
-    fn rejoin(&self, own: &Server, primary: &Server) -> Result<()>;
+    fn rejoin(&self, server: &Server, primary: &Server) -> Result<()>;
     /// Delays the replica's applying by this time.
     fn lag(&self, by: Duration) -> Result<()>;
     /// Stops applying on a replica, which continues to receive.
@@ -76,7 +76,7 @@ impl Server {
         let reached = eventually(limit, &what, || {
             Ok((replication.applied()? >= position).then_some(()))
         });
-        reached.with_context(|| replication.trouble())
+        reached.with_context(|| replication.replication_error())
     }
 
     pub(crate) fn replication(&self) -> Result<&dyn Replication> {
@@ -92,21 +92,23 @@ impl Server {
     }
 
     pub(crate) fn cluster(&self) -> Result<Arc<Cluster>> {
-        let cluster = self.standing().cluster.clone();
+        let cluster = self.membership().cluster.clone();
         cluster.with_context(|| format!("{} is in no cluster with one primary", self.name))
     }
 
     pub(crate) fn set_role(&self, role: Role) {
-        self.standing().role = role;
+        self.membership().role = role;
     }
 
-    pub(crate) fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().expect("no holder of the lock panics")
+    pub(crate) fn membership(&self) -> MutexGuard<'_, Membership> {
+        self.membership
+            .lock()
+            .expect("no holder of the lock panics")
     }
 }
 
 /// Makes these servers one cluster; the first primary among them is its primary.
-pub(crate) fn unite(servers: &[Server]) {
+pub(crate) fn form_cluster(servers: &[Server]) {
     let primary = servers
         .iter()
         .find(|server| server.role() == Role::Primary)
@@ -115,7 +117,7 @@ pub(crate) fn unite(servers: &[Server]) {
         primary: Mutex::new(primary),
     });
     for server in servers {
-        server.standing().cluster = Some(cluster.clone());
+        server.membership().cluster = Some(cluster.clone());
     }
 }
 

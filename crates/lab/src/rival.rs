@@ -25,7 +25,7 @@ pub use mysql_router::MysqlRouter;
 pub use odyssey::Odyssey;
 pub use pgbouncer::Pgbouncer;
 pub use pgpool::Pgpool;
-use room::Room;
+use room::Workspace;
 
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -46,15 +46,15 @@ pub struct Rival {
 
 /// Address of a balancer once it listens, and its network namespace.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     /// Network namespace; `None` means the lab's own.
     pub(crate) namespace: Option<PathBuf>,
 }
 
-impl From<SocketAddr> for Door {
-    fn from(address: SocketAddr) -> Door {
-        Door {
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Endpoint {
+        Endpoint {
             address,
             namespace: None,
         }
@@ -198,8 +198,8 @@ impl Rival {
 
     /// Returns its configuration files, name and text.
     pub fn configs(&self) -> Vec<(String, String)> {
-        let room = self.scratch.path();
-        let mut files: Vec<(String, String)> = [room.to_owned(), room.join("room")]
+        let work_dir = self.scratch.path();
+        let mut files: Vec<(String, String)> = [work_dir.to_owned(), work_dir.join("room")]
             .iter()
             .filter_map(|directory| fs::read_dir(directory).ok())
             .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
@@ -217,8 +217,8 @@ impl Rival {
     }
 
     /// Starts nginx with this text, in which `{room}` is its own directory, and waits until it
-    /// listens at `door`.
-    pub(crate) fn nginx(config: &str, door: impl Into<Door>) -> Result<Rival> {
+    /// listens at `endpoint`.
+    pub(crate) fn nginx(config: &str, endpoint: impl Into<Endpoint>) -> Result<Rival> {
         let scratch = Scratch::new("nginx")?;
         let config = config.replace("{room}", &text(scratch.path()));
         let file = scratch.path().join("nginx.conf");
@@ -232,12 +232,16 @@ impl Rival {
             children_outlive_it: true,
             ..Launch::default()
         };
-        Rival::start("nginx", launch, scratch, door)
+        Rival::start("nginx", launch, scratch, endpoint)
     }
 
     /// Starts HAProxy with this text, in which `{room}` is its own directory, and waits until it
-    /// listens at `door`.
-    pub(crate) fn haproxy(program: Program, config: &str, door: impl Into<Door>) -> Result<Rival> {
+    /// listens at `endpoint`.
+    pub(crate) fn haproxy(
+        program: Program,
+        config: &str,
+        endpoint: impl Into<Endpoint>,
+    ) -> Result<Rival> {
         let scratch = Scratch::new("haproxy")?;
         let file = scratch.path().join("haproxy.cfg");
         fs::write(&file, config.replace("{room}", &text(scratch.path())))?;
@@ -247,7 +251,7 @@ impl Rival {
             arguments: ["-db", "-f", &text(&file)].map(str::to_owned).into(),
             ..Launch::default()
         };
-        Rival::start("haproxy", launch, scratch, door)
+        Rival::start("haproxy", launch, scratch, endpoint)
     }
 
     /// Starts MySQL Router with this text, in which `{room}` is its own directory, and waits until
@@ -256,19 +260,19 @@ impl Rival {
         let Some(program) = room::program("mysqlrouter") else {
             return Ok(None);
         };
-        let room = Room::new("mysqlrouter")?;
-        let config = config.replace("{room}", &text(room.path()));
-        let file = room.write("mysqlrouter.conf", &config)?;
-        let launch = room.launch(program, &["--config", &file]);
-        Rival::start("mysqlrouter", launch, room.scratch, listen).map(Some)
+        let workspace = Workspace::new("mysqlrouter")?;
+        let config = config.replace("{room}", &text(workspace.path()));
+        let file = workspace.write("mysqlrouter.conf", &config)?;
+        let launch = workspace.launch(program, &["--config", &file]);
+        Rival::start("mysqlrouter", launch, workspace.scratch, listen).map(Some)
     }
 
     /// Starts glb with these arguments, in which `{room}` is its own directory, and waits until it
     /// listens.
     pub(crate) fn glb(program: Program, words: &[String], listen: SocketAddr) -> Result<Rival> {
         let scratch = Scratch::new("glb")?;
-        let room = text(scratch.path());
-        let words = words.iter().map(|word| word.replace("{room}", &room));
+        let work_dir = text(scratch.path());
+        let words = words.iter().map(|word| word.replace("{room}", &work_dir));
         let arguments: Vec<String> = words.collect();
         // The arguments are its whole configuration: for the report.
         let line = format!("glbd {}\n", arguments.join(" "));
@@ -286,12 +290,12 @@ impl Rival {
     /// file with this text, and waits until it listens.
     pub(crate) fn command(words: &[String], config: &str, listen: SocketAddr) -> Result<Rival> {
         let scratch = Scratch::new("rival")?;
-        let room = text(scratch.path());
+        let work_dir = text(scratch.path());
         let file = scratch.path().join("rival.conf");
-        fs::write(&file, config.replace("{room}", &room))?;
+        fs::write(&file, config.replace("{room}", &work_dir))?;
         let fill = |word: &String| {
             let word = word.replace("{config}", &text(&file));
-            word.replace("{room}", &room)
+            word.replace("{room}", &work_dir)
         };
         let mut words = words.iter().map(fill);
         let program = words.next().unwrap_or_default();
@@ -303,8 +307,13 @@ impl Rival {
         Rival::start(&program.replace('/', "-"), launch, scratch, listen)
     }
 
-    fn start(name: &str, launch: Launch, scratch: Scratch, door: impl Into<Door>) -> Result<Rival> {
-        let Door { address, namespace } = door.into();
+    fn start(
+        name: &str,
+        launch: Launch,
+        scratch: Scratch,
+        endpoint: impl Into<Endpoint>,
+    ) -> Result<Rival> {
+        let Endpoint { address, namespace } = endpoint.into();
         let process = Process::new(Launch {
             name: name.to_owned(),
             log: scratch.path().join("log"),

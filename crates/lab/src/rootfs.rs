@@ -117,7 +117,7 @@ pub(crate) fn enter(
 ) -> io::Result<()> {
     let home = home();
     fs::create_dir_all(root.join(home.strip_prefix("/").unwrap_or(&home)))?;
-    let room = Room {
+    let chroot = Chroot {
         root: c_string(root)?,
         shared: ["/proc", "/sys", "/dev", "/etc/passwd", "/etc/group"]
             .iter()
@@ -133,7 +133,7 @@ pub(crate) fn enter(
     // SAFETY: the closure makes system calls only; all its memory was allocated before.
     unsafe {
         command.pre_exec(move || {
-            room.enter()?;
+            chroot.enter()?;
             user.map_or(Ok(()), |(uid, gid)| become_user(uid, gid))
         });
     }
@@ -141,13 +141,13 @@ pub(crate) fn enter(
 }
 
 /// Arguments of the mounts, as C strings.
-struct Room {
+struct Chroot {
     root: CString,
     /// Directories of this machine and their places inside.
     shared: Vec<(CString, CString)>,
 }
 
-impl Room {
+impl Chroot {
     /// Enters a private mount namespace, so that the mounts end with the process and its children.
     /// System V shared memory gets a private namespace too, since a killed Pgpool-II would leave
     /// segments.

@@ -18,8 +18,8 @@ pub(crate) fn load(server: &Server, driver: Driver, tables: u32, rows: u32) -> R
     command.args(["--threads=2", "oltp_point_select", "prepare"]);
     let output = command.current_dir("/").output()?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stdout);
-        bail!("sysbench cannot load {}: {said}", server.name);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        bail!("sysbench cannot load {}: {printed}", server.name);
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ pub enum How {
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Time of the request, or of the old writer's death.
-    pub begun: SystemTime,
+    pub started: SystemTime,
     /// Time at which the new writer was chosen; `None` if unknown.
     pub decided_at: Option<SystemTime>,
     /// Time from which another server accepted writes.
@@ -198,7 +198,7 @@ impl Scenario {
 
     /// Returns the config of one service, with `further` lines of `[[service]]`.
     pub fn service(&self, name: &str, listen: SocketAddr, role: &str, further: &str) -> String {
-        let wanted = Wanted {
+        let wanted = ServiceSpec {
             name,
             listen,
             role,
@@ -248,16 +248,16 @@ impl Scenario {
         match (self.kind, how) {
             (ClusterKind::Galera | ClusterKind::GroupReplication, _) => self.elect(old, how),
             (_, How::Planned) => {
-                let begun = SystemTime::now();
+                let started = SystemTime::now();
                 let change = self.lab.promote(self.other_than(old)?)?;
                 Ok(Change {
-                    begun,
+                    started,
                     decided_at: Some(change.decided_at),
                     writable_at: change.writable_at,
                 })
             }
             (_, How::Killed | How::Stopped | How::Frozen) => {
-                let begun = SystemTime::now();
+                let started = SystemTime::now();
                 match how {
                     How::Stopped => old.stop_or_kill(STOP_LIMIT)?,
                     How::Frozen => old.freeze()?,
@@ -265,7 +265,7 @@ impl Scenario {
                 }
                 let change = self.lab.fail_over(old)?;
                 Ok(Change {
-                    begun,
+                    started,
                     decided_at: Some(change.decided_at),
                     writable_at: change.writable_at,
                 })
@@ -336,8 +336,8 @@ impl Scenario {
             Some(_) => Some(Election::among(&others)?),
             None => None,
         };
-        let witness = Witness::beside(old, others)?;
-        let begun = SystemTime::now();
+        let witness = Witness::watch(old, others)?;
+        let started = SystemTime::now();
         witness.begin();
         match (how, &self.group) {
             (How::Killed, _) => old.kill()?,
@@ -349,7 +349,7 @@ impl Scenario {
         let writable_at = witness.first_write(ELECTION_LIMIT)?;
         let decided_at = election.and_then(|election| election.decided_at());
         Ok(Change {
-            begun,
+            started,
             decided_at,
             writable_at,
         })
@@ -364,7 +364,7 @@ impl Scenario {
 
 /// A service with a role and otherwise default settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct ServiceSpec<'a> {
     /// Name of the service.
     pub name: &'a str,
     /// Address on which it listens.
@@ -375,10 +375,10 @@ pub struct Wanted<'a> {
     pub further: &'a str,
 }
 
-impl Wanted<'_> {
+impl ServiceSpec<'_> {
     /// Returns the lines of the file for these servers, with this probe.
     pub fn toml(&self, probe: &str, servers: &[Server]) -> String {
-        let Wanted {
+        let ServiceSpec {
             name,
             listen,
             role,

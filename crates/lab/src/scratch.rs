@@ -60,11 +60,11 @@ impl Scratch {
     }
 
     /// Schedules the removal of the control group at the end.
-    pub(crate) fn remove_group_at_end(room: &Path, group: &Path) -> Result<()> {
+    pub(crate) fn remove_group_at_end(work_dir: &Path, group: &Path) -> Result<()> {
         let mut list = OpenOptions::new()
             .create(true)
             .append(true)
-            .open(room.join(".groups"))?;
+            .open(work_dir.join(".groups"))?;
         Ok(writeln!(list, "{}", group.display())?)
     }
 }

@@ -49,14 +49,14 @@ pub(crate) trait Kind: Send + Sync {
     /// Runs statements as the superuser; columns separated by tabs, rows by newlines.
     fn sql(&self, statements: &str) -> Result<String>;
     /// Returns a command line that connects a person to it.
-    fn how_to_connect(&self) -> String;
+    fn connect_command(&self) -> String;
     /// Returns the configuration files that the lab has written; other settings are on the command
     /// line.
     fn config_files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
     /// Returns further arguments of a start, which depend on the server's current role.
-    fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
+    fn start_arguments(&self, _server: &Server) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
     /// Completes the start of a server that answers, so that it becomes part of its cluster.
@@ -70,7 +70,7 @@ pub(crate) trait Kind: Send + Sync {
 }
 
 /// Mutable state of the server, shared by all handles.
-pub(crate) struct Standing {
+pub(crate) struct Membership {
     pub(crate) role: Role,
     pub(crate) cluster: Option<Arc<Cluster>>,
 }
@@ -84,15 +84,15 @@ pub struct Server {
     pub address: SocketAddr,
     pub(crate) process: Arc<Process>,
     pub(crate) kind: Arc<dyn Kind>,
-    pub(crate) room: PathBuf,
-    pub(crate) standing: Arc<Mutex<Standing>>,
+    pub(crate) work_dir: PathBuf,
+    pub(crate) membership: Arc<Mutex<Membership>>,
     pub(crate) link: Option<Link>,
 }
 
 impl Server {
     /// Returns the configured role: a killed primary stays one until it is made a replica.
     pub fn role(&self) -> Role {
-        self.standing
+        self.membership
             .lock()
             .expect("no holder of the lock panics")
             .role
@@ -120,7 +120,7 @@ impl Server {
         if let Some(link) = &self.link {
             link.make()?;
         }
-        self.process.start_with(self.kind.arguments_now(self)?)?;
+        self.process.start_with(self.kind.start_arguments(self)?)?;
         self.wait_ready()?;
         let name = &self.name;
         self.kind
@@ -212,13 +212,13 @@ impl Server {
 
     /// Limits it to `percent` of one processor, also after a restart. Needs root.
     pub fn cpu_share(&self, percent: u32) -> Result<()> {
-        let group = cgroup::create(&self.room, &self.name, percent)?;
+        let group = cgroup::create(&self.work_dir, &self.name, percent)?;
         self.process.join_group(group)
     }
 
     /// Limits its memory, also after a restart. Needs root.
     pub fn memory_limit(&self, limit_mb: u32) -> Result<()> {
-        let group = cgroup::create_memory(&self.room, &self.name, limit_mb)?;
+        let group = cgroup::create_memory(&self.work_dir, &self.name, limit_mb)?;
         self.process.join_group(group)
     }
 
@@ -234,8 +234,8 @@ impl Server {
     }
 
     /// Returns a command line that connects a person to it.
-    pub fn how_to_connect(&self) -> String {
-        self.kind.how_to_connect()
+    pub fn connect_command(&self) -> String {
+        self.kind.connect_command()
     }
 
     fn link(&self) -> Result<&Link> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::lab::{Place, for_each_at_once};
+use crate::lab::{ServerSlot, for_each_at_once};
 use crate::process::Launch;
 use crate::server::{Kind, Role, Server};
 use crate::{Lab, tool};
@@ -53,23 +53,23 @@ impl Lab {
     }
 
     fn enlist_web(&self, program: WebProgram, name: &str) -> Result<Server> {
-        let place = self.place(name);
-        let files = place.directory.join("files");
+        let slot = self.allocate_slot(name);
+        let files = slot.directory.join("files");
         fs::create_dir_all(&files)?;
         for (file, bytes) in FILES {
             File::create(files.join(file))?.set_len(*bytes)?;
         }
         fs::write(files.join("work"), numbers(WORK_BYTES))?;
         let (config, launch) = match program {
-            WebProgram::Nginx => nginx(&place)?,
-            WebProgram::Apache => apache::prepare(&place)?,
+            WebProgram::Nginx => nginx(&slot)?,
+            WebProgram::Apache => apache::prepare(&slot)?,
         };
         Ok(self.enlist(
-            &place,
+            &slot,
             Role::StandAlone,
             launch,
             Arc::new(Web {
-                address: place.address,
+                address: slot.address,
                 config,
             }),
         ))
@@ -99,9 +99,9 @@ impl WebProgram {
     }
 }
 
-fn nginx(place: &Place) -> Result<(PathBuf, Launch)> {
-    let config = place.directory.join("nginx.conf");
-    fs::write(&config, configuration(place))?;
+fn nginx(slot: &ServerSlot) -> Result<(PathBuf, Launch)> {
+    let config = slot.directory.join("nginx.conf");
+    fs::write(&config, configuration(slot))?;
     let launch = Launch {
         program: tool::find("nginx")?,
         arguments: ["-e", "stderr", "-c", &config.display().to_string()]
@@ -145,7 +145,7 @@ impl Kind for Web {
         vec![self.config.clone()]
     }
 
-    fn how_to_connect(&self) -> String {
+    fn connect_command(&self) -> String {
         format!("curl http://{}/", self.address)
     }
 }
@@ -195,13 +195,13 @@ pub(crate) async fn fetch(address: SocketAddr, request: &str) -> Result<()> {
 
 /// Returns a configuration with one process and no master: it must die completely, and needs no
 /// supervision.
-fn configuration(place: &Place) -> String {
-    let Place {
+fn configuration(slot: &ServerSlot) -> String {
+    let ServerSlot {
         name,
         address,
         directory,
         ..
-    } = place;
+    } = slot;
     let directory = directory.display();
     format!(
         "daemon off;\nmaster_process off;\nworker_rlimit_nofile 20000;\npid {directory}/pid;\n\

@@ -43,7 +43,7 @@ impl WebProbeOptions {
 #[derive(Clone, Debug)]
 pub struct Try {
     /// Start of its connection.
-    pub begun: SystemTime,
+    pub started: SystemTime,
     /// Time of the answer or failure.
     pub ended: SystemTime,
     /// Reason of a failure.
@@ -63,7 +63,7 @@ pub struct Gap {
 pub struct WebProbe {
     is_over: Arc<AtomicBool>,
     tries: Arc<Mutex<Vec<Try>>>,
-    asker: Option<JoinHandle<()>>,
+    requester: Option<JoinHandle<()>>,
 }
 
 impl WebProbe {
@@ -73,13 +73,13 @@ impl WebProbe {
         let is_over = Arc::new(AtomicBool::new(false));
         let tries = Arc::new(Mutex::new(Vec::new()));
         let (over, notes) = (is_over.clone(), tries.clone());
-        let asker = thread::spawn(move || {
-            runtime.block_on(ask_until(&over, &notes, &options));
+        let requester = thread::spawn(move || {
+            runtime.block_on(send_until(&over, &notes, &options));
         });
         Ok(WebProbe {
             is_over,
             tries,
-            asker: Some(asker),
+            requester: Some(requester),
         })
     }
 
@@ -90,7 +90,7 @@ impl WebProbe {
             .lock()
             .expect("no holder of the lock panics")
             .clone();
-        tries.sort_by_key(|one| one.begun);
+        tries.sort_by_key(|one| one.started);
         tries
     }
 
@@ -102,8 +102,8 @@ impl WebProbe {
 
     fn end(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        if let Some(asker) = self.asker.take() {
-            let _ = asker.join();
+        if let Some(requester) = self.requester.take() {
+            let _ = requester.join();
         }
     }
 }
@@ -121,7 +121,7 @@ pub fn gaps(tries: &[Try]) -> Vec<Gap> {
     for one in tries {
         match (&one.failure, gaps.last_mut()) {
             (Some(_), _) if !goes_on => gaps.push(Gap {
-                first_error: one.begun,
+                first_error: one.started,
                 first_success: None,
             }),
             // The fastest request begun after the gap ends it.
@@ -148,7 +148,7 @@ pub fn longest_silence(tries: &[Try], from: SystemTime, until: SystemTime) -> Op
         .max()
 }
 
-async fn ask_until(over: &AtomicBool, notes: &Arc<Mutex<Vec<Try>>>, options: &WebProbeOptions) {
+async fn send_until(over: &AtomicBool, notes: &Arc<Mutex<Vec<Try>>>, options: &WebProbeOptions) {
     let request: Arc<str> = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
         options.page, options.address
@@ -164,13 +164,13 @@ async fn ask_until(over: &AtomicBool, notes: &Arc<Mutex<Vec<Try>>>, options: &We
         let (address, request, notes) = (options.address, request.clone(), notes.clone());
         let limit = options.limit;
         running.push(tokio::spawn(async move {
-            let begun = SystemTime::now();
+            let started = SystemTime::now();
             let failure = match timeout(limit, fetch(address, &request)).await {
                 Ok(answer) => answer.err().map(|error| format!("{error:#}")),
                 Err(_) => Some(format!("no answer in {} ms", limit.as_millis())),
             };
             let one = Try {
-                begun,
+                started,
                 ended: SystemTime::now(),
                 failure,
             };
@@ -200,7 +200,7 @@ mod tests {
     /// One try each 10 ms that takes 1 ms, or 250 if it fails.
     fn tries(words: &[&str]) -> Vec<Try> {
         let one = |(number, word): (u64, &&str)| Try {
-            begun: at(number * 10),
+            started: at(number * 10),
             ended: at(number * 10 + if word.is_empty() { 1 } else { 250 }),
             failure: (!word.is_empty()).then(|| (*word).to_owned()),
         };

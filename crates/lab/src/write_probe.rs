@@ -150,11 +150,11 @@ impl Writer {
             }
             sleep_until(next).await;
             next = Instant::now() + self.options.every;
-            let begun = SystemTime::now();
+            let started = SystemTime::now();
             let outcome = self.write(id).await;
             let attempt = Attempt {
                 id,
-                begun,
+                started,
                 ended: SystemTime::now(),
                 outcome,
             };

@@ -86,19 +86,19 @@ fn tally(names: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
 }
 
 fn round_robin_obeys_weights(io: &str) {
-    let stage = TestBed::new(io, &["weight = 2", "weight = 1"], "");
-    let counts = stage.visits(60);
+    let bed = TestBed::new(io, &["weight = 2", "weight = 1"], "");
+    let counts = bed.visits(60);
     assert_eq!(counts["aaa"], 40, "{counts:?}");
     assert_eq!(counts["bbb"], 20, "{counts:?}");
 }
 
 fn least_connections_evens_out_long_sessions(io: &str) {
     let more = "balance = \"least-connections\"\n";
-    let stage = TestBed::new(io, &["", "", ""], more);
+    let bed = TestBed::new(io, &["", "", ""], more);
     let mut clients: Vec<(Socket, String)> = Vec::new();
     let arrive = |clients: &mut Vec<(Socket, String)>, count: usize| {
         for _ in 0..count {
-            let client = connect(&stage.listen);
+            let client = connect(&bed.listen);
             let name = name_of(&client);
             clients.push((client, name));
         }
@@ -108,7 +108,7 @@ fn least_connections_evens_out_long_sessions(io: &str) {
     assert!(even.values().all(|count| *count == 10), "{even:?}");
     // All clients of one server disconnect: the next ten all go to it.
     clients.retain(|(_, name)| name != "bbb");
-    until_service(&stage.balancer, "twenty sessions", |service| {
+    until_service(&bed.balancer, "twenty sessions", |service| {
         service["sessions"]["current"] == 20
     });
     arrive(&mut clients, 10);
@@ -117,10 +117,10 @@ fn least_connections_evens_out_long_sessions(io: &str) {
 }
 
 fn source_keeps_a_client_address_on_its_server(io: &str) {
-    let stage = TestBed::new(io, &["", "", ""], "balance = \"source\"\n");
+    let bed = TestBed::new(io, &["", "", ""], "balance = \"source\"\n");
     let mut used = BTreeSet::new();
     for last in 1..=30 {
-        let visit = || name_of(&connect_from([127, 0, 7, last], &stage.listen));
+        let visit = || name_of(&connect_from([127, 0, 7, last], &bed.listen));
         let own = visit();
         assert!((0..3).all(|_| visit() == own), "127.0.7.{last} moved");
         used.insert(own);
@@ -130,9 +130,9 @@ fn source_keeps_a_client_address_on_its_server(io: &str) {
 
 fn source_goes_by_the_address_that_a_proxy_header_names(io: &str) {
     let more = "balance = \"source\"\naccept_proxy_from = [\"127.0.0.1\"]\n";
-    let stage = TestBed::new(io, &["", "", ""], more);
+    let bed = TestBed::new(io, &["", "", ""], more);
     let visit = |last: u8, port: u16| {
-        let client = connect(&stage.listen);
+        let client = connect(&bed.listen);
         let header = format!("PROXY TCP4 198.51.100.{last} 192.0.2.1 {port} 3306\r\n");
         send(&client, header.as_bytes());
         name_of(&client)
@@ -148,20 +148,20 @@ fn source_goes_by_the_address_that_a_proxy_header_names(io: &str) {
 
 fn first_takes_the_next_server_only_when_one_is_full(io: &str) {
     let limit = "max_connections = 2";
-    let stage = TestBed::new(io, &[limit, limit, limit], "balance = \"first\"\n");
-    let clients: Vec<Socket> = (0..5).map(|_| connect(&stage.listen)).collect();
+    let bed = TestBed::new(io, &[limit, limit, limit], "balance = \"first\"\n");
+    let clients: Vec<Socket> = (0..5).map(|_| connect(&bed.listen)).collect();
     let names: Vec<String> = clients.iter().map(name_of).collect();
     assert_eq!(tally(names.into_iter())["aaa"], 2);
     drop(clients);
-    until_service(&stage.balancer, "all gone", |service| {
+    until_service(&bed.balancer, "all gone", |service| {
         service["sessions"]["current"] == 0
     });
-    assert_eq!(stage.visits(1)["aaa"], 1);
+    assert_eq!(bed.visits(1)["aaa"], 1);
 }
 
 fn random_two_uses_all_servers_and_avoids_the_busy_one(io: &str) {
-    let stage = TestBed::new(io, &["", "", "", ""], "balance = \"random-two\"\n");
-    let clients: Vec<Socket> = (0..200).map(|_| connect(&stage.listen)).collect();
+    let bed = TestBed::new(io, &["", "", "", ""], "balance = \"random-two\"\n");
+    let clients: Vec<Socket> = (0..200).map(|_| connect(&bed.listen)).collect();
     let counts = tally(clients.iter().map(name_of));
     assert_eq!(counts.len(), 4, "{counts:?}");
     // A single random choice would give a spread of 14 and more (the deviation of 200 in 4).
@@ -194,46 +194,46 @@ fn least_latency_prefers_the_fast_server(io: &str) {
         answering("bbb", Duration::ZERO),
     ];
     let more = "balance = \"least-latency\"\n";
-    let stage = TestBed::of(io, servers, &["", ""], more);
-    let counts = tally((0..60).map(|_| asked(&stage.listen)));
+    let bed = TestBed::of(io, servers, &["", ""], more);
+    let counts = tally((0..60).map(|_| asked(&bed.listen)));
     assert!(counts["bbb"] > 50, "{counts:?}");
     assert!(counts.contains_key("aaa"), "it was never tried: {counts:?}");
 }
 
 /// Pools open connections long before they use them: that is not slowness of the server.
 fn a_client_that_thinks_before_it_asks_does_not_make_its_server_slow(io: &str) {
-    let stage = TestBed::of(io, vec![answering("aaa", Duration::ZERO)], &[""], "");
-    let client = connect(&stage.listen);
-    until("the server's connection", || stage.servers[0].total() == 1);
+    let bed = TestBed::of(io, vec![answering("aaa", Duration::ZERO)], &[""], "");
+    let client = connect(&bed.listen);
+    until("the server's connection", || bed.servers[0].total() == 1);
     peer::stays("thinking", Duration::from_millis(400), || true);
     send(&client, b"?");
     assert_eq!(name_of(&client), "aaa");
-    let status = stage.balancer.status().unwrap();
+    let status = bed.balancer.status().unwrap();
     let latency_us = &status["services"][0]["servers"][0]["latency_us"];
     assert!(latency_us.as_u64().unwrap() < 200_000, "{latency_us} us");
 }
 
 fn a_backup_serves_only_while_no_other_server_is_up(io: &str) {
-    let mut stage = TestBed::new(io, &["", "", "backup = true"], PROBED);
-    assert!(!stage.visits(20).contains_key("ccc"));
-    let primaries: Vec<Scripted> = stage.servers.drain(..2).collect();
+    let mut bed = TestBed::new(io, &["", "", "backup = true"], PROBED);
+    assert!(!bed.visits(20).contains_key("ccc"));
+    let primaries: Vec<Scripted> = bed.servers.drain(..2).collect();
     let addresses: Vec<String> = primaries.iter().map(|s| s.address().to_owned()).collect();
     primaries.into_iter().for_each(Scripted::close);
-    stage.until_state(0, "down");
-    stage.until_state(1, "down");
-    let counts = stage.visits(10);
+    bed.until_state(0, "down");
+    bed.until_state(1, "down");
+    let counts = bed.visits(10);
     assert_eq!(counts["ccc"], 10, "{counts:?}");
     let _back = Scripted::named_at("bbb", &addresses[1]);
-    stage.until_state(1, "up");
-    let counts = stage.visits(10);
+    bed.until_state(1, "up");
+    let counts = bed.visits(10);
     assert_eq!(counts["bbb"], 10, "{counts:?}");
 }
 
 fn eight_clients_are_spread_over_two_workers(io: &str) {
-    let stage = TestBed::new(io, &[""], "");
-    let clients: Vec<Socket> = (0..8).map(|_| connect(&stage.listen)).collect();
+    let bed = TestBed::new(io, &[""], "");
+    let clients: Vec<Socket> = (0..8).map(|_| connect(&bed.listen)).collect();
     clients.iter().for_each(|client| drop(name_of(client)));
-    let status = stage.balancer.status().unwrap();
+    let status = bed.balancer.status().unwrap();
     let workers = status["engine"]["workers"].as_array().unwrap();
     let counts: Vec<u64> = workers
         .iter()
@@ -248,12 +248,12 @@ fn a_server_that_closes_at_once_is_taken_out_but_never_the_last(io: &str) {
     let closing = || Scripted::start(Kind::V4, |_| {});
     let good = Scripted::start(Kind::V4, |client| send(client, b"bbb"));
     let seldom = "[service.health]\nprobe = \"tcp\"\ninterval_ms = 60000\nfall = 3\n";
-    let stage = TestBed::of(io, vec![closing(), good], &["", ""], seldom);
+    let bed = TestBed::of(io, vec![closing(), good], &["", ""], seldom);
     until("enough clients to see it", || {
-        end_of_visit(&stage.listen);
-        stage.server_state(0) == "down" || early_closes(&stage) >= 3
+        end_of_visit(&bed.listen);
+        bed.server_state(0) == "down" || early_closes(&bed) >= 3
     });
-    assert!(early_closes(&stage) >= 1);
+    assert!(early_closes(&bed) >= 1);
 
     let alone = TestBed::of(io, vec![closing()], &[""], seldom);
     until("many early closes", || {
@@ -267,8 +267,8 @@ fn end_of_visit(listen: &str) {
     end_of(&connect(listen));
 }
 
-fn early_closes(stage: &TestBed) -> u64 {
-    let status = stage.balancer.status().unwrap();
+fn early_closes(bed: &TestBed) -> u64 {
+    let status = bed.balancer.status().unwrap();
     let errors = &status["services"][0]["servers"][0]["errors"];
     errors["early_close"].as_u64().unwrap()
 }

@@ -122,7 +122,7 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
         .env("EVENKEEL_RIVALS", "/nonexistent")
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
 
     let outcome = results(&out);
     let own = &outcome["experiments"][0];
@@ -131,9 +131,14 @@ fn an_experiment_of_ones_own_survives_a_dying_rival_and_servers_that_do_not_star
         .arg("--version")
         .output()
         .unwrap();
-    assert_eq!(outcome["program"], said(&lab).trim(), "with its commit");
+    assert_eq!(outcome["program"], printed(&lab).trim(), "with its commit");
     for target in ["direct", "nginx"] {
-        assert_eq!(sound(own, target).len(), 6, "{target}: {}", said(&output));
+        assert_eq!(
+            sound(own, target).len(),
+            6,
+            "{target}: {}",
+            printed(&output)
+        );
     }
     let cell = sound(own, "nginx")[0];
     for value in ["rate", "p99-ms", "balancer-cpu-us", "servers-cpu-us"] {
@@ -225,11 +230,11 @@ fn apache_serves_a_page_that_costs_as_much_as_nginxs() {
     let output = bench(&[&file, "--quick", "--out", &text_of(&out)])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let outcome = results(&out);
     let own = &outcome["experiments"][0];
     let behind_apache = sound(own, "nginx");
-    assert_eq!(behind_apache.len(), 3, "{}", said(&output));
+    assert_eq!(behind_apache.len(), 3, "{}", printed(&output));
     for cell in behind_apache {
         assert_eq!(cell["values"]["errors"], 0.0, "{cell}");
         let shares = cell["shares"].as_array().unwrap();
@@ -278,7 +283,7 @@ fn servers_that_are_not_installed_end_their_part_only() {
         .unwrap();
     let outcome = results(&out);
     let own = &outcome["experiments"][0];
-    assert_eq!(sound(own, "direct").len(), 3, "{}", said(&output));
+    assert_eq!(sound(own, "direct").len(), 3, "{}", printed(&output));
     let failures = own["failures"].to_string();
     let why = "Apache is not installed: apache2 not found: apt-get install apache2-bin";
     assert!(failures.contains(why), "{failures}");
@@ -319,24 +324,28 @@ fn what_was_done_before_ctrl_c_is_kept_and_gone_on_with() {
     let again = bench(&[&file, "--quick", "--out", &text_of(&out)])
         .output()
         .unwrap();
-    assert!(said(&again).contains("--resume"), "{}", said(&again));
+    assert!(printed(&again).contains("--resume"), "{}", printed(&again));
 
     let written = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, written.replace("1000", "1001")).unwrap();
     let other = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    assert!(!other.status.success(), "{}", said(&other));
+    assert!(!other.status.success(), "{}", printed(&other));
     assert!(
-        said(&other).contains("has changed since"),
+        printed(&other).contains("has changed since"),
         "{}",
-        said(&other)
+        printed(&other)
     );
     std::fs::write(&file, written).unwrap();
 
     let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let whole = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    let nothing_left = !said(&whole).contains("block");
-    assert!(whole.status.success() && nothing_left, "{}", said(&whole));
+    let nothing_left = !printed(&whole).contains("block");
+    assert!(
+        whole.status.success() && nothing_left,
+        "{}",
+        printed(&whole)
+    );
     let after = results(&out);
     assert!(after["ended_unix_s"].is_number());
     assert_eq!(done(&out), 20);
@@ -356,9 +365,9 @@ fn a_mistake_in_an_experiment_is_said_before_anything_is_started() {
         "1",
     );
     let output = bench(&[&file, "--quick"]).output().unwrap();
-    let said = said(&output);
+    let printed = printed(&output);
     assert!(!output.status.success());
-    assert!(said.contains("unknown variant `abc`"), "{said}");
+    assert!(printed.contains("unknown variant `abc`"), "{printed}");
 }
 
 fn experiment(home: &Path, text: &str, blocks: &str, points: &str) -> String {
@@ -406,7 +415,7 @@ fn interrupt(child: &Child) {
     assert!(status.success());
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
 }
 

@@ -30,7 +30,7 @@ struct TestBed {
 }
 
 impl TestBed {
-    fn set(name: &str, io: &str) -> TestBed {
+    fn set_up(name: &str, io: &str) -> TestBed {
         let lab = Lab::new(name).unwrap();
         let cluster = lab.postgres(PostgresOptions::default()).unwrap();
         // The account that reads logins needs this right.
@@ -46,7 +46,7 @@ impl TestBed {
         );
         let config = engine(io) + "workers = 2\n" + &admin + &service;
         let balancer = Balancer::start(&config).unwrap();
-        let stage = TestBed {
+        let bed = TestBed {
             runtime: runtime(),
             balancer,
             cluster,
@@ -54,8 +54,8 @@ impl TestBed {
             console,
             _lab: lab,
         };
-        wait_until(&stage.balancer, "a login", || stage.try_client().is_some());
-        stage
+        wait_until(&bed.balancer, "a login", || bed.try_client().is_some());
+        bed
     }
 
     fn try_client(&self) -> Option<Client> {
@@ -141,24 +141,24 @@ fn text(row: &Row, column: &str) -> String {
 
 #[test]
 fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
-    let stage = TestBed::set("test-console-show", "auto");
-    let (in_transaction, bound) = (stage.client(), stage.client());
-    let (waiting, idle) = (stage.client(), stage.client());
-    stage.run(&in_transaction, "BEGIN; SELECT 1").unwrap();
-    stage.run(&bound, "LISTEN news").unwrap();
-    let asked = stage.runtime.spawn(async move {
+    let bed = TestBed::set_up("test-console-show", "auto");
+    let (in_transaction, bound) = (bed.client(), bed.client());
+    let (waiting, idle) = (bed.client(), bed.client());
+    bed.run(&in_transaction, "BEGIN; SELECT 1").unwrap();
+    bed.run(&bound, "LISTEN news").unwrap();
+    let asked = bed.runtime.spawn(async move {
         let answer = waiting.simple_query("SELECT 2").await;
         answer.map(|_| waiting).map_err(|error| error.to_string())
     });
-    let console = stage.console(None).unwrap();
+    let console = bed.console(None).unwrap();
     let mut seen = Vec::new();
-    wait_until(&stage.balancer, "what each of them does", || {
-        let rows = stage.show(&console, "CLIENTS");
+    wait_until(&bed.balancer, "what each of them does", || {
+        let rows = bed.show(&console, "CLIENTS");
         seen = rows.iter().map(|row| text(row, "client_state")).collect();
         seen.sort();
         seen == ["idle", "idle in transaction", "pinned", "waiting"]
     });
-    let pools = stage.show(&console, "POOLS");
+    let pools = bed.show(&console, "POOLS");
     let [pool] = &pools[..] else {
         panic!("{pools:?}")
     };
@@ -173,51 +173,51 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
     ];
     let shown = shown.map(|column| text(pool, column));
     assert_eq!(shown, ["sbtest", "sbtest", "3", "1", "2", "0", "orders"]);
-    assert_eq!(stage.show(&console, "SERVERS").len(), 2);
-    let clients = stage.show(&console, "CLIENTS");
+    assert_eq!(bed.show(&console, "SERVERS").len(), 2);
+    let clients = bed.show(&console, "CLIENTS");
     let listener = clients
         .iter()
         .find(|row| text(row, "client_state") == "pinned");
     let listener = listener.unwrap();
     assert_eq!(text(listener, "pinned_by"), "LISTEN");
-    let pid = stage.value(&bound, "SELECT pg_backend_pid()");
+    let pid = bed.value(&bound, "SELECT pg_backend_pid()");
     assert_eq!(text(listener, "remote_pid"), pid);
     let joined = "SELECT c.pinned_by, s.remote_pid, count(*) OVER () AS clients FROM clients c \
                   LEFT JOIN servers s ON s.client_id = c.id ORDER BY c.pinned_by DESC LIMIT 1";
-    let joined = stage.runtime.block_on(console.query(joined, &[])).unwrap();
+    let joined = bed.runtime.block_on(console.query(joined, &[])).unwrap();
     let joined = ["pinned_by", "remote_pid", "clients"].map(|column| text(&joined[0], column));
     assert_eq!(joined, ["LISTEN", &*pid, "4"]);
-    let told = stage
+    let reply = bed
         .run(&console, "SELECT 1 FROM pragma_table_list")
         .unwrap_err();
-    assert!(told.starts_with("0A000"), "{told}");
+    assert!(reply.starts_with("0A000"), "{reply}");
 
-    let printed = done(&stage.balancer, &["clients", "orders"]);
+    let printed = done(&bed.balancer, &["clients", "orders"]);
     assert!(printed.contains("idle in transaction"), "{printed}");
     assert!(printed.contains("LISTEN"), "{printed}");
-    wait_until(&stage.balancer, "the census", || {
-        let status = stage.postgres();
+    wait_until(&bed.balancer, "the census", || {
+        let status = bed.postgres();
         status["pins"] == serde_json::json!([{"what": "LISTEN", "count": 1}])
             && status["pools"][0]["waiting"] == 1
     });
-    let printed = done(&stage.balancer, &["pools", "orders"]);
+    let printed = done(&bed.balancer, &["pools", "orders"]);
     assert!(printed.contains("1 waiting"), "{printed}");
-    stage.run(&in_transaction, "COMMIT").unwrap();
-    assert!(stage.runtime.block_on(asked).unwrap().is_ok());
+    bed.run(&in_transaction, "COMMIT").unwrap();
+    assert!(bed.runtime.block_on(asked).unwrap().is_ok());
     drop(idle);
 }
 
 #[test]
 fn users_and_databases_have_figures_of_their_own() {
-    let stage = TestBed::set("test-console-stats", "epoll");
-    let client = stage.client();
-    let before = stage.postgres();
+    let bed = TestBed::set_up("test-console-stats", "epoll");
+    let client = bed.client();
+    let before = bed.postgres();
     for _ in 0..5 {
-        stage.run(&client, "BEGIN; SELECT pg_sleep(0.01)").unwrap();
-        stage.run(&client, "SELECT 1").unwrap();
-        stage.run(&client, "COMMIT").unwrap();
+        bed.run(&client, "BEGIN; SELECT pg_sleep(0.01)").unwrap();
+        bed.run(&client, "SELECT 1").unwrap();
+        bed.run(&client, "COMMIT").unwrap();
     }
-    let after = stage.postgres();
+    let after = bed.postgres();
     let grown = |path: &[&str]| {
         let of = |status: &Value| {
             path.iter()
@@ -234,8 +234,8 @@ fn users_and_databases_have_figures_of_their_own() {
     assert!(grown(&["query_us", "sum"]) >= 50_000);
     assert!(grown(&["query_us", "sum"]) <= grown(&["transaction_us", "sum"]));
 
-    let console = stage.console(None).unwrap();
-    let rows = stage.show(&console, "STATS");
+    let console = bed.console(None).unwrap();
+    let rows = bed.show(&console, "STATS");
     let row = rows.iter().find(|row| text(row, "database") == "sbtest");
     let number = |column| -> u64 { text(row.unwrap(), column).parse().unwrap() };
     assert!(number("total_query_count") >= 15);
@@ -244,26 +244,23 @@ fn users_and_databases_have_figures_of_their_own() {
     assert!(number("total_received") >= 15 * 10);
     assert!(number("total_sent") >= 15 * 10);
     for what in ["DATABASES", "USERS", "LISTS", "CONFIG", "VERSION"] {
-        assert!(!stage.show(&console, what).is_empty(), "{what}");
+        assert!(!bed.show(&console, what).is_empty(), "{what}");
     }
 }
 
 #[test]
 fn statements_are_counted_without_their_literals() {
     for io in DRIVERS {
-        let stage = TestBed::set("test-console-digests", io);
-        let client = stage.client();
-        let run = |text: &str| stage.run(&client, text);
+        let bed = TestBed::set_up("test-console-digests", io);
+        let client = bed.client();
+        let run = |text: &str| bed.run(&client, text);
         run("CREATE TABLE digests (a int PRIMARY KEY, b text)").unwrap();
         run("INSERT INTO digests VALUES (1, 'Geheim1'), (2, 'x')").unwrap();
         run("insert into digests values (1, 'Geheim2')").unwrap_err();
         run("SELECT b FROM digests WHERE a > 0 /* Geheim3 */").unwrap();
         let select = "select b from digests where a > $1";
         for one in 0..2 {
-            stage
-                .runtime
-                .block_on(client.query(select, &[&one]))
-                .unwrap();
+            bed.runtime.block_on(client.query(select, &[&one])).unwrap();
         }
         // Queries that are sent before earlier answers are counted separately, too.
         let both = async {
@@ -272,10 +269,10 @@ fn statements_are_counted_without_their_literals() {
                 client.simple_query("BEGIN; ROLLBACK")
             )
         };
-        stage.runtime.block_on(both).0.unwrap();
-        let console = stage.console(None).unwrap();
+        bed.runtime.block_on(both).0.unwrap();
+        let console = bed.console(None).unwrap();
         let of = |statement: &str| -> String {
-            let rows = stage.show(&console, "DIGESTS");
+            let rows = bed.show(&console, "DIGESTS");
             let row = rows.iter().find(|row| text(row, "statement") == statement);
             let row = row.unwrap_or_else(|| panic!("{io}: no {statement}"));
             let columns = ["queries", "errors", "rows_sent", "rows_affected"];
@@ -284,9 +281,9 @@ fn statements_are_counted_without_their_literals() {
         assert_eq!(of("insert into digests values (?)"), "2 1 0 2", "{io}");
         assert_eq!(of("select b from digests where a > ?"), "4 0 7 0", "{io}");
         assert_eq!(of("begin; rollback"), "1 0 0 0", "{io}");
-        let all = format!("{:?}{}", stage.postgres(), stage.balancer.log());
+        let all = format!("{:?}{}", bed.postgres(), bed.balancer.log());
         assert!(!all.contains("Geheim"), "{io}: {all}");
-        let users = stage.show(&console, "STATS_USERS WHERE user = 'sbtest'");
+        let users = bed.show(&console, "STATS_USERS WHERE user = 'sbtest'");
         assert_eq!(text(&users[0], "errors"), "1", "{io}");
     }
 }
@@ -294,69 +291,69 @@ fn statements_are_counted_without_their_literals() {
 #[test]
 fn a_server_is_restarted_behind_a_pause_and_no_client_sees_it() {
     for io in DRIVERS {
-        let stage = TestBed::set("test-console-pause", io);
-        let (busy, late) = (stage.client(), stage.client());
-        stage.run(&busy, "BEGIN; SELECT 1").unwrap();
-        let admin = stage.console(Some(TOKEN)).unwrap();
-        let pausing = stage.runtime.spawn(async move {
+        let bed = TestBed::set_up("test-console-pause", io);
+        let (busy, late) = (bed.client(), bed.client());
+        bed.run(&busy, "BEGIN; SELECT 1").unwrap();
+        let admin = bed.console(Some(TOKEN)).unwrap();
+        let pausing = bed.runtime.spawn(async move {
             let paused = admin.simple_query("PAUSE").await.map(|_| ());
             (admin, paused.map_err(|error| error.to_string()))
         });
-        wait_until(&stage.balancer, "the pause", || {
-            stage.postgres()["all_paused"] == true
+        wait_until(&bed.balancer, "the pause", || {
+            bed.postgres()["all_paused"] == true
         });
         // A transaction that has begun continues.
-        assert_eq!(stage.value(&busy, "SELECT 1"), "1");
+        assert_eq!(bed.value(&busy, "SELECT 1"), "1");
         assert!(!pausing.is_finished());
-        stage.run(&busy, "COMMIT").unwrap();
-        let (admin, paused) = stage.runtime.block_on(pausing).unwrap();
+        bed.run(&busy, "COMMIT").unwrap();
+        let (admin, paused) = bed.runtime.block_on(pausing).unwrap();
         paused.unwrap();
-        let console = stage.console(None).unwrap();
-        assert!(stage.show(&console, "SERVERS").is_empty());
-        let database = &stage.show(&console, "DATABASES")[0];
+        let console = bed.console(None).unwrap();
+        assert!(bed.show(&console, "SERVERS").is_empty());
+        let database = &bed.show(&console, "DATABASES")[0];
         let shown = ["current_connections", "paused"].map(|column| text(database, column));
         assert_eq!(shown, ["0", "1"]);
 
-        let asking = stage.runtime.spawn(async move {
+        let asking = bed.runtime.spawn(async move {
             let answer = late.simple_query("SELECT 1").await;
             answer.map(|_| ()).map_err(|error| error.to_string())
         });
-        stage.cluster.primary.stop().unwrap();
-        stage.cluster.primary.start().unwrap();
+        bed.cluster.primary.stop().unwrap();
+        bed.cluster.primary.start().unwrap();
         assert!(!asking.is_finished());
-        stage.run(&admin, "RESUME").unwrap();
-        stage.runtime.block_on(asking).unwrap().unwrap();
-        assert_eq!(stage.value(&busy, "SELECT 1"), "1");
-        let again = stage.run(&admin, "RESUME").unwrap_err();
+        bed.run(&admin, "RESUME").unwrap();
+        bed.runtime.block_on(asking).unwrap().unwrap();
+        assert_eq!(bed.value(&busy, "SELECT 1"), "1");
+        let again = bed.run(&admin, "RESUME").unwrap_err();
         assert!(again.contains("not paused"), "{again}");
     }
 }
 
 #[test]
 fn a_pause_that_does_not_come_about_is_taken_back() {
-    let stage = TestBed::set("test-console-limit", "auto");
-    let (busy, other) = (stage.client(), stage.client());
-    stage.run(&busy, "BEGIN; SELECT 1").unwrap();
-    let told = refused(
-        &stage.balancer,
+    let bed = TestBed::set_up("test-console-limit", "auto");
+    let (busy, other) = (bed.client(), bed.client());
+    bed.run(&busy, "BEGIN; SELECT 1").unwrap();
+    let reply = refused(
+        &bed.balancer,
         &["pause", "orders", "sbtest", "--limit-ms", "100"],
     );
-    assert!(told.contains("pause was cancelled"), "{told}");
-    assert_eq!(stage.value(&other, "SELECT 1"), "1");
-    let told = refused(&stage.balancer, &["pause", "nobody"]);
-    assert!(told.contains("no service"), "{told}");
-    stage.run(&busy, "COMMIT").unwrap();
-    done(&stage.balancer, &["pause", "orders", "sbtest"]);
-    assert_eq!(stage.postgres()["paused"], serde_json::json!(["sbtest"]));
-    done(&stage.balancer, &["resume", "orders", "sbtest"]);
-    assert_eq!(stage.value(&other, "SELECT 1"), "1");
+    assert!(reply.contains("pause was cancelled"), "{reply}");
+    assert_eq!(bed.value(&other, "SELECT 1"), "1");
+    let reply = refused(&bed.balancer, &["pause", "nobody"]);
+    assert!(reply.contains("no service"), "{reply}");
+    bed.run(&busy, "COMMIT").unwrap();
+    done(&bed.balancer, &["pause", "orders", "sbtest"]);
+    assert_eq!(bed.postgres()["paused"], serde_json::json!(["sbtest"]));
+    done(&bed.balancer, &["resume", "orders", "sbtest"]);
+    assert_eq!(bed.value(&other, "SELECT 1"), "1");
 }
 
 #[test]
 fn a_killed_client_is_told_so_and_its_query_ends_at_the_server() {
-    let stage = TestBed::set("test-console-kill", "auto");
+    let bed = TestBed::set_up("test-console-kill", "auto");
     let sleep = |client: Client| {
-        stage.runtime.spawn(async move {
+        bed.runtime.spawn(async move {
             let slept = client.simple_query("SELECT pg_sleep(600)").await;
             let error = slept.expect_err("it was killed");
             error
@@ -364,65 +361,61 @@ fn a_killed_client_is_told_so_and_its_query_ends_at_the_server() {
                 .map(|error| error.code().code().to_owned())
         })
     };
-    let console = stage.console(None).unwrap();
-    let admin = stage.console(Some(TOKEN)).unwrap();
-    assert!(stage.console(Some("shut")).is_none(), "a wrong token");
-    let sleeping = sleep(stage.client());
+    let console = bed.console(None).unwrap();
+    let admin = bed.console(Some(TOKEN)).unwrap();
+    assert!(bed.console(Some("shut")).is_none(), "a wrong token");
+    let sleeping = sleep(bed.client());
     let mut id = String::new();
-    wait_until(&stage.balancer, "the sleeper", || {
-        let clients = stage.show(&console, "CLIENTS");
+    wait_until(&bed.balancer, "the sleeper", || {
+        let clients = bed.show(&console, "CLIENTS");
         let active = clients
             .iter()
             .find(|row| text(row, "client_state") == "active");
         id = active.map(|row| text(row, "id")).unwrap_or_default();
-        !id.is_empty() && stage.active() == "1"
+        !id.is_empty() && bed.active() == "1"
     });
-    let refused = stage
-        .run(&console, &format!("KILL_CLIENT {id}"))
-        .unwrap_err();
+    let refused = bed.run(&console, &format!("KILL_CLIENT {id}")).unwrap_err();
     assert!(refused.starts_with("42501"), "{refused}");
-    stage.run(&admin, &format!("KILL_CLIENT {id}")).unwrap();
-    let told = stage.runtime.block_on(sleeping).unwrap();
-    assert_eq!(told.as_deref(), Some("57P01"));
-    wait_until(&stage.balancer, "the end of its query", || {
-        stage.active() == "0"
+    bed.run(&admin, &format!("KILL_CLIENT {id}")).unwrap();
+    let reply = bed.runtime.block_on(sleeping).unwrap();
+    assert_eq!(reply.as_deref(), Some("57P01"));
+    wait_until(&bed.balancer, "the end of its query", || {
+        bed.active() == "0"
     });
 
-    let bystander = stage.client();
-    let sleeping = sleep(stage.client());
-    wait_until(&stage.balancer, "the other sleeper", || {
-        stage.active() == "1"
-    });
-    let pid = stage.cluster.primary.sql(
+    let bystander = bed.client();
+    let sleeping = sleep(bed.client());
+    wait_until(&bed.balancer, "the other sleeper", || bed.active() == "1");
+    let pid = bed.cluster.primary.sql(
         "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND state = 'active' \
          AND pid <> pg_backend_pid()",
     );
     done(
-        &stage.balancer,
+        &bed.balancer,
         &["kill", "orders", "--server-pid", pid.unwrap().trim()],
     );
-    stage.runtime.block_on(sleeping).unwrap();
-    assert_eq!(stage.value(&bystander, "SELECT 1"), "1");
+    bed.runtime.block_on(sleeping).unwrap();
+    assert_eq!(bed.value(&bystander, "SELECT 1"), "1");
 
-    stage.run(&admin, "KILL sbtest").unwrap();
-    wait_until(&stage.balancer, "the end of all", || bystander.is_closed());
-    stage.run(&admin, "RESUME sbtest").unwrap();
-    assert_eq!(stage.value(&stage.client(), "SELECT 1"), "1");
+    bed.run(&admin, "KILL sbtest").unwrap();
+    wait_until(&bed.balancer, "the end of all", || bystander.is_closed());
+    bed.run(&admin, "RESUME sbtest").unwrap();
+    assert_eq!(bed.value(&bed.client(), "SELECT 1"), "1");
 }
 
 #[test]
 fn clients_see_nothing_of_reconnects_and_short_pauses() {
     for io in DRIVERS {
-        let stage = TestBed::set("test-console-reconnect", io);
+        let bed = TestBed::set_up("test-console-reconnect", io);
         let (is_over, answered) = (
             Arc::new(AtomicBool::new(false)),
             Arc::<AtomicUsize>::default(),
         );
         let working: Vec<_> = (0..6)
             .map(|_| {
-                let (client, is_over) = (stage.client(), Arc::clone(&is_over));
+                let (client, is_over) = (bed.client(), Arc::clone(&is_over));
                 let answered = Arc::clone(&answered);
-                stage.runtime.spawn(async move {
+                bed.runtime.spawn(async move {
                     while !is_over.load(Relaxed) {
                         let text = "SELECT count(*) FROM generate_series(1, 2000)";
                         client
@@ -435,33 +428,33 @@ fn clients_see_nothing_of_reconnects_and_short_pauses() {
                 })
             })
             .collect();
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut pids = std::collections::BTreeSet::new();
-        let console = stage.console(None).unwrap();
+        let console = bed.console(None).unwrap();
         while answered.load(Relaxed) < 200 || pids.len() < 10 {
-            assert!(begun.elapsed() < LIMIT, "{answered:?} answers, {pids:?}");
-            done(&stage.balancer, &["reconnect", "orders"]);
-            let servers = stage.show(&console, "SERVERS");
+            assert!(started.elapsed() < LIMIT, "{answered:?} answers, {pids:?}");
+            done(&bed.balancer, &["reconnect", "orders"]);
+            let servers = bed.show(&console, "SERVERS");
             pids.extend(servers.iter().map(|row| text(row, "remote_pid")));
-            done(&stage.balancer, &["pause", "orders"]);
-            done(&stage.balancer, &["resume", "orders"]);
+            done(&bed.balancer, &["pause", "orders"]);
+            done(&bed.balancer, &["resume", "orders"]);
         }
         is_over.store(true, Relaxed);
         for one in working {
-            stage.runtime.block_on(one).unwrap().unwrap();
+            bed.runtime.block_on(one).unwrap().unwrap();
         }
     }
 }
 
 #[test]
 fn the_console_is_handed_on_in_an_upgrade() {
-    let stage = TestBed::set("test-console-upgrade", "auto");
-    done(&stage.balancer, &["pause", "orders"]);
-    let told = refused(&stage.balancer, &["upgrade"]);
-    assert!(told.contains("evenkeel resume orders"), "{told}");
-    done(&stage.balancer, &["resume", "orders"]);
-    stage.balancer.upgrade(&[]).unwrap();
-    let console = stage.console(None).expect("the new process answers");
-    assert_eq!(stage.show(&console, "VERSION").len(), 1);
-    assert!(stage.try_client().is_some());
+    let bed = TestBed::set_up("test-console-upgrade", "auto");
+    done(&bed.balancer, &["pause", "orders"]);
+    let reply = refused(&bed.balancer, &["upgrade"]);
+    assert!(reply.contains("evenkeel resume orders"), "{reply}");
+    done(&bed.balancer, &["resume", "orders"]);
+    bed.balancer.upgrade(&[]).unwrap();
+    let console = bed.console(None).expect("the new process answers");
+    assert_eq!(bed.show(&console, "VERSION").len(), 1);
+    assert!(bed.try_client().is_some());
 }

@@ -12,7 +12,7 @@ mod page;
 #[path = "documents/run.rs"]
 mod run;
 
-use certificates::Papers;
+use certificates::Certificates;
 use commands::Help;
 
 /// Pages whose examples must be run.
@@ -20,7 +20,9 @@ const RUN: &[&str] = &["docs/start.md"];
 
 #[test]
 fn every_configuration_on_a_page_passes_evenkeel_check() {
-    let Some(papers) = Papers::make() else { return };
+    let Some(certificates) = Certificates::make() else {
+        return;
+    };
     let mut problems = Vec::new();
     let mut count = 0;
     for (name, text) in page::pages() {
@@ -28,7 +30,7 @@ fn every_configuration_on_a_page_passes_evenkeel_check() {
         let of_toml = blocks.filter(|block| block.language == "toml");
         for block in of_toml {
             count += 1;
-            problems.extend(config::problems(&block, &papers));
+            problems.extend(config::problems(&block, &certificates));
         }
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));

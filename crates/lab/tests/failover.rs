@@ -80,7 +80,7 @@ checks = [{ check = "outage", target = "evenkeel", scenario = "machine dies", at
 fn the_standby_takes_the_address_over_and_the_first_has_it_again_after_each_trial() {
     let is_there = Path::new("/usr/sbin/keepalived").exists();
     let home = tempfile::tempdir().unwrap();
-    let (outcome, said) = bench(home.path());
+    let (outcome, printed) = bench(home.path());
     let own = &outcome["experiments"][0];
     if !is_there || own_uid() != 0 {
         let notes = own["notes"].to_string();
@@ -89,7 +89,7 @@ fn the_standby_takes_the_address_over_and_the_first_has_it_again_after_each_tria
         return;
     }
     let trials = own["faults"].as_array().unwrap();
-    assert_eq!(trials.len(), 5, "{said}\n{own}");
+    assert_eq!(trials.len(), 5, "{printed}\n{own}");
     for trial in trials {
         // The delay is three missing advertisements or an immediate handover, plus a check script
         // once a second.
@@ -100,7 +100,7 @@ fn the_standby_takes_the_address_over_and_the_first_has_it_again_after_each_tria
         };
         let number = |key: &str| trial[key].as_f64().unwrap_or(-1.0);
         let outage_ms = number("first_success_ms") - number("first_error_ms");
-        assert!(trial["failure"].is_null(), "{trial}\n{said}");
+        assert!(trial["failure"].is_null(), "{trial}\n{printed}");
         assert!(outage_ms > 0.0 && outage_ms < most_ms, "{trial}");
         assert!(
             number("acknowledged") >= 90.0 && number("failed") >= 1.0,
@@ -138,8 +138,8 @@ fn bench(home: &Path) -> (Value, String) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{printed}");
     let outcome = fs::read(out.join("outcome.json")).unwrap();
-    (serde_json::from_slice(&outcome).unwrap(), said)
+    (serde_json::from_slice(&outcome).unwrap(), printed)
 }

@@ -120,7 +120,7 @@ fn assert_none_failed(report: &NewcomersReport, since: Instant, balancer: &Balan
     let failed: Vec<_> = report
         .failures
         .iter()
-        .filter(|failure| failure.begun >= since)
+        .filter(|failure| failure.started >= since)
         .collect();
     assert!(
         failed.is_empty() && report.failures.len() < 3,
@@ -192,7 +192,7 @@ fn assert_a_frozen_server_is_left_alone(
         let late: Vec<_> = report
             .failures
             .iter()
-            .filter(|failure| failure.begun > verdict)
+            .filter(|failure| failure.started > verdict)
             .collect();
         assert!(late.is_empty(), "{late:?}");
         // Its kernel still accepts, so its clients wait until it is marked down, and not longer.
@@ -290,7 +290,7 @@ struct FarAway {
     near: String,
     address: SocketAddr,
     server: Child,
-    room: PathBuf,
+    work_dir: PathBuf,
 }
 
 impl FarAway {
@@ -298,8 +298,8 @@ impl FarAway {
         let number = std::process::id() % 60_000;
         let (name, near) = (format!("ek{number}"), format!("ekn{number}"));
         let net = format!("10.213.{}.", number % 250);
-        let room = std::env::temp_dir().join(format!("evenkeel-far-{number}"));
-        std::fs::create_dir_all(&room).unwrap();
+        let work_dir = std::env::temp_dir().join(format!("evenkeel-far-{number}"));
+        std::fs::create_dir_all(&work_dir).unwrap();
         ip(&format!("netns add {name}"));
         ip(&format!(
             "link add {near} type veth peer name far netns {name}"
@@ -309,11 +309,11 @@ impl FarAway {
         ip(&format!("-n {name} addr add {net}2/24 dev far"));
         ip(&format!("-n {name} link set far up"));
         FarAway {
-            server: web_server_in(&name, &room),
+            server: web_server_in(&name, &work_dir),
             name,
             near,
             address: format!("{net}2:80").parse().unwrap(),
-            room,
+            work_dir,
         }
     }
 
@@ -330,16 +330,16 @@ impl Drop for FarAway {
         for removal in removals {
             let _ = Command::new("ip").args(removal).status();
         }
-        let _ = std::fs::remove_dir_all(&self.room);
+        let _ = std::fs::remove_dir_all(&self.work_dir);
     }
 }
 
-fn web_server_in(network: &str, room: &Path) -> Child {
-    let config = room.join("nginx.conf");
+fn web_server_in(network: &str, work_dir: &Path) -> Child {
+    let config = work_dir.join("nginx.conf");
     let text = format!(
         "daemon off; master_process off; pid {0}/pid; events {{}}\n\
          http {{ access_log off; server {{ listen 80; location = / {{ return 200 far; }} }} }}\n",
-        room.display()
+        work_dir.display()
     );
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new("ip");

@@ -160,7 +160,7 @@ fn a_processor_share_slows_a_server_down_and_its_group_is_removed() {
     }
     let lab = Lab::new("test-share").unwrap();
     let server = lab.mariadb_stand_alone(1, Some(100)).unwrap().remove(0);
-    let room = lab
+    let work_dir = lab
         .path()
         .file_name()
         .unwrap()
@@ -172,7 +172,7 @@ fn a_processor_share_slows_a_server_down_and_its_group_is_removed() {
     let used = procfs::cpu_us(&server.pids()) - before;
     assert!(used < 500_000, "{used} us in one second at 20 %");
     drop(lab);
-    assert!(!group_exists(&room));
+    assert!(!group_exists(&work_dir));
 }
 
 #[test]
@@ -189,10 +189,10 @@ fn nothing_is_left_after_the_lab_is_dropped() {
         .collect();
     assert!(pids.len() > 6, "{pids:?}");
     let segment = shared_memory_of(lab.path());
-    let room = lab.path().to_owned();
+    let work_dir = lab.path().to_owned();
     drop(nginx);
     drop(lab);
-    assert!(!room.exists());
+    assert!(!work_dir.exists());
     assert!(!pids.iter().any(|pid| procfs::is_alive(*pid)));
     assert!(!shared_memory().contains(&segment));
     assert!(
@@ -214,7 +214,7 @@ fn nothing_is_left_after_the_process_of_a_lab_is_killed() {
         .map(Result::unwrap);
     let report = lines.find(|line| line.starts_with("LAB ")).unwrap();
     let mut words = report.split(' ').skip(1);
-    let (room, segment) = (
+    let (work_dir, segment) = (
         PathBuf::from(words.next().unwrap()),
         words.next().unwrap().to_owned(),
     );
@@ -227,7 +227,7 @@ fn nothing_is_left_after_the_process_of_a_lab_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     let gone =
-        || Ok((!pids.iter().any(|pid| procfs::is_alive(*pid)) && !room.exists()).then_some(()));
+        || Ok((!pids.iter().any(|pid| procfs::is_alive(*pid)) && !work_dir.exists()).then_some(()));
     eventually(LIMIT, "the end of the servers and their directory", gone).unwrap();
     assert!(!shared_memory().contains(&segment));
 }
@@ -301,8 +301,8 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 /// Returns the id of the System V segment that the lab's PostgreSQL primary holds.
-fn shared_memory_of(room: &Path) -> String {
-    let lock = fs::read_to_string(room.join("postgres-primary/data/postmaster.pid")).unwrap();
+fn shared_memory_of(work_dir: &Path) -> String {
+    let lock = fs::read_to_string(work_dir.join("postgres-primary/data/postmaster.pid")).unwrap();
     lock.lines()
         .nth(6)
         .unwrap()
@@ -322,14 +322,14 @@ fn shared_memory() -> Vec<String> {
         .collect()
 }
 
-fn group_exists(room: &str) -> bool {
+fn group_exists(work_dir: &str) -> bool {
     let found = Command::new("find")
         .args([
             "/sys/fs/cgroup",
             "-maxdepth",
             "2",
             "-name",
-            &format!("{room}*"),
+            &format!("{work_dir}*"),
         ])
         .output();
     !found.unwrap().stdout.is_empty()

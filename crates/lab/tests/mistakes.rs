@@ -117,19 +117,19 @@ fn a_file_that_is_not_there_is_named() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1));
-        let said = harness::said(&output);
+        let printed = harness::printed(&output);
         assert!(
-            said.contains("/no/such/evenkeel.toml") && said.contains("E_FILE"),
-            "{said}"
+            printed.contains("/no/such/evenkeel.toml") && printed.contains("E_FILE"),
+            "{printed}"
         );
     }
     let config = balancer.status().unwrap()["config"]["path"].clone();
     let path = config.as_str().unwrap();
     std::fs::remove_file(path).unwrap();
-    let said = harness::refused(&balancer, &["reload"]);
+    let printed = harness::refused(&balancer, &["reload"]);
     assert!(
-        said.contains(path) && said.contains("configuration unchanged"),
-        "{said}"
+        printed.contains(path) && printed.contains("configuration unchanged"),
+        "{printed}"
     );
     harness::open(&balancer, "good", listen);
 }

@@ -13,14 +13,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A balancer started like a service manager does, and its messages.
 struct Managed {
-    ear: UnixDatagram,
+    socket: UnixDatagram,
     process: Child,
-    room: tempfile::TempDir,
+    work_dir: tempfile::TempDir,
 }
 
 impl Managed {
-    fn start(ear: UnixDatagram, address: &str, room: tempfile::TempDir) -> Managed {
-        ear.set_read_timeout(Some(LIMIT)).expect("it works");
+    fn start(socket: UnixDatagram, address: &str, work_dir: tempfile::TempDir) -> Managed {
+        socket.set_read_timeout(Some(LIMIT)).expect("it works");
         let (admin, listen) = (free_port(), free_port());
         let config = format!(
             "[engine]\nshutdown_limit_ms = 7000\n\
@@ -28,28 +28,32 @@ impl Managed {
              [[service]]\nname = \"s\"\nlisten = \"127.0.0.1:{listen}\"\n\
              servers = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n[service.health]\nprobe = \"off\"\n"
         );
-        let file = room.path().join("evenkeel.toml");
+        let file = work_dir.path().join("evenkeel.toml");
         std::fs::write(&file, config).expect("it works");
         let mut command = Command::new(find_binary().expect("a binary"));
         command.arg("run").arg("-c").arg(&file);
         command.env("NOTIFY_SOCKET", address);
         command.env("WATCHDOG_USEC", "4000000");
         let process = command.spawn().expect("it starts");
-        Managed { ear, process, room }
+        Managed {
+            socket,
+            process,
+            work_dir,
+        }
     }
 
     /// Reads until a message begins like this; periodic ones, about once a second, are skipped.
-    fn hears(&self, start: &str) -> String {
+    fn receive(&self, start: &str) -> String {
         let deadline = Instant::now() + LIMIT;
         let mut bytes = [0; 512];
         while Instant::now() < deadline {
-            let count = self.ear.recv(&mut bytes).expect(start);
-            let said = String::from_utf8(bytes[..count].to_vec()).expect("text");
-            if said.starts_with(start) {
-                return said;
+            let count = self.socket.recv(&mut bytes).expect(start);
+            let message = String::from_utf8(bytes[..count].to_vec()).expect("text");
+            if message.starts_with(start) {
+                return message;
             }
-            let pulse = said.starts_with("STATUS=") || said == "WATCHDOG=1";
-            assert!(pulse, "{said:?} instead of {start:?}");
+            let pulse = message.starts_with("STATUS=") || message == "WATCHDOG=1";
+            assert!(pulse, "{message:?} instead of {start:?}");
         }
         panic!("{start:?} did not come")
     }
@@ -63,7 +67,7 @@ impl Managed {
     }
 
     fn config(&self) -> std::path::PathBuf {
-        self.room.path().join("evenkeel.toml")
+        self.work_dir.path().join("evenkeel.toml")
     }
 }
 
@@ -75,54 +79,54 @@ impl Drop for Managed {
 }
 
 fn on_a_path() -> Managed {
-    let room = tempfile::tempdir().expect("it works");
-    let path = room.path().join("notify");
-    let ear = UnixDatagram::bind(&path).expect("it works");
-    Managed::start(ear, &path.display().to_string(), room)
+    let work_dir = tempfile::tempdir().expect("it works");
+    let path = work_dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("it works");
+    Managed::start(socket, &path.display().to_string(), work_dir)
 }
 
 #[test]
 fn a_start_a_reload_and_a_stop_are_told() {
     let mut managed = on_a_path();
-    assert_eq!(managed.hears("READY=1"), "READY=1");
-    let status = managed.hears("STATUS=");
+    assert_eq!(managed.receive("READY=1"), "READY=1");
+    let status = managed.receive("STATUS=");
     assert!(
         status.starts_with("STATUS=1 service; 2 of 2 servers accepting clients"),
         "{status}"
     );
-    managed.hears("WATCHDOG=1");
+    managed.receive("WATCHDOG=1");
 
     managed.signal(libc::SIGHUP);
-    let said = managed.hears("RELOADING=1");
-    let (_, told_us) = said.split_once("\nMONOTONIC_USEC=").expect("a time");
+    let message = managed.receive("RELOADING=1");
+    let (_, told_us) = message.split_once("\nMONOTONIC_USEC=").expect("a time");
     let age_us = uptime_us().abs_diff(told_us.parse().expect("a number"));
     assert!(age_us < 20_000_000, "{age_us}");
-    assert_eq!(managed.hears("READY=1"), "READY=1");
+    assert_eq!(managed.receive("READY=1"), "READY=1");
 
     managed.signal(libc::SIGTERM);
-    let said = managed.hears("STOPPING=1");
-    assert_eq!(said, "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000");
+    let message = managed.receive("STOPPING=1");
+    assert_eq!(message, "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000");
     assert!(managed.process.wait().expect("it ends").success());
 }
 
 #[test]
 fn a_reload_that_fails_is_over_too() {
     let managed = on_a_path();
-    managed.hears("READY=1");
+    managed.receive("READY=1");
     std::fs::write(managed.config(), "nonsense = 1").expect("it works");
     managed.signal(libc::SIGHUP);
-    managed.hears("RELOADING=1");
-    managed.hears("READY=1");
+    managed.receive("RELOADING=1");
+    managed.receive("READY=1");
 }
 
 #[test]
 fn an_abstract_address_is_understood() {
     let name = format!("evenkeel-lab-notify-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("it works");
-    let ear = UnixDatagram::bind_addr(&address).expect("it works");
-    let room = tempfile::tempdir().expect("it works");
-    let managed = Managed::start(ear, &format!("@{name}"), room);
-    managed.hears("READY=1");
+    let socket = UnixDatagram::bind_addr(&address).expect("it works");
+    let work_dir = tempfile::tempdir().expect("it works");
+    let managed = Managed::start(socket, &format!("@{name}"), work_dir);
+    managed.receive("READY=1");
 }
 
 /// Returns the monotonic clock as the kernel prints it.

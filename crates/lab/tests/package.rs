@@ -20,7 +20,7 @@ static PACKAGE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     xtask.args(["run", "--quiet", "--package", "xtask", "--", "package"]);
     xtask.arg("--binary").arg(find_binary().expect("a binary"));
     xtask.args(["--out", env!("CARGO_TARGET_TMPDIR")]);
-    let path = said(xtask.current_dir(repository()));
+    let path = printed(xtask.current_dir(repository()));
     Some(PathBuf::from(path.trim_end()))
 });
 
@@ -29,7 +29,7 @@ fn the_package_holds_what_it_should() {
     let Some(package) = PACKAGE.as_ref() else {
         return;
     };
-    let field = |name: &str| said(deb().arg("--field").arg(package).arg(name));
+    let field = |name: &str| printed(deb().arg("--field").arg(package).arg(name));
     assert_eq!(field("Package"), "evenkeel\n");
     let version = format!("{}-1\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(field("Version"), version);
@@ -38,7 +38,7 @@ fn the_package_holds_what_it_should() {
         "{}",
         field("Depends")
     );
-    let list = said(deb().arg("--contents").arg(package));
+    let list = printed(deb().arg("--contents").arg(package));
     for (mode, file) in [
         ("-rwxr-xr-x root/root", "./usr/bin/evenkeel"),
         ("-rw-r--r-- root/root", "./etc/evenkeel/evenkeel.toml"),
@@ -70,12 +70,12 @@ fn the_unpacked_program_takes_the_example_of_its_config() {
     let Some(package) = PACKAGE.as_ref() else {
         return;
     };
-    let room = tempfile::tempdir().expect("it works");
-    said(deb().arg("--extract").arg(package).arg(room.path()));
-    let config = room.path().join("etc/evenkeel/evenkeel.toml");
+    let work_dir = tempfile::tempdir().expect("it works");
+    printed(deb().arg("--extract").arg(package).arg(work_dir.path()));
+    let config = work_dir.path().join("etc/evenkeel/evenkeel.toml");
     let text = std::fs::read_to_string(&config).expect("it works");
     let check = || {
-        let mut evenkeel = Command::new(room.path().join("usr/bin/evenkeel"));
+        let mut evenkeel = Command::new(work_dir.path().join("usr/bin/evenkeel"));
         evenkeel
             .arg("check")
             .arg("-c")
@@ -130,7 +130,7 @@ fn deb() -> Command {
 }
 
 /// Returns the output of a command that must succeed.
-fn said(command: &mut Command) -> String {
+fn printed(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{command:?}: {}", words(&output));
     String::from_utf8(output.stdout).expect("text")

@@ -115,58 +115,58 @@ fn address_of(socket: &Socket) -> SocketAddr {
 }
 
 fn a_listed_peers_header_names_the_client_to_the_server(io: &str) {
-    let stage = TestBed::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
+    let bed = TestBed::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
     for header in [V1, &V2, V1_IPV6] {
-        let client = stage.client_that_sends(&[header, b"hello"].concat());
-        let server = stage.server.accept();
+        let client = bed.client_that_sends(&[header, b"hello"].concat());
+        let server = bed.server.accept();
         let expected = if header == V1_IPV6 { V1_IPV6 } else { V1 };
         assert_eq!(header_line(&server).as_bytes(), expected);
         assert_eq!(receive(&server, 5), b"hello");
         send(&server, b"back");
         assert_eq!(receive(&client, 4), b"back");
     }
-    drop(stage);
+    drop(bed);
 
-    let stage = TestBed::new(io, &format!("{LISTED}send_proxy = \"v2\"\n"));
-    let _client = stage.client_that_sends(V1);
-    assert_eq!(receive(&stage.server.accept(), V2.len()), V2);
+    let bed = TestBed::new(io, &format!("{LISTED}send_proxy = \"v2\"\n"));
+    let _client = bed.client_that_sends(V1);
+    assert_eq!(receive(&bed.server.accept(), V2.len()), V2);
 }
 
 fn without_a_usable_address_the_socket_names_the_client(io: &str) {
-    let stage = TestBed::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
+    let bed = TestBed::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
     let unknown: &[u8] = b"PROXY UNKNOWN\r\n";
     for header in [unknown, &V2_LOCAL] {
-        let client = stage.client_that_sends(header);
-        let (from, to) = (address_of(&client), &stage.listen);
+        let client = bed.client_that_sends(header);
+        let (from, to) = (address_of(&client), &bed.listen);
         let (ip, port) = (from.ip(), from.port());
         let (to_ip, to_port) = to.split_once(':').unwrap();
         let expected = format!("PROXY TCP4 {ip} {to_ip} {port} {to_port}\r\n");
-        assert_eq!(header_line(&stage.server.accept()), expected);
+        assert_eq!(header_line(&bed.server.accept()), expected);
     }
 }
 
 fn a_header_may_come_in_pieces_and_with_data_behind_it(io: &str) {
-    let stage = TestBed::new(io, LISTED);
+    let bed = TestBed::new(io, LISTED);
     for header in [V1, &V2] {
         for cut in [1, 5, 12, 15, 17, header.len() - 1] {
-            let client = stage.client_that_sends(&header[..cut]);
+            let client = bed.client_that_sends(&header[..cut]);
             stays("nobody is connected yet", Duration::from_millis(30), || {
-                stage.server.socket.set_nonblocking(true).unwrap();
-                let nobody = stage.server.socket.accept().is_err();
-                stage.server.socket.set_nonblocking(false).unwrap();
+                bed.server.socket.set_nonblocking(true).unwrap();
+                let nobody = bed.server.socket.accept().is_err();
+                bed.server.socket.set_nonblocking(false).unwrap();
                 nobody
             });
             send(&client, &[&header[cut..], b"SELECT 1"].concat());
-            let server = stage.server.accept();
+            let server = bed.server.accept();
             end_sending(&client);
             assert_eq!(receive_all(&server), b"SELECT 1", "cut at {cut}");
         }
     }
-    assert_eq!(stage.refused(), 0);
+    assert_eq!(bed.refused(), 0);
 }
 
 fn garbage_from_a_listed_peer_ends_the_connection_and_is_told(io: &str) {
-    let stage = TestBed::new(io, LISTED);
+    let bed = TestBed::new(io, LISTED);
     let mut of_version_3 = V2;
     of_version_3[12] = 0x31;
     let garbage: [&[u8]; 4] = [
@@ -176,49 +176,49 @@ fn garbage_from_a_listed_peer_ends_the_connection_and_is_told(io: &str) {
         &[b'P'; 4096],
     ];
     for (number, bytes) in (1..).zip(garbage) {
-        end_of(&stage.client_that_sends(bytes));
-        stage.assert_told(number, "PROXY header");
+        end_of(&bed.client_that_sends(bytes));
+        bed.assert_told(number, "PROXY header");
     }
-    stage.assert_server_saw_nothing();
+    bed.assert_server_saw_nothing();
     // Other clients are served as before.
-    let _client = stage.client_that_sends(&[V1, b"hello"].concat());
-    assert_eq!(receive(&stage.server.accept(), 5), b"hello");
+    let _client = bed.client_that_sends(&[V1, b"hello"].concat());
+    assert_eq!(receive(&bed.server.accept(), 5), b"hello");
 }
 
 fn a_listed_peer_that_is_slow_with_its_header_is_not_waited_for(io: &str) {
-    let stage = TestBed::new(io, &format!("{LISTED}connect_timeout_ms = 300\n"));
-    let silent = stage.client();
-    let half = stage.client_that_sends(&V1[..20]);
-    let gone = stage.client_that_sends(&V1[..20]);
+    let bed = TestBed::new(io, &format!("{LISTED}connect_timeout_ms = 300\n"));
+    let silent = bed.client();
+    let half = bed.client_that_sends(&V1[..20]);
+    let gone = bed.client_that_sends(&V1[..20]);
     drop(gone);
     end_of(&silent);
     end_of(&half);
-    stage.assert_told(3, "not received within 300 ms");
-    stage.assert_server_saw_nothing();
+    bed.assert_told(3, "not received within 300 ms");
+    bed.assert_server_saw_nothing();
 }
 
 fn a_strangers_header_ends_the_connection_and_never_reaches_the_server(io: &str) {
     for more in [STRANGERS, "send_proxy = \"v1\"\n"] {
-        let stage = TestBed::new(io, more);
+        let bed = TestBed::new(io, more);
         for (number, header) in (1..).zip([V1, &V2]) {
-            let client = stage.client_that_sends(&[header, b"hello"].concat());
-            let server = stage.server.accept();
+            let client = bed.client_that_sends(&[header, b"hello"].concat());
+            let server = bed.server.accept();
             if more != STRANGERS {
                 assert!(header_line(&server).starts_with("PROXY TCP4 127.0.0.1 "));
             }
             end_of(&client);
             let seen = end_of_without_bytes(&server);
             assert!(seen, "the server got something of it");
-            stage.assert_told(number, "accept_proxy_from");
+            bed.assert_told(number, "accept_proxy_from");
         }
     }
 }
 
 fn a_strangers_header_byte_by_byte_never_reaches_the_server(io: &str) {
-    let stage = TestBed::new(io, STRANGERS);
+    let bed = TestBed::new(io, STRANGERS);
     for header in [V1, &V2] {
-        let client = stage.client();
-        let server = stage.server.accept();
+        let client = bed.client();
+        let server = bed.server.accept();
         for byte in header {
             use std::io::Write;
             if (&client).write_all(&[*byte]).is_err() {
@@ -229,7 +229,7 @@ fn a_strangers_header_byte_by_byte_never_reaches_the_server(io: &str) {
         end_of(&client);
         assert!(end_of_without_bytes(&server), "the server got a part of it");
     }
-    stage.assert_told(2, "accept_proxy_from");
+    bed.assert_told(2, "accept_proxy_from");
 }
 
 /// Returns true if the connection ends, in whatever way, before a byte arrives.
@@ -242,9 +242,9 @@ fn end_of_without_bytes(mut server: &Socket) -> bool {
 }
 
 fn a_stranger_without_a_header_is_served_also_when_the_server_speaks_first(io: &str) {
-    let stage = TestBed::new(io, STRANGERS);
-    let client = stage.client();
-    let server = stage.server.accept();
+    let bed = TestBed::new(io, STRANGERS);
+    let client = bed.client();
+    let server = bed.server.accept();
     send(&server, b"5.5.5-greeting");
     assert_eq!(receive(&client, 14), b"5.5.5-greeting");
     // These bytes begin like a header, but are none.
@@ -257,13 +257,13 @@ fn a_stranger_without_a_header_is_served_also_when_the_server_speaks_first(io: &
     assert_eq!(end_of(&client), End::Clean);
 
     // All bytes of the client may look like the beginning of a header.
-    let client = stage.client_that_sends(b"PROXY");
+    let client = bed.client_that_sends(b"PROXY");
     end_sending(&client);
-    let server = stage.server.accept();
+    let server = bed.server.accept();
     assert_eq!(receive_all(&server), b"PROXY");
     drop(server);
     assert_eq!(end_of(&client), End::Clean);
-    until_service(&stage.balancer, "no refusal", |service| {
+    until_service(&bed.balancer, "no refusal", |service| {
         service["errors"]["proxy_header"] == 0
     });
 }

@@ -95,24 +95,24 @@ fn limited(address: &str, max_connections: u32) -> String {
 }
 
 fn clients_that_wait_are_served_in_the_order_they_came(io: &str) {
-    let stage = TestBed::new(io, 1, PATIENT);
-    let mut holder = stage.holder();
+    let bed = TestBed::new(io, 1, PATIENT);
+    let mut holder = bed.holder();
     let words: [&[u8]; 5] = [b"1", b"2", b"3", b"4", b"5"];
-    let clients: Vec<Socket> = words.iter().map(|word| stage.waiting(0, word)).collect();
+    let clients: Vec<Socket> = words.iter().map(|word| bed.waiting(0, word)).collect();
     for (client, word) in clients.into_iter().zip(words) {
         drop(holder);
-        let server = stage.server.accept();
+        let server = bed.server.accept();
         assert_eq!(receive(&server, 1), word);
         send(&server, b"yes");
         assert_eq!(receive(&client, 3), b"yes");
         holder = (client, server);
     }
-    assert_eq!(stage.queued(0), 0);
+    assert_eq!(bed.queued(0), 0);
 }
 
 fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
-    let stage = TestBed::new(io, 2, PATIENT);
-    let mut holder = stage.holder();
+    let bed = TestBed::new(io, 2, PATIENT);
+    let mut holder = bed.holder();
     let words: [(usize, &[u8]); 6] = [
         (1, b"1"),
         (0, b"2"),
@@ -123,12 +123,12 @@ fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
     ];
     let clients: Vec<Socket> = words
         .iter()
-        .map(|(service, word)| stage.waiting(*service, word))
+        .map(|(service, word)| bed.waiting(*service, word))
         .collect();
     let mut order = Vec::new();
     for client in clients {
         drop(holder);
-        let server = stage.server.accept();
+        let server = bed.server.accept();
         order.extend(receive(&server, 1));
         // The served client is dropped next: the server's side decides, as this client may not be
         // the one that is served.
@@ -138,46 +138,44 @@ fn clients_of_two_services_that_share_a_server_wait_in_one_order(io: &str) {
 }
 
 fn nobody_waits_longer_than_the_limit(io: &str) {
-    let stage = TestBed::new(io, 1, "[service.queue]\nwait_ms = 300\n");
-    let _holder = stage.holder();
+    let bed = TestBed::new(io, 1, "[service.queue]\nwait_ms = 300\n");
+    let _holder = bed.holder();
     let started = Instant::now();
-    let client = stage.client(0, b"a request");
+    let client = bed.client(0, b"a request");
     assert_eq!(end_of(&client), End::Clean);
     let waited = started.elapsed();
     assert!(waited >= Duration::from_millis(300), "{waited:?}");
     assert!(waited < Duration::from_secs(2), "{waited:?}");
-    until("the count", || {
-        stage.number(0, "/queue/timed_out_total") == 1
-    });
-    assert_eq!(stage.queued(0), 0);
+    until("the count", || bed.number(0, "/queue/timed_out_total") == 1);
+    assert_eq!(bed.queued(0), 0);
 }
 
 fn a_full_queue_ends_the_next_client_at_once_and_cleanly(io: &str) {
-    let stage = TestBed::new(io, 1, "[service.queue]\nlength = 2\nwait_ms = 60000\n");
-    let holder = stage.holder();
-    let _first = stage.waiting(0, b"1");
-    let _second = stage.waiting(0, b"2");
+    let bed = TestBed::new(io, 1, "[service.queue]\nlength = 2\nwait_ms = 60000\n");
+    let holder = bed.holder();
+    let _first = bed.waiting(0, b"1");
+    let _second = bed.waiting(0, b"2");
     for number in 1..=3 {
-        assert_eq!(end_of(&stage.client(0, b"a request")), End::Clean);
+        assert_eq!(end_of(&bed.client(0, b"a request")), End::Clean);
         until("the count", || {
-            stage.number(0, "/errors/queue_full") == number
+            bed.number(0, "/errors/queue_full") == number
         });
     }
     drop(holder);
-    assert_eq!(receive(&stage.server.accept(), 1), b"1");
+    assert_eq!(receive(&bed.server.accept(), 1), b"1");
 }
 
 fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
-    let stage = TestBed::new(io, 1, PATIENT);
-    let holder = stage.holder();
-    let silent = connect(&stage.listens[0]);
-    until("the silent one in the queue", || stage.queued(0) == 1);
-    let broken = stage.waiting(0, b"broken");
-    let patient = stage.waiting(0, b"patient");
+    let bed = TestBed::new(io, 1, PATIENT);
+    let holder = bed.holder();
+    let silent = connect(&bed.listens[0]);
+    until("the silent one in the queue", || bed.queued(0) == 1);
+    let broken = bed.waiting(0, b"broken");
+    let patient = bed.waiting(0, b"patient");
     peer::leave(silent, false);
     peer::leave(broken, true);
     drop(holder);
-    let server = stage.server.accept();
+    let server = bed.server.accept();
     assert_eq!(receive(&server, 7), b"patient");
     send(&server, b"yes");
     assert_eq!(receive(&patient, 3), b"yes");
@@ -185,12 +183,12 @@ fn a_client_that_left_while_it_waited_takes_no_place(io: &str) {
 
 /// The client has sent its whole request and waits for the answer, as `printf … | nc -N` does.
 fn a_client_that_half_closed_while_it_waited_is_served(io: &str) {
-    let stage = TestBed::new(io, 1, PATIENT);
-    let holder = stage.holder();
-    let client = stage.waiting(0, b"request");
+    let bed = TestBed::new(io, 1, PATIENT);
+    let holder = bed.holder();
+    let client = bed.waiting(0, b"request");
     end_sending(&client);
     drop(holder);
-    let server = stage.server.accept();
+    let server = bed.server.accept();
     assert_eq!(receive_all(&server), b"request");
     send(&server, b"answer");
     drop(server);

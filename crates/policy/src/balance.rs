@@ -22,8 +22,8 @@ mod laws;
 /// An algorithm that chooses among the servers of one tier. Built from these servers, so it may
 /// precompute.
 pub trait Balance: Send + Sync {
-    /// Returns the seat to try next, or `None` when no seat is open to this request.
-    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize>;
+    /// Returns the slot to try next, or `None` when no slot is open to this request.
+    fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize>;
 }
 
 /// Generates the enum, `ALL`, `name` and `build` from one line per algorithm.
@@ -46,11 +46,11 @@ macro_rules! algorithms {
                 }
             }
 
-            /// Prepares the algorithm for the servers of one tier; seats are numbered in the order
-            /// of `seats`.
-            pub(crate) fn build(self, seats: &[&Member]) -> Box<dyn Balance> {
+            /// Prepares the algorithm for the servers of one tier; slots are numbered in the order
+            /// of `slots`.
+            pub(crate) fn build(self, slots: &[&Member]) -> Box<dyn Balance> {
                 match self {
-                    $(Algorithm::$variant => Box::new($build(seats)),)+
+                    $(Algorithm::$variant => Box::new($build(slots)),)+
                 }
             }
         }
@@ -107,53 +107,53 @@ impl FromStr for Algorithm {
     }
 }
 
-/// Servers of one tier at the moment of a choice. A seat is an index into the tier.
-pub struct Field<'a> {
+/// Servers of one tier at the moment of a choice. A slot is an index into the tier.
+pub struct CandidateSet<'a> {
     members: &'a [Member],
     tier: &'a [usize],
     cursor: &'a RotationCursor,
 }
 
-impl<'a> Field<'a> {
+impl<'a> CandidateSet<'a> {
     pub(crate) fn new(
         members: &'a [Member],
         tier: &'a [usize],
         cursor: &'a RotationCursor,
-    ) -> Field<'a> {
-        Field {
+    ) -> CandidateSet<'a> {
+        CandidateSet {
             members,
             tier,
             cursor,
         }
     }
 
-    /// Returns whether the seat is available to this request: not full and not tried before.
+    /// Returns whether the slot is available to this request: not full and not tried before.
     ///
-    /// Servers that are down, draining or without weight have no seat.
-    pub fn is_open(&self, seat: usize, request: &PickRequest<'_>) -> bool {
-        !request.tried.contains(self.tier[seat]) && !self.load(seat).is_full()
+    /// Servers that are down, draining or without weight have no slot.
+    pub fn is_open(&self, slot: usize, request: &PickRequest<'_>) -> bool {
+        !request.tried.contains(self.tier[slot]) && !self.load(slot).is_full()
     }
 
-    /// Returns the seats that are open to this request, in the order of the configuration.
+    /// Returns the slots that are open to this request, in the order of the configuration.
     pub fn open(&self, request: &PickRequest<'_>) -> impl Iterator<Item = usize> {
-        (0..self.tier.len()).filter(|&seat| self.is_open(seat, request))
+        (0..self.tier.len()).filter(|&slot| self.is_open(slot, request))
     }
 
-    /// Returns the weight of the server in a seat; never zero.
-    pub fn weight(&self, seat: usize) -> u64 {
-        u64::from(self.members[self.tier[seat]].weight)
+    /// Returns the weight of the server in a slot; never zero.
+    pub fn weight(&self, slot: usize) -> u64 {
+        u64::from(self.members[self.tier[slot]].weight)
     }
 
-    /// Returns the counters of the server in a seat.
-    pub fn load(&self, seat: usize) -> &Load {
-        &self.members[self.tier[seat]].load
+    /// Returns the counters of the server in a slot.
+    pub fn load(&self, slot: usize) -> &Load {
+        &self.members[self.tier[slot]].load
     }
 
-    /// Returns how busy a seat would be with one more connection.
-    pub fn cost(&self, seat: usize) -> Cost {
+    /// Returns how busy a slot would be with one more connection.
+    pub fn cost(&self, slot: usize) -> Cost {
         Cost {
-            amount: u128::from(self.load(seat).active_everywhere()) + 1,
-            weight: u128::from(self.weight(seat)),
+            amount: u128::from(self.load(slot).active_everywhere()) + 1,
+            weight: u128::from(self.weight(slot)),
         }
     }
 
@@ -172,31 +172,31 @@ impl<'a> Field<'a> {
             .any(|&index| !request.tried.contains(index))
     }
 
-    /// Returns the cheapest of the seats. Seats of equal cost rotate; otherwise the first of the
+    /// Returns the cheapest of the slots. Slots of equal cost rotate; otherwise the first of the
     /// list would get every client while all are idle.
-    fn cheapest(&self, seats: impl Iterator<Item = (usize, Cost)>) -> Option<usize> {
+    fn cheapest(&self, slots: impl Iterator<Item = (usize, Cost)>) -> Option<usize> {
         let mut best: Option<Cost> = None;
         let mut equals = Vec::new();
-        for (seat, cost) in seats {
+        for (slot, cost) in slots {
             let order = best.map_or(Ordering::Less, |best| cost.compare(best));
             if order == Ordering::Less {
                 best = Some(cost);
                 equals.clear();
             }
             if order != Ordering::Greater {
-                equals.push(seat);
+                equals.push(slot);
             }
         }
         if equals.len() < 2 {
             return equals.pop();
         }
-        // Choose the next of these seats in the rotation over all seats, like round-robin. The
-        // cursor modulo the number of equal seats is not a rotation: it correlates with changes of
+        // Choose the next of these slots in the rotation over all slots, like round-robin. The
+        // cursor modulo the number of equal slots is not a rotation: it correlates with changes of
         // that number.
-        let seats = self.tier.len();
-        let turn = (self.cursor.advance() % seats as u64) as usize;
-        let ahead = |seat: usize| (seat + seats - turn) % seats;
-        let next = equals.into_iter().min_by_key(|&seat| ahead(seat))?;
+        let slots = self.tier.len();
+        let start = (self.cursor.advance() % slots as u64) as usize;
+        let ahead = |slot: usize| (slot + slots - start) % slots;
+        let next = equals.into_iter().min_by_key(|&slot| ahead(slot))?;
         self.cursor.skip(ahead(next) as u64);
         Some(next)
     }

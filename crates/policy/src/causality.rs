@@ -22,7 +22,7 @@ mod token;
 mod tests;
 
 pub use choose::{
-    Candidate, CausalitySettings, Freshness, ReadChoice, Replica, WaitSupport, judge, readers,
+    Candidate, CausalitySettings, Freshness, ReadChoice, Replica, WaitSupport, assess, readers,
 };
 pub use position::{Lsn, Position, WAL_SEGMENT_BYTES};
 pub use sample::{Sample, SampleIntervals, Sampler, Writes};

@@ -91,7 +91,7 @@ pub struct Problem {
 /// State of one cluster: its members, their last reports, and the decisions so far.
 ///
 /// Every event is followed by a decision, which [`Cluster::roles`] returns. All times are of one
-/// monotonic clock, the clock of [`RoleReport::asked_ms`].
+/// monotonic clock, the clock of [`RoleReport::queried_ms`].
 #[derive(Debug, Clone)]
 pub struct Cluster {
     members: Vec<Member>,
@@ -104,14 +104,14 @@ pub struct Cluster {
     /// PostgreSQL: the highest timeline seen, by system identifier.
     fences: BTreeMap<u64, Fence>,
     /// PostgreSQL: recent positions of the current primary, with times.
-    track: PrimaryLsnHistory,
+    lsn_history: PrimaryLsnHistory,
     /// MySQL and MariaDB replication: the last report of the current or last primary.
-    succession: Option<LastPrimary>,
-    named: Option<PrimaryOverride>,
+    predecessor: Option<LastPrimary>,
+    selected: Option<PrimaryOverride>,
     /// Reason for which the manual override was dropped; kept until the next override is set or
     /// removed.
-    lapse: Option<Problem>,
-    verdict: ClusterRoles,
+    override_problem: Option<Problem>,
+    roles: ClusterRoles,
 }
 
 /// Manual override of the primary.
@@ -136,11 +136,11 @@ impl Cluster {
             last_primary: None,
             identity: None,
             fences: BTreeMap::new(),
-            track: PrimaryLsnHistory::default(),
-            succession: None,
-            named: None,
-            lapse: None,
-            verdict: ClusterRoles {
+            lsn_history: PrimaryLsnHistory::default(),
+            predecessor: None,
+            selected: None,
+            override_problem: None,
+            roles: ClusterRoles {
                 primary: None,
                 roles: Vec::new(),
                 verify: Vec::new(),
@@ -155,8 +155,8 @@ impl Cluster {
     pub fn set_members(&mut self, members: Vec<(u64, String)>) {
         let mut known = std::mem::take(&mut self.members);
         for (id, name) in members {
-            let stays = known.iter().position(|member| member.id == id);
-            let member = match stays {
+            let old_index = known.iter().position(|member| member.id == id);
+            let member = match old_index {
                 Some(index) => Member {
                     name,
                     ..known.swap_remove(index)
@@ -165,8 +165,8 @@ impl Cluster {
             };
             self.members.push(member);
         }
-        if known.iter().any(|gone| self.named_is(gone.id)) {
-            self.named = None;
+        if known.iter().any(|gone| self.is_selected(gone.id)) {
+            self.selected = None;
         }
         self.forget_witnesses();
         self.decide();
@@ -177,12 +177,12 @@ impl Cluster {
         let Some(index) = self.index_of(server) else {
             return;
         };
-        if report.asked_ms < self.members[index].word_ms {
+        if report.queried_ms < self.members[index].queried_ms {
             return;
         }
-        self.raise_fence(index, &report.said);
-        let is_somebody_else = self.members[index].hear(now_ms, report);
-        if is_somebody_else && self.primary == Some(server) {
+        self.raise_fence(index, &report.status);
+        let is_other_server = self.members[index].receive(now_ms, report);
+        if is_other_server && self.primary == Some(server) {
             self.primary = None;
         }
         self.decide();
@@ -191,9 +191,9 @@ impl Cluster {
     /// Records that a server replied without its role (missing privilege, invalid reply): it is
     /// alive, with an unknown role. The current primary remains until another server claims.
     pub fn role_unknown(&mut self, server: u64, why: String) {
-        let stays = self.primary == Some(server);
+        let is_primary = self.primary == Some(server);
         if let Some(index) = self.index_of(server) {
-            self.members[index].fall_mute(why, stays);
+            self.members[index].set_role_unknown(why, is_primary);
             self.decide();
         }
     }
@@ -214,8 +214,8 @@ impl Cluster {
         let Some(index) = self.index_of(server) else {
             return;
         };
-        self.members[index].lose(now_ms);
-        if self.named_is(server) {
+        self.members[index].set_down(now_ms);
+        if self.is_selected(server) {
             self.drop_override("is down");
         }
         self.decide();
@@ -227,11 +227,11 @@ impl Cluster {
     pub fn may_finish(&self, server: u64) -> bool {
         let member = self.member(server);
         member.is_some_and(|member| {
-            let says = match &member.said {
-                Some(ReplicationState::Galera(said)) => galera::goes_on(said),
+            let may = match &member.status {
+                Some(ReplicationState::Galera(status)) => galera::may_finish(status),
                 _ => false,
             };
-            says && member.word == LastReport::Said && !member.is_silent
+            may && member.last_report == LastReport::Received && !member.is_silent
         })
     }
 
@@ -240,37 +240,37 @@ impl Cluster {
     #[must_use]
     pub fn awaits(&self, server: u64) -> bool {
         self.member(server)
-            .is_some_and(|member| member.word == LastReport::Unasked)
+            .is_some_and(|member| member.last_report == LastReport::Pending)
     }
 
     /// Sets the operator's override of the primary; `None` removes it. It holds until that server
     /// is down or no longer claims. PostgreSQL: it takes precedence over a higher timeline that no
     /// reachable server is on.
     pub fn override_primary(&mut self, server: Option<u64>) {
-        self.lapse = None;
-        self.named = None;
+        self.override_problem = None;
+        self.selected = None;
         if let Some(id) = server {
-            let mut named = PrimaryOverride {
+            let mut selected = PrimaryOverride {
                 id,
                 held: false,
                 overridden_timeline: None,
             };
-            self.overrule_fence(&mut named);
-            self.named = Some(named);
+            self.override_fence(&mut selected);
+            self.selected = Some(selected);
         }
         self.decide();
     }
 
     /// Returns the server of the override while it holds.
     #[must_use]
-    pub fn named(&self) -> Option<u64> {
-        self.named.map(|named| named.id)
+    pub fn selected_primary(&self) -> Option<u64> {
+        self.selected.map(|selected| selected.id)
     }
 
     /// Returns the current decision.
     #[must_use]
     pub fn roles(&self) -> ClusterRoles {
-        self.verdict.clone()
+        self.roles.clone()
     }
 
     fn index_of(&self, id: u64) -> Option<usize> {
@@ -281,16 +281,20 @@ impl Cluster {
         self.members.iter().find(|member| member.id == id)
     }
 
-    fn named_is(&self, id: u64) -> bool {
-        self.named.is_some_and(|named| named.id == id)
+    fn is_selected(&self, id: u64) -> bool {
+        self.selected.is_some_and(|selected| selected.id == id)
     }
 
     /// Drops the override and reports that.
     fn drop_override(&mut self, why: &str) {
-        let Some(member) = self.named.take().and_then(|named| self.member(named.id)) else {
+        let Some(member) = self
+            .selected
+            .take()
+            .and_then(|selected| self.member(selected.id))
+        else {
             return;
         };
-        self.lapse = Some(Problem {
+        self.override_problem = Some(Problem {
             server: Some(member.id),
             message: format!("{}: operator override dropped: server {why}", member.name),
         });
@@ -298,9 +302,9 @@ impl Cluster {
 
     /// Returns whether every member has reported or was found down once; before that, the first
     /// report would win a race.
-    fn everyone_spoke(&self) -> bool {
+    fn have_all_reported(&self) -> bool {
         self.members
             .iter()
-            .all(|one| one.word != LastReport::Unasked)
+            .all(|one| one.last_report != LastReport::Pending)
     }
 }

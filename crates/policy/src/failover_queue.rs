@@ -23,7 +23,7 @@ pub struct FailoverSettings {
 
 /// Maximum time for which a resumed client holds its slot: slow statements must not delay all
 /// others.
-const GOING_MS: u64 = 1_000;
+const RESUMING_MS: u64 = 1_000;
 
 impl Default for FailoverSettings {
     fn default() -> FailoverSettings {
@@ -39,9 +39,9 @@ impl Default for FailoverSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrimaryStatus {
     /// There is a primary.
-    Here,
+    Available,
     /// There is no primary.
-    Away,
+    Unavailable,
 }
 
 /// Position in the queue.
@@ -55,7 +55,7 @@ pub struct FailoverTicket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueDecision {
     /// Send the request.
-    Go,
+    Proceed,
     /// Wait until the ticket is returned by [`FailoverQueue::set_primary_status`],
     /// [`FailoverQueue::done`], [`FailoverQueue::expire_resuming`] or [`FailoverQueue::expire`].
     Wait(FailoverTicket),
@@ -98,7 +98,7 @@ impl FailoverQueue {
     pub fn new(settings: FailoverSettings) -> FailoverQueue {
         FailoverQueue {
             settings,
-            primary: PrimaryStatus::Away,
+            primary: PrimaryStatus::Unavailable,
             queue: BTreeMap::new(),
             resuming: BTreeMap::new(),
             next: 0,
@@ -110,10 +110,10 @@ impl FailoverQueue {
         self.settings = settings;
     }
 
-    /// Returns whether new work may be sent without a call of [`Self::ask`].
+    /// Returns whether new work may be sent without a call of [`Self::admit`].
     #[must_use]
     pub fn is_empty_and_available(&self) -> bool {
-        self.primary == PrimaryStatus::Here && self.queue.is_empty()
+        self.primary == PrimaryStatus::Available && self.queue.is_empty()
     }
 
     /// Returns the number of waiting clients.
@@ -129,9 +129,9 @@ impl FailoverQueue {
     }
 
     /// Decides about a request for the primary that no server has received any part of.
-    pub fn ask(&mut self, now_ms: u64) -> QueueDecision {
+    pub fn admit(&mut self, now_ms: u64) -> QueueDecision {
         if self.is_empty_and_available() {
-            return QueueDecision::Go;
+            return QueueDecision::Proceed;
         }
         if self.queue.len() >= self.settings.queue_length {
             return QueueDecision::Fail(PrimaryError::QueueFull);
@@ -159,7 +159,7 @@ impl FailoverQueue {
     /// Releases the slots of clients that were resumed a second ago. Returns the next clients to
     /// resume.
     pub fn expire_resuming(&mut self, now_ms: u64) -> Vec<FailoverTicket> {
-        let is_recent = |since_ms: u64| now_ms.saturating_sub(since_ms) < GOING_MS;
+        let is_recent = |since_ms: u64| now_ms.saturating_sub(since_ms) < RESUMING_MS;
         self.resuming.retain(|_, since_ms| is_recent(*since_ms));
         self.resume(now_ms)
     }
@@ -168,7 +168,7 @@ impl FailoverQueue {
     /// failed again before any of the request was sent. No client is resumed before the next
     /// [`Self::set_primary_status`].
     pub fn requeue(&mut self, ticket: FailoverTicket) {
-        self.primary = PrimaryStatus::Away;
+        self.primary = PrimaryStatus::Unavailable;
         self.resuming.remove(&ticket.number);
         self.queue.insert(ticket.number, ticket.since_ms);
     }
@@ -211,18 +211,18 @@ impl FailoverQueue {
     }
 
     fn resume(&mut self, now_ms: u64) -> Vec<FailoverTicket> {
-        let mut turn = Vec::new();
-        while self.primary == PrimaryStatus::Here
-            && self.has_room()
+        let mut resumed = Vec::new();
+        while self.primary == PrimaryStatus::Available
+            && self.has_slot()
             && let Some((number, since_ms)) = self.queue.pop_first()
         {
             self.resuming.insert(number, now_ms);
-            turn.push(FailoverTicket { number, since_ms });
+            resumed.push(FailoverTicket { number, since_ms });
         }
-        turn
+        resumed
     }
 
-    fn has_room(&self) -> bool {
+    fn has_slot(&self) -> bool {
         self.resuming.len() < self.settings.resume_at_once.max(1)
     }
 }

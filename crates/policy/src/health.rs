@@ -104,12 +104,12 @@ pub struct Change {
 #[derive(Debug, Clone)]
 pub struct Health {
     settings: HealthSettings,
-    standing: HealthState,
+    state: HealthState,
     since_ms: u64,
     reason: String,
     monitor_problem: Option<String>,
     /// Failures since the last success; empty while the server is down.
-    row: FailureStreak,
+    streak: FailureStreak,
     /// Consecutive passed probes while the server is down.
     passes: u32,
     /// True if a passive failure requests an immediate probe.
@@ -126,11 +126,11 @@ impl Health {
         Health {
             dead_interval_ms: first_dead_interval_ms(&settings),
             settings,
-            standing: HealthState::Starting,
+            state: HealthState::Starting,
             since_ms: now_ms,
             reason: String::from("not checked yet"),
             monitor_problem: None,
-            row: FailureStreak::default(),
+            streak: FailureStreak::default(),
             passes: 0,
             probe_due: false,
             half_open: false,
@@ -138,8 +138,8 @@ impl Health {
     }
 
     /// Adopts the state that another process has determined.
-    pub fn resume(&mut self, standing: HealthState, since_ms: u64, reason: String) {
-        self.standing = standing;
+    pub fn resume(&mut self, state: HealthState, since_ms: u64, reason: String) {
+        self.state = state;
         self.since_ms = since_ms;
         self.reason = reason;
     }
@@ -150,7 +150,7 @@ impl Health {
         match outcome {
             // Taking an overloaded server out moves its clients to the next server, which then
             // fails as well.
-            ProbeOutcome::Busy(_) if self.standing != HealthState::Down => None,
+            ProbeOutcome::Busy(_) if self.state != HealthState::Down => None,
             ProbeOutcome::Failed(why) | ProbeOutcome::Busy(why) => self.probe_failed(now_ms, why),
             ProbeOutcome::Passed => {
                 self.monitor_problem = None;
@@ -167,27 +167,32 @@ impl Health {
     ///
     /// The last server is never taken out by this: all clients would then fail, while now some may
     /// succeed.
-    pub fn passive(&mut self, now_ms: u64, sign: PassiveFailure, last: bool) -> Option<Change> {
-        if self.standing == HealthState::Down {
+    pub fn passive(&mut self, now_ms: u64, failure: PassiveFailure, last: bool) -> Option<Change> {
+        if self.state == HealthState::Down {
             // The end of an old connection proves nothing new, and must not delay or hasten the
             // recovery.
             return None;
         }
         self.probe_due = self.settings.probing;
-        self.row.add(now_ms, FailureSource::Client, &self.settings);
-        let enough = self.half_open || self.row.is_full(&self.settings);
-        if last || !enough {
+        self.streak
+            .add(now_ms, FailureSource::Client, &self.settings);
+        let is_enough = self.half_open || self.streak.is_full(&self.settings);
+        if last || !is_enough {
             return None;
         }
-        self.change(now_ms, HealthState::Down, self.row.reason(sign.text()))
+        self.change(
+            now_ms,
+            HealthState::Down,
+            self.streak.reason(failure.text()),
+        )
     }
 
     /// Records that a client was served, which interrupts the series of clients' failures.
     ///
     /// Failed probes stay counted: only a probe can show that the probed function works again.
     pub fn served(&mut self, now_ms: u64) -> Option<Change> {
-        self.row.forget_clients();
-        if self.settings.probing || self.standing != HealthState::Starting {
+        self.streak.forget_clients();
+        if self.settings.probing || self.state != HealthState::Starting {
             return None;
         }
         self.change(now_ms, HealthState::Up, String::from("client served"))
@@ -201,14 +206,16 @@ impl Health {
             return None;
         }
         let age_ms = now_ms.saturating_sub(self.since_ms);
-        self.row.expire(now_ms, &self.settings);
-        match self.standing {
+        self.streak.expire(now_ms, &self.settings);
+        match self.state {
             // Nine tenths, because the wait has a jitter of one tenth.
             HealthState::Down if age_ms >= self.dead_interval_ms / 10 * 9 => {
                 let reason = format!("retrying after {age_ms} ms");
                 self.change(now_ms, HealthState::Starting, reason)
             }
-            HealthState::Starting if self.row.is_empty() && age_ms >= self.settings.window_ms() => {
+            HealthState::Starting
+                if self.streak.is_empty() && age_ms >= self.settings.window_ms() =>
+            {
                 let reason = format!("no failure seen for {age_ms} ms");
                 self.change(now_ms, HealthState::Up, reason)
             }
@@ -218,7 +225,7 @@ impl Health {
 
     /// Returns the current state.
     pub fn state(&self) -> HealthState {
-        self.standing
+        self.state
     }
 
     /// Returns the time of the last change, in ms.
@@ -241,14 +248,14 @@ impl Health {
     /// failure.
     pub fn next_probe_in_ms(&self, random: u64) -> u64 {
         let interval_ms = self.settings.interval_ms;
-        match self.standing {
+        match self.state {
             _ if self.probe_due => 0,
             HealthState::Down if self.passes > 0 => in_doubt_ms(interval_ms, random),
             HealthState::Down => jittered(self.dead_interval_ms, random),
             _ if !self.settings.probing => self.settings.window_ms(),
             // All servers start at the same moment; their probes should not.
             HealthState::Starting => random % (interval_ms.min(1_000) + 1),
-            HealthState::Up if !self.row.is_empty() => in_doubt_ms(interval_ms, random),
+            HealthState::Up if !self.streak.is_empty() => in_doubt_ms(interval_ms, random),
             HealthState::Up => jittered(interval_ms, random),
         }
     }
@@ -256,7 +263,7 @@ impl Health {
     /// Applies new settings; the state and the counts remain.
     pub fn update_settings(&mut self, settings: HealthSettings) {
         let cap_ms = settings.dead_interval_ms_max.max(1);
-        self.dead_interval_ms = match self.standing {
+        self.dead_interval_ms = match self.state {
             HealthState::Down => self.dead_interval_ms.min(cap_ms),
             _ => first_dead_interval_ms(&settings),
         };
@@ -269,29 +276,30 @@ impl Health {
     }
 
     fn probe_failed(&mut self, now_ms: u64, why: String) -> Option<Change> {
-        if self.standing == HealthState::Down {
+        if self.state == HealthState::Down {
             self.passes = 0;
             self.dead_interval_ms =
                 grown(self.dead_interval_ms, self.settings.dead_interval_ms_max);
             return None;
         }
-        self.row.add(now_ms, FailureSource::Probe, &self.settings);
-        if self.standing == HealthState::Starting {
+        self.streak
+            .add(now_ms, FailureSource::Probe, &self.settings);
+        if self.state == HealthState::Starting {
             return self.change(
                 now_ms,
                 HealthState::Down,
                 format!("first probe failed: {why}"),
             );
         }
-        if !self.row.is_full(&self.settings) {
+        if !self.streak.is_full(&self.settings) {
             return None;
         }
-        self.change(now_ms, HealthState::Down, self.row.reason(&why))
+        self.change(now_ms, HealthState::Down, self.streak.reason(&why))
     }
 
     fn probe_passed(&mut self, now_ms: u64) -> Option<Change> {
-        self.row.clear();
-        match self.standing {
+        self.streak.clear();
+        match self.state {
             HealthState::Up => None,
             HealthState::Starting => {
                 self.change(now_ms, HealthState::Up, String::from("first probe passed"))
@@ -312,7 +320,7 @@ impl Health {
 
     /// Changes the state; every change goes through here.
     fn change(&mut self, now_ms: u64, to: HealthState, reason: String) -> Option<Change> {
-        let from = self.standing;
+        let from = self.state;
         self.dead_interval_ms = match (from, to) {
             (HealthState::Starting, HealthState::Down) if self.half_open => {
                 grown(self.dead_interval_ms, self.settings.dead_interval_ms_max)
@@ -321,10 +329,10 @@ impl Health {
             _ => first_dead_interval_ms(&self.settings),
         };
         self.half_open = from == HealthState::Down && to == HealthState::Starting;
-        self.standing = to;
+        self.state = to;
         self.since_ms = now_ms;
         self.passes = 0;
-        self.row.clear();
+        self.streak.clear();
         self.reason.clone_from(&reason);
         Some(Change {
             from,

@@ -18,7 +18,7 @@ const TRIAL_PAUSE_MS: u32 = 1_000;
 #[repr(align(64))]
 pub struct Load {
     /// Connections of the server against its limit.
-    pub places: Permits,
+    pub permits: Permits,
     latency: AtomicU64,
 }
 
@@ -26,39 +26,40 @@ impl Load {
     /// Creates the counters of an idle server; `None` means no limit.
     pub fn new(max_connections: Option<u32>) -> Load {
         Load {
-            places: Permits::new(max_connections.unwrap_or(UNLIMITED)),
+            permits: Permits::new(max_connections.unwrap_or(UNLIMITED)),
             latency: AtomicU64::new(0),
         }
     }
 
     /// Changes the limit. Connections above a lowered limit remain until they end by themselves.
     pub fn set_max_connections(&self, max_connections: Option<u32>) {
-        self.places.set_limit(max_connections.unwrap_or(UNLIMITED));
+        self.permits.set_limit(max_connections.unwrap_or(UNLIMITED));
     }
 
     /// Returns the number of reserved connections in this process.
     pub fn active(&self) -> u32 {
-        self.places.in_use()
+        self.permits.in_use()
     }
 
     /// Returns the number of reserved connections in all processes.
     pub fn active_everywhere(&self) -> u32 {
-        self.active().saturating_add(self.places.in_use_elsewhere())
+        self.active()
+            .saturating_add(self.permits.in_use_elsewhere())
     }
 
     /// Returns whether a reservation would fail now.
     pub fn is_full(&self) -> bool {
-        self.places.is_full()
+        self.permits.is_full()
     }
 
     /// Reserves one connection under the limit; false if the server is full.
     pub fn try_reserve(&self) -> bool {
-        self.places.try_acquire()
+        self.permits.try_acquire()
     }
 
     /// Releases one reserved connection.
     pub fn release(&self) {
-        let released = self.places.release();
+        let released = self.permits.release();
         debug_assert!(released, "released a connection that was not reserved");
     }
 

@@ -14,9 +14,9 @@ pub struct Permits {
     /// This process's share of the limit in the upper half, permits in use in the lower half. They
     /// share one word so that a lowered limit applies to the next acquisition and the count is
     /// exact.
-    word: AtomicU64,
+    packed: AtomicU64,
     limit: AtomicU32,
-    elsewhere: AtomicU32,
+    in_use_elsewhere: AtomicU32,
     /// Maximum share of this process after it begins to hand over to another one.
     ceiling: AtomicU32,
 }
@@ -25,21 +25,21 @@ impl Permits {
     /// Creates a limit with no permit in use.
     pub fn new(limit: u32) -> Permits {
         Permits {
-            word: AtomicU64::new(pack(limit, 0)),
+            packed: AtomicU64::new(pack(limit, 0)),
             limit: AtomicU32::new(limit),
-            elsewhere: AtomicU32::new(0),
+            in_use_elsewhere: AtomicU32::new(0),
             ceiling: AtomicU32::new(UNLIMITED),
         }
     }
 
     /// Returns the number of permits in use in this process.
     pub fn in_use(&self) -> u32 {
-        unpack(self.word.load(Relaxed)).1
+        unpack(self.packed.load(Relaxed)).1
     }
 
     /// Returns the number of permits that other processes use, or may acquire without notice.
     pub fn in_use_elsewhere(&self) -> u32 {
-        self.elsewhere.load(Relaxed)
+        self.in_use_elsewhere.load(Relaxed)
     }
 
     /// Returns the limit over all processes.
@@ -49,73 +49,73 @@ impl Permits {
 
     /// Returns the number of permits that this process could acquire now.
     pub fn free(&self) -> u32 {
-        let (share, taken) = unpack(self.word.load(Relaxed));
-        share.saturating_sub(taken)
+        let (share, used) = unpack(self.packed.load(Relaxed));
+        share.saturating_sub(used)
     }
 
     /// Returns whether no permit could be acquired now.
     pub fn is_full(&self) -> bool {
-        let (share, taken) = unpack(self.word.load(Relaxed));
-        taken >= share
+        let (share, used) = unpack(self.packed.load(Relaxed));
+        used >= share
     }
 
     /// Acquires a permit; false if there is none. The count never exceeds the limit, not even for a
     /// moment.
     pub fn try_acquire(&self) -> bool {
-        let one_more = |word| {
-            let (share, taken) = unpack(word);
-            (taken < share).then(|| pack(share, taken + 1))
+        let one_more = |packed| {
+            let (share, used) = unpack(packed);
+            (used < share).then(|| pack(share, used + 1))
         };
-        self.word.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+        self.packed.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
     /// Releases a permit; false if none was in use. Without this check the count would wrap around
     /// and the limit would look full forever.
     pub fn release(&self) -> bool {
-        let one_less = |word| {
-            let (share, taken) = unpack(word);
-            taken.checked_sub(1).map(|taken| pack(share, taken))
+        let one_less = |packed| {
+            let (share, used) = unpack(packed);
+            used.checked_sub(1).map(|used| pack(share, used))
         };
-        self.word.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+        self.packed.fetch_update(Relaxed, Relaxed, one_less).is_ok()
     }
 
     /// Changes the limit. Permits in use above a lowered limit remain until they are released.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Relaxed);
-        self.share_out();
+        self.update_share();
     }
 
     /// Sets the number of permits that belong to other processes.
-    pub fn set_elsewhere(&self, places: u32) {
-        self.elsewhere.store(places, Relaxed);
-        self.share_out();
+    pub fn set_elsewhere(&self, permits: u32) {
+        self.in_use_elsewhere.store(permits, Relaxed);
+        self.update_share();
     }
 
     /// Keeps the permits in use and half of the free ones; the others now belong to another
     /// process.
     pub fn keep_half(&self) {
-        self.lower_ceiling(|share, taken| taken + (share.saturating_sub(taken)) / 2);
+        self.lower_ceiling(|share, used| used + (share.saturating_sub(used)) / 2);
     }
 
     /// Keeps the permits in use and `more` of the free ones; never increases the share.
-    pub fn keep_taken_and(&self, more: u32) {
-        self.lower_ceiling(|share, taken| share.min(taken.saturating_add(more)));
+    pub fn keep_in_use_and(&self, more: u32) {
+        self.lower_ceiling(|share, used| share.min(used.saturating_add(more)));
     }
 
     /// Takes back the whole limit.
     pub fn take_back(&self) {
         self.ceiling.store(UNLIMITED, Relaxed);
-        self.share_out();
+        self.update_share();
     }
 
     /// Returns the number of permits that this process uses, or may acquire without notice. The
     /// next process must count all of them as in use.
     pub fn claimed(&self) -> u32 {
-        let (share, taken) = unpack(self.word.load(Relaxed));
+        let (share, used) = unpack(self.packed.load(Relaxed));
         if share == UNLIMITED {
-            taken
+            used
         } else {
-            taken.max(share)
+            used.max(share)
         }
     }
 
@@ -123,17 +123,17 @@ impl Permits {
         if self.limit.load(Relaxed) == UNLIMITED {
             return;
         }
-        let lowered = |word| {
-            let (share, taken) = unpack(word);
-            let share = keep(share, taken);
+        let lowered = |packed| {
+            let (share, used) = unpack(packed);
+            let share = keep(share, used);
             self.ceiling.store(share, Relaxed);
-            Some(pack(share, taken))
+            Some(pack(share, used))
         };
         // Cannot fail: the closure always returns a value.
-        let _ = self.word.fetch_update(Relaxed, Relaxed, lowered);
+        let _ = self.packed.fetch_update(Relaxed, Relaxed, lowered);
     }
 
-    fn share_out(&self) {
+    fn update_share(&self) {
         let limit = self.limit.load(Relaxed);
         let share = if limit == UNLIMITED {
             UNLIMITED
@@ -141,37 +141,37 @@ impl Permits {
             let claim = limit.min(self.ceiling.load(Relaxed));
             claim.saturating_sub(self.in_use_elsewhere())
         };
-        let shared = |word| Some(pack(share, unpack(word).1));
+        let shared = |packed| Some(pack(share, unpack(packed).1));
         // Cannot fail: the closure always returns a value.
-        let _ = self.word.fetch_update(Relaxed, Relaxed, shared);
+        let _ = self.packed.fetch_update(Relaxed, Relaxed, shared);
     }
 }
 
-fn pack(share: u32, taken: u32) -> u64 {
-    u64::from(share) << 32 | u64::from(taken)
+fn pack(share: u32, used: u32) -> u64 {
+    u64::from(share) << 32 | u64::from(used)
 }
 
-fn unpack(word: u64) -> (u32, u32) {
-    ((word >> 32) as u32, word as u32)
+fn unpack(packed: u64) -> (u32, u32) {
+    ((packed >> 32) as u32, packed as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn take(places: &Permits, count: u32) -> u32 {
-        (0..count).map(|_| u32::from(places.try_acquire())).sum()
+    fn take(permits: &Permits, count: u32) -> u32 {
+        (0..count).map(|_| u32::from(permits.try_acquire())).sum()
     }
 
     #[test]
     fn what_another_process_has_is_taken() {
-        let places = Permits::new(5);
-        places.set_elsewhere(3);
-        assert_eq!((take(&places, 9), places.is_full()), (2, true));
-        places.set_elsewhere(2);
-        assert_eq!(take(&places, 9), 1);
-        places.set_elsewhere(9);
-        assert_eq!((take(&places, 9), places.in_use()), (0, 3));
+        let permits = Permits::new(5);
+        permits.set_elsewhere(3);
+        assert_eq!((take(&permits, 9), permits.is_full()), (2, true));
+        permits.set_elsewhere(2);
+        assert_eq!(take(&permits, 9), 1);
+        permits.set_elsewhere(9);
+        assert_eq!((take(&permits, 9), permits.in_use()), (0, 3));
     }
 
     #[test]
@@ -187,15 +187,15 @@ mod tests {
     fn a_process_that_hands_over_never_gets_more_than_it_kept() {
         let old = Permits::new(10);
         assert_eq!(take(&old, 4), 4);
-        old.keep_taken_and(1);
+        old.keep_in_use_and(1);
         assert_eq!(old.claimed(), 5);
         old.set_limit(10);
         old.set_elsewhere(0);
         assert_eq!(take(&old, 20), 1);
         assert!(old.release() && old.release());
-        old.keep_taken_and(0);
+        old.keep_in_use_and(0);
         assert_eq!((old.claimed(), take(&old, 9)), (3, 0));
-        old.keep_taken_and(5);
+        old.keep_in_use_and(5);
         assert_eq!(old.claimed(), 3, "given away for good");
         old.take_back();
         assert_eq!(take(&old, 20), 7);
@@ -212,8 +212,8 @@ mod tests {
 
     #[test]
     fn a_place_given_back_too_often_is_told() {
-        let places = Permits::new(1);
-        assert!(!places.release());
-        assert!(places.try_acquire() && places.release());
+        let permits = Permits::new(1);
+        assert!(!permits.release());
+        assert!(permits.try_acquire() && permits.release());
     }
 }

@@ -96,15 +96,15 @@ pub fn decide(
     unit: &RoutingUnit<'_>,
     session: &SessionContext,
     settings: &SplitSettings,
-    view: &ServerAvailability,
+    servers: &ServerAvailability,
 ) -> Decision {
     let obstacle = obstacle(unit, session);
     let decision = (!settings.reads)
         .then(|| primary("read/write splitting is off ([service.split] reads)"))
-        .or_else(|| hinted(unit, obstacle))
-        .or_else(|| ruled(unit, session, view))
+        .or_else(|| decide_by_hint(unit, obstacle))
+        .or_else(|| decide_by_rule(unit, session, servers))
         .or_else(|| obstacle.map(|obstacle| primary(obstacle.why)))
-        .unwrap_or_else(|| read(unit, settings, view));
+        .unwrap_or_else(|| decide_read(unit, settings, servers));
     Decision {
         is_read: obstacle.is_none() || only_asks(unit, session),
         ..decision
@@ -134,8 +134,8 @@ pub fn is_beyond_replica(unit: &RoutingUnit<'_>, session: &SessionContext) -> bo
 
 /// Applies a hint, which chooses among the servers that could run the unit. A certain write goes to
 /// the primary: a replica would refuse it, or worse, accept it.
-fn hinted(unit: &RoutingUnit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
-    let writes = obstacle.is_some_and(|obstacle| obstacle.doubt == Certainty::None);
+fn decide_by_hint(unit: &RoutingUnit<'_>, obstacle: Option<Obstacle>) -> Option<Decision> {
+    let writes = obstacle.is_some_and(|obstacle| obstacle.certainty == Certainty::None);
     Some(match unit.hint? {
         ResolvedHint::Primary => primary("hint: primary"),
         ResolvedHint::Replica | ResolvedHint::Server(Some(_)) if writes => {
@@ -153,36 +153,40 @@ fn hinted(unit: &RoutingUnit<'_>, obstacle: Option<Obstacle>) -> Option<Decision
 
 /// Applies a rule of the operator, which ranks after hints in the text. Rules apply to reads only:
 /// to known reads, and to those that the rule declares as reads.
-fn ruled(
+fn decide_by_rule(
     unit: &RoutingUnit<'_>,
     session: &SessionContext,
-    view: &ServerAvailability,
+    servers: &ServerAvailability,
 ) -> Option<Decision> {
     let Destination { group, assume_read } = unit.rule?;
     if *group == ServerGroup::Primary {
         return Some(primary("rule: primary"));
     }
-    let is_vouched_for = |one: Obstacle| *assume_read && one.doubt == Certainty::Called;
-    if !all_obstacles(unit, session).all(is_vouched_for) {
+    let is_trusted = |one: Obstacle| *assume_read && one.certainty == Certainty::Called;
+    if !all_obstacles(unit, session).all(is_trusted) {
         return None;
     }
     let primary_reads = match group {
         ServerGroup::Primary | ServerGroup::Any => true,
         ServerGroup::Replicas => false,
-        ServerGroup::Servers(_) => view.primary.is_some_and(|primary| group.has(primary)),
+        ServerGroup::Servers(_) => servers.primary.is_some_and(|primary| group.has(primary)),
     };
     let settings = SplitSettings {
         reads: true,
         primary_reads,
     };
-    Some(read(unit, &settings, view))
+    Some(decide_read(unit, &settings, servers))
 }
 
-fn read(unit: &RoutingUnit<'_>, settings: &SplitSettings, view: &ServerAvailability) -> Decision {
-    if view.replicas == 0 {
+fn decide_read(
+    unit: &RoutingUnit<'_>,
+    settings: &SplitSettings,
+    servers: &ServerAvailability,
+) -> Decision {
+    if servers.replicas == 0 {
         return primary("read-only, but no replica is available");
     }
-    if view.replicas_fresh == 0 && !unit.needs_no_data() {
+    if servers.replicas_fresh == 0 && !unit.needs_no_data() {
         return primary("read-only, but no replica has caught up with this session's writes");
     }
     let and_primary = settings.primary_reads;
@@ -194,14 +198,14 @@ fn read(unit: &RoutingUnit<'_>, settings: &SplitSettings, view: &ServerAvailabil
 }
 
 fn only_asks(unit: &RoutingUnit<'_>, session: &SessionContext) -> bool {
-    all_obstacles(unit, session).all(|one| one.doubt == Certainty::Asks)
+    all_obstacles(unit, session).all(|one| one.certainty == Certainty::Asks)
 }
 
 /// Reason for which a unit cannot run on a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Obstacle {
     why: &'static str,
-    doubt: Certainty,
+    certainty: Certainty,
 }
 
 /// Certainty of an obstacle, the most serious first.
@@ -218,23 +222,23 @@ enum Certainty {
 }
 
 const fn certain(why: &'static str) -> Option<Obstacle> {
-    let doubt = Certainty::None;
-    Some(Obstacle { why, doubt })
+    let certainty = Certainty::None;
+    Some(Obstacle { why, certainty })
 }
 
 const fn possible(why: &'static str) -> Option<Obstacle> {
-    let doubt = Certainty::Some;
-    Some(Obstacle { why, doubt })
+    let certainty = Certainty::Some;
+    Some(Obstacle { why, certainty })
 }
 
 const fn called(why: &'static str) -> Option<Obstacle> {
-    let doubt = Certainty::Called;
-    Some(Obstacle { why, doubt })
+    let certainty = Certainty::Called;
+    Some(Obstacle { why, certainty })
 }
 
 const fn asks(why: &'static str) -> Option<Obstacle> {
-    let doubt = Certainty::Asks;
-    Some(Obstacle { why, doubt })
+    let certainty = Certainty::Asks;
+    Some(Obstacle { why, certainty })
 }
 
 /// Returns all obstacles that keep a unit from a replica, statement by statement; for `explain`.
@@ -247,7 +251,7 @@ pub fn obstacles<'a>(
 
 /// Returns the obstacle that keeps a unit from a replica; certain obstacles before possible ones.
 fn obstacle(unit: &RoutingUnit<'_>, session: &SessionContext) -> Option<Obstacle> {
-    all_obstacles(unit, session).min_by_key(|obstacle| obstacle.doubt != Certainty::None)
+    all_obstacles(unit, session).min_by_key(|obstacle| obstacle.certainty != Certainty::None)
 }
 
 fn all_obstacles<'a>(

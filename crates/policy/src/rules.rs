@@ -1,8 +1,8 @@
 //! Evaluates the operator's ordered rules for statements.
 //!
 //! The first active rule that matches a statement decides: its destination, its time limit, or its
-//! rejection. [`Rules::judge`] returns the result. [`route::decide`](crate::route::decide) follows
-//! a rule's [`Destination`] as far as a read may run there. Further actions belong in
+//! rejection. [`Rules::evaluate`] returns the result. [`route::decide`](crate::route::decide)
+//! follows a rule's [`Destination`] as far as a read may run there. Further actions belong in
 //! [`RuleAction`].
 
 mod outcome;
@@ -102,7 +102,7 @@ pub struct RuleInput<'a> {
     pub text: Option<&'a [u8]>,
     /// Text without its surrounding comments, if there are any: a pattern may match either form.
     pub bare: Option<&'a [u8]>,
-    /// Digest, if [`Rules::ask_for_digests`].
+    /// Digest, if [`Rules::need_digests`].
     pub digest: Option<u64>,
 }
 
@@ -128,25 +128,25 @@ impl Rules {
 
     /// Returns whether any rule has a condition on the digest.
     #[must_use]
-    pub fn ask_for_digests(&self) -> bool {
+    pub fn need_digests(&self) -> bool {
         self.all.iter().any(|rule| rule.when.digest.is_some())
     }
 
     /// Evaluates the rules for one statement.
     #[must_use]
-    pub fn judge(&self, asked: &RuleInput<'_>) -> RuleOutcome {
-        let mut verdict = RuleOutcome::default();
+    pub fn evaluate(&self, input: &RuleInput<'_>) -> RuleOutcome {
+        let mut outcome = RuleOutcome::default();
         for (index, rule) in self.all.iter().enumerate() {
-            if !rule.when.fits(asked) {
+            if !rule.when.fits(input) {
                 continue;
             }
-            verdict.note(index);
+            outcome.note(index);
             if rule.is_active {
-                verdict.decide(index, &rule.then);
+                outcome.decide(index, &rule.then);
                 break;
             }
         }
-        verdict
+        outcome
     }
 
     /// Combines the outcomes of statements that are sent as a unit.
@@ -170,14 +170,14 @@ impl Rules {
 
     /// Returns the destination of an outcome.
     #[must_use]
-    pub fn destination(&self, verdict: &RuleOutcome) -> Option<&Destination> {
-        self.rule(verdict.to?)?.then.to.as_ref()
+    pub fn destination(&self, outcome: &RuleOutcome) -> Option<&Destination> {
+        self.rule(outcome.to?)?.then.to.as_ref()
     }
 
     /// Returns the rule by which a statement is rejected, and the text of the error.
     #[must_use]
-    pub fn rejection(&self, verdict: &RuleOutcome) -> Option<(&str, &str)> {
-        let rule = self.rule(verdict.reject?)?;
+    pub fn rejection(&self, outcome: &RuleOutcome) -> Option<(&str, &str)> {
+        let rule = self.rule(outcome.reject?)?;
         Some((&rule.name, rule.then.reject.as_deref()?))
     }
 
@@ -187,18 +187,18 @@ impl Rules {
 }
 
 impl RuleMatch {
-    fn fits(&self, asked: &RuleInput<'_>) -> bool {
-        self.differs(asked).is_none()
+    fn fits(&self, input: &RuleInput<'_>) -> bool {
+        self.differs(input).is_none()
     }
 
     /// Returns the key of the first condition that a statement does not meet; the most expensive
     /// condition is checked last.
     #[must_use]
-    pub fn differs(&self, asked: &RuleInput<'_>) -> Option<&'static str> {
-        let is_user = |user: &str| user == asked.user;
-        let is_database = |database: &str| asked.database == Some(database.as_bytes());
+    pub fn differs(&self, input: &RuleInput<'_>) -> Option<&'static str> {
+        let is_user = |user: &str| user == input.user;
+        let is_database = |database: &str| input.database == Some(database.as_bytes());
         let is_text = |pattern: &Pattern| {
-            let mut texts = asked.text.into_iter().chain(asked.bare);
+            let mut texts = input.text.into_iter().chain(input.bare);
             texts.any(|text| pattern.fits(text))
         };
         if !self.user.as_deref().is_none_or(is_user) {
@@ -207,7 +207,7 @@ impl RuleMatch {
         if !self.database.as_deref().is_none_or(is_database) {
             return Some("database");
         }
-        if self.digest.is_some() && self.digest != asked.digest {
+        if self.digest.is_some() && self.digest != input.digest {
             return Some("digest");
         }
         (!self.pattern.as_ref().is_none_or(is_text)).then_some("match")

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::balance::{Algorithm, Balance, Field};
+use crate::balance::{Algorithm, Balance, CandidateSet};
 use crate::load::Load;
 
 /// Consecutive reservations lost to other workers after which the servers count as full.
@@ -75,8 +75,8 @@ impl ServerSet {
         cursor: Arc<RotationCursor>,
     ) -> ServerSet {
         let tier = tier_in_use(&members);
-        let seats: Vec<&Member> = tier.iter().map(|&index| &members[index]).collect();
-        let balance = algorithm.build(&seats);
+        let slots: Vec<&Member> = tier.iter().map(|&index| &members[index]).collect();
+        let balance = algorithm.build(&slots);
         ServerSet {
             algorithm,
             members,
@@ -88,16 +88,16 @@ impl ServerSet {
 
     /// Chooses a server and reserves one of its connections.
     pub fn pick(&self, request: &PickRequest<'_>) -> Pick {
-        let field = Field::new(&self.members, &self.tier, &self.cursor);
+        let candidates = CandidateSet::new(&self.members, &self.tier, &self.cursor);
         for _ in 0..RACES_LOST_MAX {
-            match self.balance.pick(&field, request) {
-                Some(seat) if self.reserve(seat) => return Pick::Server(self.tier[seat]),
+            match self.balance.pick(&candidates, request) {
+                Some(slot) if self.reserve(slot) => return Pick::Server(self.tier[slot]),
                 Some(_) => {}
-                None if field.any_open(request) => {}
+                None if candidates.any_open(request) => {}
                 None => break,
             }
         }
-        if field.any_untried(request) {
+        if candidates.any_untried(request) {
             Pick::AllFull
         } else {
             Pick::NoneUp
@@ -115,8 +115,8 @@ impl ServerSet {
         self.tier.len()
     }
 
-    fn reserve(&self, seat: usize) -> bool {
-        self.members[self.tier[seat]].load.try_reserve()
+    fn reserve(&self, slot: usize) -> bool {
+        self.members[self.tier[slot]].load.try_reserve()
     }
 }
 
@@ -132,15 +132,15 @@ impl fmt::Debug for ServerSet {
 /// Returns the members that take clients: backup servers only if there is no other. A full server
 /// is not down and remains included.
 fn tier_in_use(members: &[Member]) -> Vec<usize> {
-    let taking = |backup: bool| {
+    let select = |backup: bool| {
         let of_tier =
             |(_, member): &(usize, &Member)| member.backup == backup && member.takes_clients();
         let tier = members.iter().enumerate().filter(of_tier);
         tier.map(|(index, _)| index).collect::<Vec<_>>()
     };
-    let primaries = taking(false);
+    let primaries = select(false);
     if primaries.is_empty() {
-        taking(true)
+        select(true)
     } else {
         primaries
     }
@@ -158,8 +158,8 @@ impl RotationCursor {
     }
 
     /// Skips unused turns.
-    pub(crate) fn skip(&self, turns: u64) {
-        self.0.fetch_add(turns, Relaxed);
+    pub(crate) fn skip(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
     }
 }
 

@@ -62,13 +62,13 @@ pub struct Finding {
     pub left: Pins,
     /// True if the connection held no such state before its client got it, and all statements since
     /// are among these, or trusted.
-    pub is_of_these: bool,
+    pub is_certain: bool,
 }
 
 impl StatementVerifier {
     /// Returns the action for a statement that is run. `catalog` identifies the state of the
     /// catalog.
-    pub fn verdict(&mut self, digest: u64, catalog: u64) -> VerificationStatus {
+    pub fn status(&mut self, digest: u64, catalog: u64) -> VerificationStatus {
         if self.catalog != catalog {
             self.forget();
             self.catalog = catalog;
@@ -90,11 +90,11 @@ impl StatementVerifier {
 
     /// Returns whether the server may be queried after these statements now, and charges the
     /// budget. Always true after a statement that left state before, or may have.
-    pub fn may_ask(&mut self, digests: &[u64], now_ms: u64) -> bool {
+    pub fn may_check(&mut self, digests: &[u64], now_ms: u64) -> bool {
         let is_due = |digest: &u64| {
-            let standing = self.known.get(digest);
+            let entry = self.known.get(digest);
             matches!(
-                standing,
+                entry,
                 Some(StatementRecord::Leaves(_) | StatementRecord::Suspected(_))
             )
         };
@@ -111,7 +111,7 @@ impl StatementVerifier {
     /// Records the state found after these statements of one client. Returns the statement that
     /// left it if that is certain, and remembers it. Otherwise all of them are suspected, and their
     /// next runs decide.
-    pub fn found(&mut self, digests: &[u64], finding: Finding) -> Option<u64> {
+    pub fn record(&mut self, digests: &[u64], finding: Finding) -> Option<u64> {
         if self.known.len() + digests.len() > KNOWN_MAX {
             self.known.clear();
         }
@@ -121,9 +121,9 @@ impl StatementVerifier {
         }
         let known = self.leaver(digests);
         let before = known.map_or(Pins::NONE, |(_, pins)| pins);
-        let of_these = known.map(|(digest, _)| digest);
-        let of_these = of_these.or_else(|| self.only_suspect(digests));
-        let culprit = of_these.filter(|_| finding.is_of_these);
+        let candidate = known.map(|(digest, _)| digest);
+        let candidate = candidate.or_else(|| self.only_suspect(digests));
+        let culprit = candidate.filter(|_| finding.is_certain);
         match culprit {
             Some(digest) => {
                 let leaves = StatementRecord::Leaves(before.and(finding.left));
@@ -142,8 +142,8 @@ impl StatementVerifier {
     /// Returns the first of them that has left state before, with that state.
     fn leaver(&self, digests: &[u64]) -> Option<(u64, Pins)> {
         let mut found = digests.iter().filter_map(|digest| {
-            let standing = self.known.get(digest)?;
-            match standing {
+            let entry = self.known.get(digest)?;
+            match entry {
                 StatementRecord::Leaves(pins) => Some((*digest, *pins)),
                 StatementRecord::Passed(_) | StatementRecord::Suspected(_) => None,
             }
@@ -161,9 +161,9 @@ impl StatementVerifier {
             return Some(*only);
         }
         let has_passed = |digest: &u64| {
-            let standing = self.known.get(digest);
+            let entry = self.known.get(digest);
             matches!(
-                standing,
+                entry,
                 Some(StatementRecord::Passed(1..) | StatementRecord::Suspected(1..))
             )
         };
@@ -217,7 +217,7 @@ mod tests {
     fn left(left: Pins) -> Finding {
         Finding {
             left,
-            is_of_these: true,
+            is_certain: true,
         }
     }
 
@@ -225,19 +225,19 @@ mod tests {
     fn met(left: Pins) -> Finding {
         Finding {
             left,
-            is_of_these: false,
+            is_certain: false,
         }
     }
 
     const NOTHING: Finding = Finding {
         left: Pins::NONE,
-        is_of_these: true,
+        is_certain: true,
     };
 
     fn passes(trials: &mut StatementVerifier, digest: u64, times: u8) {
         for _ in 0..times {
-            assert_eq!(trials.verdict(digest, 1), VerificationStatus::OnTrial);
-            trials.found(&[digest], NOTHING);
+            assert_eq!(trials.status(digest, 1), VerificationStatus::OnTrial);
+            trials.record(&[digest], NOTHING);
         }
     }
 
@@ -245,71 +245,76 @@ mod tests {
     fn a_statement_is_trusted_after_some_runs_until_what_it_calls_changes() {
         let mut trials = StatementVerifier::default();
         passes(&mut trials, 7, RUNS);
-        assert_eq!(trials.verdict(7, 1), VerificationStatus::Trusted);
-        assert_eq!(trials.verdict(8, 1), VerificationStatus::OnTrial);
-        assert_eq!(trials.verdict(7, 2), VerificationStatus::OnTrial);
+        assert_eq!(trials.status(7, 1), VerificationStatus::Trusted);
+        assert_eq!(trials.status(8, 1), VerificationStatus::OnTrial);
+        assert_eq!(trials.status(7, 2), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn state_that_a_statement_alone_has_left_pins_by_it() {
         let mut trials = StatementVerifier::default();
-        assert_eq!(trials.found(&[7, 8], left(LOCK)), None, "it may be either");
-        assert_eq!(trials.verdict(7, 0), VerificationStatus::OnTrial);
-        assert_eq!(trials.found(&[7], left(LOCK)), Some(7));
-        assert_eq!(trials.verdict(7, 0), VerificationStatus::Leaves(LOCK));
-        trials.found(&[7], NOTHING);
+        assert_eq!(trials.record(&[7, 8], left(LOCK)), None, "it may be either");
+        assert_eq!(trials.status(7, 0), VerificationStatus::OnTrial);
+        assert_eq!(trials.record(&[7], left(LOCK)), Some(7));
+        assert_eq!(trials.status(7, 0), VerificationStatus::Leaves(LOCK));
+        trials.record(&[7], NOTHING);
         assert_eq!(
-            trials.verdict(7, 0),
+            trials.status(7, 0),
             VerificationStatus::Leaves(LOCK),
             "not each time"
         );
-        assert_eq!(trials.verdict(8, 0), VerificationStatus::OnTrial);
+        assert_eq!(trials.status(8, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn among_statements_that_left_nothing_before_the_new_one_has_left_it() {
         let mut trials = StatementVerifier::default();
         passes(&mut trials, 8, 1);
-        assert_eq!(trials.found(&[8, 7], left(LOCK)), Some(7));
-        assert_eq!(trials.verdict(7, 1), VerificationStatus::Leaves(LOCK));
-        assert_eq!(trials.verdict(8, 1), VerificationStatus::OnTrial);
-        assert_eq!(trials.found(&[8], left(LOCK)), Some(8), "it was alone");
+        assert_eq!(trials.record(&[8, 7], left(LOCK)), Some(7));
+        assert_eq!(trials.status(7, 1), VerificationStatus::Leaves(LOCK));
+        assert_eq!(trials.status(8, 1), VerificationStatus::OnTrial);
+        assert_eq!(trials.record(&[8], left(LOCK)), Some(8), "it was alone");
     }
 
     #[test]
     fn state_that_an_earlier_statement_may_have_left_condemns_none() {
         let mut trials = StatementVerifier::default();
-        assert_eq!(trials.found(&[7], met(LOCK)), None);
-        assert_eq!(trials.verdict(7, 0), VerificationStatus::OnTrial);
-        assert!((0..1_000).all(|_| trials.may_ask(&[7], 1_000)), "suspected");
+        assert_eq!(trials.record(&[7], met(LOCK)), None);
+        assert_eq!(trials.status(7, 0), VerificationStatus::OnTrial);
+        assert!(
+            (0..1_000).all(|_| trials.may_check(&[7], 1_000)),
+            "suspected"
+        );
         for _ in 0..RUNS {
-            trials.found(&[7], NOTHING);
+            trials.record(&[7], NOTHING);
         }
-        assert_eq!(trials.verdict(7, 0), VerificationStatus::Trusted);
-        trials.found(&[8], left(LOCK));
-        trials.found(&[8], met(TABLE));
-        assert_eq!(trials.verdict(8, 0), VerificationStatus::Leaves(LOCK));
+        assert_eq!(trials.status(7, 0), VerificationStatus::Trusted);
+        trials.record(&[8], left(LOCK));
+        trials.record(&[8], met(TABLE));
+        assert_eq!(trials.status(8, 0), VerificationStatus::Leaves(LOCK));
     }
 
     #[test]
     fn verdicts_are_forgotten_when_connections_are_renewed() {
         let mut trials = StatementVerifier::default();
-        trials.found(&[7], left(LOCK));
+        trials.record(&[7], left(LOCK));
         trials.end();
         trials.forget();
-        assert_eq!(trials.verdict(7, 0), VerificationStatus::OnTrial);
+        assert_eq!(trials.status(7, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn clients_that_never_repeat_a_statement_are_asked_about_at_a_limited_rate() {
         let mut trials = StatementVerifier::default();
         let asked = |trials: &mut StatementVerifier, now_ms| {
-            (0..1_000).filter(|_| trials.may_ask(&[7], now_ms)).count()
+            (0..1_000)
+                .filter(|_| trials.may_check(&[7], now_ms))
+                .count()
         };
         assert_eq!(asked(&mut trials, 1_000), 200);
         assert_eq!(asked(&mut trials, 2_000), 20);
         for digest in 1..20_000 {
-            trials.found(&[digest], NOTHING);
+            trials.record(&[digest], NOTHING);
         }
         assert!(trials.known.len() <= KNOWN_MAX);
     }
@@ -317,33 +322,33 @@ mod tests {
     #[test]
     fn a_statement_that_left_something_is_asked_about_each_time_and_keeps_all_its_pins() {
         let mut trials = StatementVerifier::default();
-        trials.found(&[7], left(LOCK));
-        assert!((0..1_000).all(|_| trials.may_ask(&[8, 7], 1_000)));
-        assert_eq!(trials.found(&[8, 7], left(TABLE)), Some(7));
+        trials.record(&[7], left(LOCK));
+        assert!((0..1_000).all(|_| trials.may_check(&[8, 7], 1_000)));
+        assert_eq!(trials.record(&[8, 7], left(TABLE)), Some(7));
         assert_eq!(
-            trials.verdict(7, 0),
+            trials.status(7, 0),
             VerificationStatus::Leaves(LOCK.and(TABLE))
         );
-        assert_eq!(trials.verdict(8, 0), VerificationStatus::OnTrial);
+        assert_eq!(trials.status(8, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn of_more_than_are_told_apart_none_is_condemned() {
         let mut trials = StatementVerifier::default();
         let many: Vec<u64> = (1..=ON_TRIAL_MAX as u64).collect();
-        trials.found(&many[1..], NOTHING);
-        assert_eq!(trials.found(&many, left(LOCK)), None);
-        assert_eq!(trials.verdict(1, 0), VerificationStatus::OnTrial);
+        trials.record(&many[1..], NOTHING);
+        assert_eq!(trials.record(&many, left(LOCK)), None);
+        assert_eq!(trials.status(1, 0), VerificationStatus::OnTrial);
     }
 
     #[test]
     fn no_statement_is_on_trial_where_servers_do_not_answer() {
         let mut trials = StatementVerifier::default();
-        trials.found(&[8], left(LOCK));
+        trials.record(&[8], left(LOCK));
         trials.end();
-        assert_eq!(trials.verdict(7, 0), VerificationStatus::Trusted);
+        assert_eq!(trials.status(7, 0), VerificationStatus::Trusted);
         assert_eq!(
-            trials.verdict(8, 0),
+            trials.status(8, 0),
             VerificationStatus::Leaves(LOCK),
             "it is known"
         );

@@ -50,7 +50,7 @@ const PASSED_ON: u8 = 1;
 pub struct Keyring {
     instance: u16,
     generation: u32,
-    keyed: Hmac<Sha256>,
+    hmac: Hmac<Sha256>,
     logins: AtomicU64,
     numbers: Arc<Numbers>,
 }
@@ -104,7 +104,7 @@ impl Keyring {
         Ok(Self {
             instance: instance & low(INSTANCE_BITS) as u16,
             generation,
-            keyed: Hmac::new(&key.into()),
+            hmac: Hmac::new(&key.into()),
             logins: AtomicU64::new(0),
             numbers: Numbers::below((1 << NUMBER_BITS) - NUMBER_MIN),
         })
@@ -118,7 +118,7 @@ impl Keyring {
     /// Creates the key of a session that logs in; `None`: all numbers are in use.
     pub fn key(&self, place: Place) -> Option<Key> {
         Some(Key {
-            number: self.numbers.draw(place)?,
+            number: self.numbers.assign(place)?,
             place,
             secret: self.secret(),
         })
@@ -229,7 +229,7 @@ impl Keyring {
 
     /// Computes a digest that only this process can compute, separate for each purpose.
     fn digest(&self, purpose: &[u8], message: &[u8]) -> [u8; 32] {
-        let mut hmac = self.keyed.clone();
+        let mut hmac = self.hmac.clone();
         hmac.update(purpose);
         hmac.update(message);
         hmac.finalize().into_bytes().into()

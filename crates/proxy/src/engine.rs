@@ -111,14 +111,14 @@ pub(crate) struct EngineShared {
     pub(crate) oldest_ms: Vec<AtomicU64>,
     /// Recent load of each worker, in thousandths of its time.
     pub(crate) busy: Vec<AtomicU32>,
-    pub(crate) orders: Vec<flume::Sender<WorkerCommand>>,
-    pub(crate) records_wanted: AtomicBool,
+    pub(crate) commands: Vec<flume::Sender<WorkerCommand>>,
+    pub(crate) records_enabled: AtomicBool,
     /// Creates and parses the keys of cancel requests.
     pub(crate) keyring: OnceLock<Keyring>,
     /// Source of connection ids for MySQL clients.
     pub(crate) connection_numbers: Arc<Numbers>,
     /// Forwards cancel requests to the predecessor process.
-    pub(crate) former: ArcSwapOption<PredecessorCancels>,
+    pub(crate) predecessor: ArcSwapOption<PredecessorCancels>,
     events: flume::Sender<Event>,
     events_dropped: AtomicU64,
 }
@@ -131,7 +131,7 @@ const GATHERED: usize = 8;
 /// Load in thousandths above which a worker gathers no further sessions.
 const BUSY_MAX: u32 = 600;
 
-fn weight_of_pooled(sessions: usize, busy_permille: u32) -> usize {
+fn pooled_weight(sessions: usize, busy_permille: u32) -> usize {
     match busy_permille > BUSY_MAX {
         true => sessions + GATHERED + 1,
         false => sessions.max(GATHERED),
@@ -141,12 +141,12 @@ fn weight_of_pooled(sessions: usize, busy_permille: u32) -> usize {
 impl EngineShared {
     /// Returns the number of sessions that a worker counts as when it is chosen for a session of a
     /// pooled service.
-    pub(crate) fn weight_of_pooled(&self, index: usize) -> usize {
+    pub(crate) fn pooled_weight(&self, index: usize) -> usize {
         let busy = self.busy[index].load(Relaxed);
-        weight_of_pooled(self.sessions[index].load(Relaxed), busy)
+        pooled_weight(self.sessions[index].load(Relaxed), busy)
     }
 
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn report_event(&self, event: Event) {
         if self.events.try_send(event).is_err() {
             self.events_dropped.fetch_add(1, Relaxed);
         }
@@ -156,7 +156,7 @@ impl EngineShared {
 /// A command from the control plane or another worker.
 pub(crate) enum WorkerCommand {
     Listen(Arc<ListenerShared>),
-    Unlisten(u64),
+    StopListening(u64),
     /// A client that another worker has accepted.
     Adopt(Accepted),
     /// A server has failed: sessions that have received nothing from it stop waiting for it.
@@ -167,7 +167,7 @@ pub(crate) enum WorkerCommand {
         service_id: Option<u64>,
         server_id: Option<u64>,
         reason: CutReason,
-        done: CutCount,
+        count: CutCount,
     },
     /// A client presents the key of a session's cancel request.
     Cancel(CancelClaim),
@@ -177,13 +177,13 @@ pub(crate) enum WorkerCommand {
     },
     Kill {
         service_id: u64,
-        which: operate::Which,
-        done: CutCount,
+        filter: operate::SessionFilter,
+        count: CutCount,
     },
     /// A client requests to end another session; the worker with that session replies.
     KillSession {
         service_id: u64,
-        wanted: KillRequest,
+        request: KillRequest,
         reply: flume::Sender<KillOutcome>,
     },
     /// A client of the successor process requests to end a session.
@@ -234,18 +234,19 @@ impl Engine {
             cause,
         })?;
         let (events, receiver) = flume::bounded(EVENTS_WAITING_MAX);
-        let (orders, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| flume::unbounded()).unzip();
+        let (commands, inboxes): (Vec<_>, Vec<_>) =
+            (0..workers).map(|_| flume::unbounded()).unzip();
         let shared = Arc::new(EngineShared {
             driver,
             registry: Arc::default(),
             sessions: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             oldest_ms: (0..workers).map(|_| AtomicU64::new(NO_SESSION)).collect(),
             busy: (0..workers).map(|_| AtomicU32::new(0)).collect(),
-            orders,
-            records_wanted: AtomicBool::new(false),
+            commands,
+            records_enabled: AtomicBool::new(false),
             keyring: OnceLock::new(),
             connection_numbers: mysql::id::numbers(),
-            former: ArcSwapOption::empty(),
+            predecessor: ArcSwapOption::empty(),
             events,
             events_dropped: AtomicU64::new(0),
         });
@@ -286,8 +287,8 @@ impl Engine {
     }
 
     /// Sets the target of cancel requests that belong to the predecessor process.
-    pub fn set_predecessor(&self, former: Option<PredecessorCancels>) {
-        self.shared.former.store(former.map(Arc::new));
+    pub fn set_predecessor(&self, predecessor: Option<PredecessorCancels>) {
+        self.shared.predecessor.store(predecessor.map(Arc::new));
     }
 
     /// Returns a function that executes cancel requests received by another process, if they belong
@@ -296,9 +297,9 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         move |process, secret| {
             if let Some(passed) = ForwardedKill::read(process, secret) {
-                for orders in &shared.orders {
+                for sender in &shared.commands {
                     // A worker that has ended has no sessions.
-                    let _ = orders.send(WorkerCommand::KillForwarded(passed));
+                    let _ = sender.send(WorkerCommand::KillForwarded(passed));
                 }
                 return;
             }
@@ -326,8 +327,8 @@ impl Engine {
     }
 
     /// Sets whether a [`Record`](crate::record::Record) is reported for each finished connection.
-    pub fn want_records(&self, wanted: bool) {
-        self.shared.records_wanted.store(wanted, Relaxed);
+    pub fn set_records_enabled(&self, is_enabled: bool) {
+        self.shared.records_enabled.store(is_enabled, Relaxed);
     }
 
     /// Returns an id for a server, unique in this process.
@@ -364,7 +365,7 @@ impl Engine {
         }
     }
 
-    /// Starts accepting clients of a service. Returns the id for [`Self::unlisten`].
+    /// Starts accepting clients of a service. Returns the id for [`Self::stop_listening`].
     ///
     /// The caller keeps the listener: as long as it lives no client is lost between two services.
     pub fn listen(&self, listener: &Listener, service: &Arc<Service>) -> io::Result<u64> {
@@ -372,19 +373,19 @@ impl Engine {
         let listener = ListenerShared::new(id, listener, Arc::clone(service))?;
         let listener = Arc::new(listener);
         self.listeners().push(Arc::downgrade(&listener));
-        for orders in &self.shared.orders {
+        for sender in &self.shared.commands {
             // A worker that has ended accepts no clients either.
-            let _ = orders.send(WorkerCommand::Listen(Arc::clone(&listener)));
+            let _ = sender.send(WorkerCommand::Listen(Arc::clone(&listener)));
         }
         Ok(id)
     }
 
     /// Reassigns a listener to another service without a pause, which would lose a client.
-    pub fn hand_over(&self, id: u64, service: &Arc<Service>) {
+    pub fn reassign(&self, id: u64, service: &Arc<Service>) {
         let listeners = self.listeners();
         let mut alive = listeners.iter().filter_map(Weak::upgrade);
         if let Some(listener) = alive.find(|listener| listener.id == id) {
-            listener.hand_over(service);
+            listener.reassign(service);
         }
     }
 
@@ -398,14 +399,14 @@ impl Engine {
     }
 
     /// Stops accepting; clients that the kernel holds stay with the [`Listener`].
-    pub fn unlisten(&self, id: u64) {
-        for orders in &self.shared.orders {
-            let _ = orders.send(WorkerCommand::Unlisten(id));
+    pub fn stop_listening(&self, id: u64) {
+        for sender in &self.shared.commands {
+            let _ = sender.send(WorkerCommand::StopListening(id));
         }
     }
 
-    /// Returns whether a worker still accepts from this listener. After [`Self::unlisten`], false
-    /// means that all clients accepted from it are counted.
+    /// Returns whether a worker still accepts from this listener. After [`Self::stop_listening`],
+    /// false means that all clients accepted from it are counted.
     pub fn is_accepting(&self, id: u64) -> bool {
         let alive = self.listeners();
         let found = alive.iter().filter_map(Weak::upgrade).any(|l| l.id == id);
@@ -423,23 +424,23 @@ impl Engine {
     /// Sets the number of a server's permits that other processes hold; waiting clients get the
     /// freed ones.
     pub fn set_elsewhere(&self, server: &Arc<Server>, places: u32) {
-        let before = server.load.places.in_use_elsewhere();
-        server.load.places.set_elsewhere(places);
+        let before = server.load.permits.in_use_elsewhere();
+        server.load.permits.set_elsewhere(places);
         if places < before {
-            self.places_freed(server);
+            self.handle_freed_permits(server);
         }
     }
 
     /// Reports that a server's capacity may have grown: waiting clients get its permits.
-    pub fn places_freed(&self, server: &Arc<Server>) {
-        self.shared.registry.place_freed(server);
+    pub fn handle_freed_permits(&self, server: &Arc<Server>) {
+        self.shared.registry.handle_freed_permit(server);
     }
 
     /// Handles a dead server: sessions that have received nothing from it continue on another
     /// server, or are reset if their client has sent data to it. Other sessions are unaffected.
-    pub fn forsake(&self, server_id: u64) {
-        for orders in &self.shared.orders {
-            let _ = orders.send(WorkerCommand::AbandonServer { server_id });
+    pub fn abandon_server(&self, server_id: u64) {
+        for sender in &self.shared.commands {
+            let _ = sender.send(WorkerCommand::AbandonServer { server_id });
         }
     }
 
@@ -450,22 +451,22 @@ impl Engine {
         server_id: Option<u64>,
         reason: CutReason,
     ) -> CutCount {
-        let done = CutCount::default();
-        for orders in &self.shared.orders {
-            let _ = orders.send(WorkerCommand::Cut {
+        let count = CutCount::default();
+        for sender in &self.shared.commands {
+            let _ = sender.send(WorkerCommand::Cut {
                 service_id,
                 server_id,
                 reason,
-                done: done.clone(),
+                count: count.clone(),
             });
         }
-        done
+        count
     }
 
     /// Ends the workers, and with them all remaining sessions.
     pub fn stop(mut self) {
-        for orders in &self.shared.orders {
-            let _ = orders.send(WorkerCommand::Stop);
+        for sender in &self.shared.commands {
+            let _ = sender.send(WorkerCommand::Stop);
         }
         for thread in self.threads.drain(..) {
             // A worker that panicked has reported it itself.
@@ -477,7 +478,7 @@ impl Engine {
 fn start_worker(
     index: usize,
     shared: Arc<EngineShared>,
-    orders: flume::Receiver<WorkerCommand>,
+    commands: flume::Receiver<WorkerCommand>,
     started: flume::Sender<io::Result<()>>,
 ) -> Result<JoinHandle<()>, EngineError> {
     let run = move || {
@@ -488,7 +489,7 @@ fn start_worker(
             Err(error) => started.send(Err(error)),
             Ok((worker, runtime)) => {
                 let told = started.send(Ok(()));
-                worker::run(worker, &runtime, orders);
+                worker::run(worker, &runtime, commands);
                 told
             }
         };
@@ -505,7 +506,7 @@ mod tests {
     fn spread(clients: usize, busy: [u32; 2]) -> [usize; 2] {
         let mut sessions = [0, 0];
         for _ in 0..clients {
-            let weight = |index: usize| weight_of_pooled(sessions[index], busy[index]);
+            let weight = |index: usize| pooled_weight(sessions[index], busy[index]);
             let lightest = usize::from(weight(1) < weight(0));
             sessions[lightest] += 1;
         }

@@ -231,7 +231,7 @@ pub(crate) struct ListenerShared {
 
 impl ListenerShared {
     /// Assigns clients that are accepted from now on to this service.
-    pub(crate) fn hand_over(&self, service: &Arc<Service>) {
+    pub(crate) fn reassign(&self, service: &Arc<Service>) {
         self.service.store(Arc::clone(service));
     }
 
@@ -327,7 +327,7 @@ fn accept_failed(worker: &Worker, error: &io::Error) {
         Some(libc::EMFILE | libc::ENFILE) => ": raise the limit of file descriptors (ulimit -n)",
         _ => "",
     };
-    worker.shared.tell(Event::AcceptFailed(format!(
+    worker.shared.report_event(Event::AcceptFailed(format!(
         "cannot accept clients: {error}{advice}"
     )));
 }
@@ -337,7 +337,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
     let sessions = &worker.shared.sessions;
     let shared = &worker.shared;
     let weight = |index: usize| match accepted.service.database {
-        Some(_) => shared.weight_of_pooled(index),
+        Some(_) => shared.pooled_weight(index),
         None => sessions[index].load(Relaxed),
     };
     let own = weight(worker.index);
@@ -350,7 +350,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
         sessions[idlest].fetch_add(1, Relaxed);
         match idlest == worker.index {
             true => start(worker, accepted),
-            false => drop(shared.orders[idlest].send(WorkerCommand::Adopt(accepted))),
+            false => drop(shared.commands[idlest].send(WorkerCommand::Adopt(accepted))),
         }
     } else if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4) {
         sessions[worker.index].fetch_add(1, Relaxed);
@@ -358,7 +358,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
     } else {
         // Counted immediately, so that the next client takes this one into account.
         sessions[idlest].fetch_add(1, Relaxed);
-        let _ = worker.shared.orders[idlest].send(WorkerCommand::Adopt(accepted));
+        let _ = worker.shared.commands[idlest].send(WorkerCommand::Adopt(accepted));
     }
 }
 

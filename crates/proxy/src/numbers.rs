@@ -30,15 +30,15 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Numbers {
     limit: u32,
-    given: Mutex<Given>,
+    assigned: Mutex<AssignedNumbers>,
 }
 
 #[derive(Debug)]
-struct Given {
+struct AssignedNumbers {
     /// The number of values passed so far, including those skipped because they were in use.
     counted: u64,
     /// Locations of the present connections, by number.
-    places: FxHashMap<u32, Place>,
+    locations: FxHashMap<u32, Place>,
 }
 
 /// Number that is reserved for one connection until it is dropped.
@@ -57,26 +57,26 @@ impl Numbers {
     }
 
     fn starting_at(counted: u64, limit: u32) -> Arc<Self> {
-        let places = FxHashMap::default();
+        let locations = FxHashMap::default();
         Arc::new(Self {
             limit,
-            given: Mutex::new(Given { counted, places }),
+            assigned: Mutex::new(AssignedNumbers { counted, locations }),
         })
     }
 
     /// Reserves the next free number for the connection at `place`. Returns `None` if all are in
     /// use.
-    pub(crate) fn draw(self: &Arc<Self>, place: Place) -> Option<Number> {
-        let mut given = self.given();
-        if given.places.len() >= self.limit as usize {
+    pub(crate) fn assign(self: &Arc<Self>, place: Place) -> Option<Number> {
+        let mut assigned = self.assigned();
+        if assigned.locations.len() >= self.limit as usize {
             return None;
         }
         loop {
             let limit = u64::from(self.limit);
-            let (value, round) = (given.counted % limit, given.counted / limit);
-            given.counted += 1;
+            let (value, round) = (assigned.counted % limit, assigned.counted / limit);
+            assigned.counted += 1;
             let (value, round) = (value as u32, round as u32);
-            if let Entry::Vacant(free) = given.places.entry(value) {
+            if let Entry::Vacant(free) = assigned.locations.entry(value) {
                 free.insert(place);
                 let numbers = Arc::clone(self);
                 return Some(Number {
@@ -90,11 +90,11 @@ impl Numbers {
 
     /// Returns the location of the connection that has the number.
     pub(crate) fn place(&self, value: u32) -> Option<Place> {
-        self.given().places.get(&value).copied()
+        self.assigned().locations.get(&value).copied()
     }
 
-    fn given(&self) -> MutexGuard<'_, Given> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    fn assigned(&self) -> MutexGuard<'_, AssignedNumbers> {
+        self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,7 +111,7 @@ impl Number {
 
 impl Drop for Number {
     fn drop(&mut self) {
-        self.numbers.given().places.remove(&self.value);
+        self.numbers.assigned().locations.remove(&self.value);
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_number_comes_again_after_all_others_and_not_while_it_is_in_use() {
         let numbers = Numbers::starting_at(2, 5);
-        let draw = || numbers.draw(PLACE).unwrap();
+        let draw = || numbers.assign(PLACE).unwrap();
         let kept = draw();
         let drawn: Vec<u32> = (0..10).map(|_| draw().value()).collect();
         assert_eq!(kept.value(), 2);
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_number_leads_to_its_place_until_it_is_dropped() {
         let numbers = Numbers::below(1 << 28);
-        let number = numbers.draw(PLACE).unwrap();
+        let number = numbers.assign(PLACE).unwrap();
         let value = number.value();
         assert_eq!(numbers.place(value), Some(PLACE));
         drop(number);
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn nothing_is_given_when_all_are_in_use() {
         let numbers = Numbers::below(3);
-        let all: Vec<_> = (0..3).filter_map(|_| numbers.draw(PLACE)).collect();
-        assert!(all.len() == 3 && numbers.draw(PLACE).is_none());
+        let all: Vec<_> = (0..3).filter_map(|_| numbers.assign(PLACE)).collect();
+        assert!(all.len() == 3 && numbers.assign(PLACE).is_none());
         drop(all);
-        assert!(numbers.draw(PLACE).is_some());
+        assert!(numbers.assign(PLACE).is_some());
     }
 }

@@ -68,7 +68,7 @@ impl Direction<'_> {
     fn receive_failed(&self, error: io::Error) -> Broken {
         match self.way {
             ByteDirection::FromClient => Broken::Client(error),
-            ByteDirection::ToClient if self.live.nothing_moved() => Broken::Mute(SilentClose {
+            ByteDirection::ToClient if self.live.may_retry() => Broken::Mute(SilentClose {
                 why: error.to_string(),
                 reset: true,
             }),
@@ -84,7 +84,7 @@ impl Direction<'_> {
     }
 
     fn count(&self, bytes: usize) {
-        self.live.moved(self.worker, self.way, bytes as u64);
+        self.live.count_bytes(self.worker, self.way, bytes as u64);
     }
 
     fn counted(&self) -> u64 {
@@ -101,11 +101,11 @@ impl Direction<'_> {
         if !self.live.half_closed() && self.from.was_reset() {
             return Err(self.receive_failed(io::ErrorKind::ConnectionReset.into()));
         }
-        if self.way == ByteDirection::ToClient && self.live.nothing_moved() {
+        if self.way == ByteDirection::ToClient && self.live.may_retry() {
             let why = "closed without sending data".to_owned();
             return Err(Broken::Mute(SilentClose { why, reset: false }));
         }
-        self.live.ended_sending(self.way);
+        self.live.record_end(self.way);
         if self.live.both_ended() {
             // The close that follows reports the same.
             return Ok(());
@@ -125,9 +125,9 @@ impl Direction<'_> {
                     self.live.progressed(self.worker);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.live.owe(true);
+                    self.live.set_stalled(true);
                     let ready = self.to.writable().await;
-                    self.live.owe(false);
+                    self.live.set_stalled(false);
                     ready.map_err(|error| self.send_failed(error))?;
                 }
                 Err(error) => return Err(self.send_failed(error)),

@@ -40,7 +40,7 @@ pub struct Server {
     /// Counters of the server.
     pub counters: ServerCounters,
     endpoints: ArcSwap<Vec<Endpoint>>,
-    turn: AtomicUsize,
+    next_endpoint: AtomicUsize,
 }
 
 impl Server {
@@ -52,7 +52,7 @@ impl Server {
             load,
             counters: ServerCounters::new(workers),
             endpoints: ArcSwap::default(),
-            turn: AtomicUsize::new(0),
+            next_endpoint: AtomicUsize::new(0),
         }
     }
 
@@ -69,12 +69,12 @@ impl Server {
     /// Returns the endpoint to connect to: the first that did not fail last.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let endpoints = self.endpoints.load();
-        let turn = self.turn.load(Relaxed) % endpoints.len().max(1);
-        endpoints.get(turn).cloned()
+        let next_endpoint = self.next_endpoint.load(Relaxed) % endpoints.len().max(1);
+        endpoints.get(next_endpoint).cloned()
     }
 
     /// Makes the next connect use another address of the name.
     pub(crate) fn endpoint_failed(&self) {
-        self.turn.fetch_add(1, Relaxed);
+        self.next_endpoint.fetch_add(1, Relaxed);
     }
 }

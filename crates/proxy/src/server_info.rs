@@ -43,7 +43,7 @@ pub struct ServerInfo {
     routines_read: Notify,
     problems: Mutex<Vec<String>>,
     role_checks: Mutex<BTreeSet<u64>>,
-    doubted: Notify,
+    role_check_due: Notify,
 }
 
 impl ServerInfo {
@@ -61,7 +61,7 @@ impl ServerInfo {
             routines_read: Notify::new(),
             problems: Mutex::default(),
             role_checks: Mutex::default(),
-            doubted: Notify::new(),
+            role_check_due: Notify::new(),
         })
     }
 
@@ -103,12 +103,12 @@ impl ServerInfo {
     }
 
     /// Waits until the routines should be read again; for the control plane, one caller at a time.
-    pub async fn routines_news(&self) {
+    pub async fn wait_for_routines_change(&self) {
         self.routines_changed.notified().await;
     }
 
     /// Stores the result of reading the routines; `None`: they cannot be read, and are unknown.
-    pub fn learn_routines(&self, routines: Option<Arc<Routines>>) {
+    pub fn set_routines(&self, routines: Option<Arc<Routines>>) {
         self.routines.store(routines);
         self.routines_pending.store(false, Ordering::Release);
         self.routines_read.notify_waiters();
@@ -122,7 +122,7 @@ impl ServerInfo {
 
     /// Waits for the end of the first reading of MySQL routines, if one is due. Without it, a
     /// session would be taken to leave no state through triggers, and any state through functions.
-    pub async fn routines_expected(&self) {
+    pub async fn wait_for_routines(&self) {
         let read = self.routines_read.notified();
         let mut read = std::pin::pin!(read);
         // From here on no reading is missed.
@@ -157,8 +157,8 @@ impl ServerInfo {
     }
 
     /// Records that a worker has received the reply to a write, before the reply is forwarded.
-    pub fn wrote(&self, worker: usize, now_us: u64) {
-        self.track.wrote(worker, now_us);
+    pub fn record_write(&self, worker: usize, now_us: u64) {
+        self.track.record_write(worker, now_us);
     }
 
     /// Returns the times of the workers' last writes.
@@ -176,7 +176,7 @@ impl ServerInfo {
     /// # Errors
     /// If there is no such user, or no server can be queried.
     pub async fn login(&self, user: &str) -> Result<PostgresAuthRecord, LookupError> {
-        self.logins.ask(user).await
+        self.logins.look_up(user).await
     }
 
     /// Waits for the next login lookup; for the control plane. Skips lookups whose session has
@@ -191,7 +191,7 @@ impl ServerInfo {
     /// # Errors
     /// If no server can be queried.
     pub async fn accounts(&self, user: &str) -> Result<MysqlAuthRecords, LookupError> {
-        self.accounts.ask(user).await
+        self.accounts.look_up(user).await
     }
 
     /// Waits for the next lookup of account rows; for the control plane, like [`Self::next_login`].
@@ -202,12 +202,12 @@ impl ServerInfo {
     /// Requests an immediate check of a server's role, because traffic contradicts the known role
     /// (25006, 57P01, a broken connection).
     pub fn request_role_check(&self, server_id: u64) {
-        let mut doubts = self
+        let mut pending = self
             .role_checks
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if doubts.insert(server_id) {
-            self.doubted.notify_one();
+        if pending.insert(server_id) {
+            self.role_check_due.notify_one();
         }
     }
 
@@ -215,17 +215,17 @@ impl ServerInfo {
     /// caller at a time.
     pub async fn next_role_checks(&self) -> BTreeSet<u64> {
         loop {
-            let doubts = {
-                let mut doubts = self
+            let pending = {
+                let mut pending = self
                     .role_checks
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut *doubts)
+                std::mem::take(&mut *pending)
             };
-            if !doubts.is_empty() {
-                return doubts;
+            if !pending.is_empty() {
+                return pending;
             }
-            self.doubted.notified().await;
+            self.role_check_due.notified().await;
         }
     }
 }

@@ -66,7 +66,7 @@ impl ServiceSnapshot {
     }
 
     fn sizes(&self) -> Option<&Sizes> {
-        self.database.as_ref().map(|own| &own.sizes)
+        self.database.as_ref().map(|database| &database.sizes)
     }
 
     /// Returns whether the server belongs to the service.
@@ -93,7 +93,7 @@ pub struct Service {
     /// Counters of the service.
     pub counters: ServiceCounters,
     /// Permits for clients, limited by `max_connections`.
-    pub places: Permits,
+    pub permits: Permits,
     pub(crate) queue: Queue,
     /// Set for a service with a database protocol.
     pub database: Option<Arc<DatabaseService>>,
@@ -112,7 +112,7 @@ impl Service {
             id,
             name,
             counters: ServiceCounters::new(workers),
-            places: Permits::new(view.settings.max_connections),
+            permits: Permits::new(view.settings.max_connections),
             queue: Queue::default(),
             database,
             view: ArcSwap::from_pointee(view),
@@ -135,7 +135,7 @@ impl Service {
 
     /// Replaces the snapshot. Returns true if the sizes of the pools have changed.
     pub(crate) fn replace_view(&self, view: ServiceSnapshot) -> bool {
-        self.places.set_limit(view.settings.max_connections);
+        self.permits.set_limit(view.settings.max_connections);
         let new = Arc::new(view);
         let before = self.view.swap(Arc::clone(&new));
         before.sizes() != new.sizes()
@@ -144,18 +144,19 @@ impl Service {
     /// Returns the modes in which MySQL servers read texts of clients that have set none; `None`:
     /// no server has sent a greeting yet, or the service is not MySQL.
     pub fn mysql_modes(&self) -> Option<LexerModes> {
-        self.database.as_ref()?.of_mysql()?.modes(&self.snapshot())
+        self.database.as_ref()?.as_mysql()?.modes(&self.snapshot())
     }
 
     /// Returns the number of clients that are served or wait.
     pub fn active(&self) -> u32 {
-        self.places.in_use()
+        self.permits.in_use()
     }
 
     /// Returns the number of clients like [`active`](Self::active), plus those of other processes
     /// that drain.
     pub fn active_everywhere(&self) -> u32 {
-        self.active().saturating_add(self.places.in_use_elsewhere())
+        self.active()
+            .saturating_add(self.permits.in_use_elsewhere())
     }
 
     /// Returns the number of clients that wait for a server.
@@ -166,7 +167,7 @@ impl Service {
     /// Counts a client in. Returns `None` if the service is full.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<ClientPermit> {
         self.counters.sessions.add(1);
-        if !self.places.try_acquire() {
+        if !self.permits.try_acquire() {
             self.counters.over_limit.add(1);
             return None;
         }
@@ -190,7 +191,7 @@ impl ClientPermit {
 
 impl Drop for ClientPermit {
     fn drop(&mut self) {
-        let returned = self.service.places.release();
+        let returned = self.service.permits.release();
         debug_assert!(returned, "gave back a place that was not taken");
     }
 }

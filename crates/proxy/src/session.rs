@@ -55,7 +55,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
             lingering_close::close_gracefully(&worker, client);
             TerminationReason::OverLimit
         }
-        Some(permit) => match service.database.as_ref().map(|shared| &shared.own) {
+        Some(permit) => match service.database.as_ref().map(|shared| &shared.protocol) {
             None => tcp::serve_session(&worker, &permit, &live, client, &mut record).await,
             Some(ProtocolService::Postgres(_)) => {
                 postgres::serve_session(&worker, &permit, &live, enrolled.key, client, &mut record)
@@ -107,10 +107,10 @@ fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
     }
     if worker
         .shared
-        .records_wanted
+        .records_enabled
         .load(std::sync::atomic::Ordering::Relaxed)
     {
-        worker.shared.tell(Event::Ended(record));
+        worker.shared.report_event(Event::Ended(record));
     }
 }
 

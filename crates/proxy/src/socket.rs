@@ -273,7 +273,7 @@ pub(crate) fn is_unanswered(fd: RawFd, limit: Duration) -> bool {
 
 /// Returns the number of sent bytes that the peer's kernel (for a Unix socket: the peer) has not
 /// taken yet.
-pub(crate) fn untaken_bytes(fd: RawFd) -> u64 {
+pub(crate) fn unread_bytes(fd: RawFd) -> u64 {
     let mut untaken: libc::c_int = 0;
     #[expect(unsafe_code, reason = "SIOCOUTQ has no safe form in std or socket2")]
     // SAFETY: this request writes one int, and receives a pointer to one.

@@ -93,7 +93,7 @@ impl Stream {
                 // An end without close_notify may be an attacker's doing.
                 return Poll::Ready(channel.ended().map(|()| None).map_err(io::Error::other));
             };
-            let mut plain = worker.spare();
+            let mut plain = worker.take_spare();
             let progress = channel.receive(chunk.bytes(), &mut plain);
             drop(chunk);
             let progress = progress.map_err(io::Error::other)?;
@@ -119,18 +119,18 @@ impl Stream {
         let Some(channel) = &mut self.tls else {
             return self.socket.send_chunk(worker, chunk);
         };
-        let mut cipher = worker.spare();
+        let mut cipher = worker.take_spare();
         let sent = channel.send(chunk.bytes(), &mut cipher);
         sent.map_err(io::Error::other)?;
         self.socket.send_own(worker, cipher)
     }
 
-    /// Sends bytes in memory from [`Worker::spare`], which is returned there.
+    /// Sends bytes in memory from [`Worker::take_spare`], which is returned there.
     pub(crate) fn send_own(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         let Some(channel) = &mut self.tls else {
             return self.socket.send_own(worker, bytes);
         };
-        let mut cipher = worker.spare();
+        let mut cipher = worker.take_spare();
         let sent = channel.send(&bytes, &mut cipher);
         worker.keep_spare(bytes);
         sent.map_err(io::Error::other)?;
@@ -193,7 +193,7 @@ impl Stream {
 
     async fn send_raw(&self, worker: &Worker, bytes: &[u8]) -> io::Result<()> {
         std::future::poll_fn(|context| self.socket.poll_sent(context)).await?;
-        let mut own = worker.spare();
+        let mut own = worker.take_spare();
         own.extend_from_slice(bytes);
         self.socket.send_own(worker, own)
     }
@@ -239,7 +239,7 @@ impl Stream {
             return Ok(());
         }
         std::future::poll_fn(|context| self.poll_sent(context)).await?;
-        let mut own = worker.spare();
+        let mut own = worker.take_spare();
         own.extend_from_slice(bytes);
         self.send_own(worker, own)
     }
@@ -250,7 +250,7 @@ impl Stream {
     }
 
     /// Sends a final message to a peer that may still read; a slow peer does not get it.
-    pub(crate) async fn say_last(&mut self, worker: &Worker, bytes: &[u8]) {
+    pub(crate) async fn send_final(&mut self, worker: &Worker, bytes: &[u8]) {
         let saying = async {
             self.send(worker, bytes).await?;
             self.flush().await
@@ -260,7 +260,7 @@ impl Stream {
     }
 
     /// Sends a termination message without waiting for the peer, as far as the socket takes it now.
-    pub(crate) fn say_goodbye(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_and_close(&mut self, bytes: &[u8]) {
         if !self.is_sent() {
             // The message would be in the middle of other data.
             return;

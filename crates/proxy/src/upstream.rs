@@ -41,7 +41,7 @@ pub(crate) struct ConnectRequest<'a> {
     /// Key that the `source` algorithm hashes.
     pub(crate) key: u64,
     /// Returns true after the client has disconnected, so that no connection is opened for it.
-    pub(crate) client_left: &'a dyn Fn() -> bool,
+    pub(crate) has_client_left: &'a dyn Fn() -> bool,
 }
 
 /// Failed attempts of one client's search for a server.
@@ -56,7 +56,7 @@ impl ConnectAttempts {
     /// Records that a server failed this client. Returns false once `retries` are used up.
     pub(crate) fn failed(
         &mut self,
-        seeker: &ConnectRequest<'_>,
+        request: &ConnectRequest<'_>,
         server: &Server,
         error: String,
         record: &mut Record,
@@ -66,9 +66,9 @@ impl ConnectAttempts {
         record.server = None;
         self.last_error = Some(error);
         self.failures += 1;
-        let again = self.failures <= seeker.service.snapshot().settings.retries;
+        let again = self.failures <= request.service.snapshot().settings.retries;
         if again {
-            seeker.service.counters.retries.add(1);
+            request.service.counters.retries.add(1);
         }
         again
     }
@@ -84,25 +84,25 @@ impl ConnectAttempts {
 /// Finds a server and connects to it, or returns the reason for the failure. A failed connect
 /// causes a delay, and an error only when `retries` are used up.
 pub(crate) async fn reach(
-    seeker: &ConnectRequest<'_>,
+    request: &ConnectRequest<'_>,
     search: &mut ConnectAttempts,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<ServiceSnapshot>), TerminationReason> {
     loop {
-        let Some((lease, view)) = reserve(seeker, &search.tried_ids, record).await? else {
+        let Some((lease, view)) = reserve(request, &search.tried_ids, record).await? else {
             if search.tried_ids.is_empty() {
-                seeker.service.counters.no_server.add(1);
+                request.service.counters.no_server.add(1);
                 return Err(search.last_error());
             }
             search.tried_ids.clear();
             compio::time::sleep(PAUSE_BEFORE_NEXT_ROUND).await;
             continue;
         };
-        match try_server(seeker, lease, &view, record).await {
+        match try_server(request, lease, &view, record).await {
             Ok(upstream) => return Ok((upstream, view)),
             Err((server, error)) => {
-                if !search.failed(seeker, &server, error, record) {
-                    seeker.service.counters.connect_failed.add(1);
+                if !search.failed(request, &server, error, record) {
+                    request.service.counters.connect_failed.add(1);
                     return Err(search.last_error());
                 }
             }
@@ -113,17 +113,18 @@ pub(crate) async fn reach(
 /// Reserves a permit on a server, waiting for one if the service allows it. `None`: no untried
 /// server is up.
 async fn reserve(
-    seeker: &ConnectRequest<'_>,
+    request: &ConnectRequest<'_>,
     tried_ids: &[u64],
     record: &mut Record,
 ) -> Result<Option<(ServerPermit, Arc<ServiceSnapshot>)>, TerminationReason> {
-    let service = seeker.service;
+    let service = request.service;
     let view = service.view_owned();
     // Clients that wait already are served first.
     if service.queued() == 0 {
-        match view.pick(seeker.key, tried_ids) {
+        match view.pick(request.key, tried_ids) {
             Pick::Server(index) => {
-                let lease = ServerPermit::new(&view.servers[index], &seeker.worker.shared.registry);
+                let lease =
+                    ServerPermit::new(&view.servers[index], &request.worker.shared.registry);
                 return Ok(Some((lease, view)));
             }
             Pick::NoneUp if !tried_ids.is_empty() || !view.settings.wait_when_down => {
@@ -140,13 +141,13 @@ async fn reserve(
     let wait = view.settings.queue_wait;
     drop(view);
     let since_ms = clock::now_ms();
-    let granted = queue::wait(seeker, tried_ids, wait).await;
+    let granted = queue::wait(request, tried_ids, wait).await;
     record.wait_ms += clock::now_ms() - since_ms;
     granted.map(Some)
 }
 
 async fn try_server(
-    seeker: &ConnectRequest<'_>,
+    request: &ConnectRequest<'_>,
     lease: ServerPermit,
     view: &ServiceSnapshot,
     record: &mut Record,
@@ -154,11 +155,11 @@ async fn try_server(
     let server = Arc::clone(lease.server());
     let started_us = clock::now_us();
     let endpoint = server.endpoint();
-    match connect::connect(seeker.worker, endpoint.as_ref(), &view.settings).await {
+    match connect::connect(request.worker, endpoint.as_ref(), &view.settings).await {
         Ok(socket) => {
             record.connect_us = clock::now_us() - started_us;
             record.server = Some(Arc::clone(&server.name));
-            seeker
+            request
                 .service
                 .counters
                 .connect_us
@@ -169,11 +170,11 @@ async fn try_server(
         Err(failed) => {
             let error = format!("{}: {}", server.name, failed.why);
             if !failed.is_resource_exhausted {
-                seeker.service.counters.connect_errors.add(1);
+                request.service.counters.connect_errors.add(1);
                 server.counters.connect_errors.add(1);
                 server.endpoint_failed();
                 let sign = PassiveFailure::ConnectFailed(error.clone());
-                seeker.worker.shared.tell(Event::Sign {
+                request.worker.shared.report_event(Event::Sign {
                     server_id: server.id,
                     sign,
                 });

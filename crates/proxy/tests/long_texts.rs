@@ -36,7 +36,7 @@ impl analysis::CatalogLookup for NothingKnown {
         Volatility::Unknown
     }
 
-    fn binds(&self, _: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, _: &[u8]) -> Option<Pins> {
         Some(Pins::NONE)
     }
 }

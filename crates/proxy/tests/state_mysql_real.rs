@@ -216,7 +216,7 @@ impl Scene {
         for _ in 0..connections {
             let (connection, fresh) = scene.open();
             let on = ServerSessionState::new(pairs(&fresh), None, &scene.interner);
-            let on = on.at(scene.mariadb, scene.version);
+            let on = on.with_version(scene.mariadb, scene.version);
             scene.lent.push(Lent { connection, on });
         }
         for collation in collations {
@@ -275,8 +275,8 @@ impl Scene {
                 connection.query(trackers(self.mariadb, self.version)).error,
                 None
             );
-            on.renewed(pairs(&fresh), interner);
-            journal.renewed(on, interner);
+            on.apply_reset(pairs(&fresh), interner);
+            journal.apply_reset(on, interner);
             // A reset discards the character set of the schema, but not the schema.
             let schema = journal.schema().unwrap().to_vec();
             assert_eq!(own.init_db(&schema).error, None);
@@ -287,7 +287,7 @@ impl Scene {
         let at = *at;
         let (connection, fresh) = self.open();
         let on = ServerSessionState::new(pairs(&fresh), None, &self.interner);
-        let on = on.at(self.mariadb, self.version);
+        let on = on.with_version(self.mariadb, self.version);
         self.lent[at] = Lent { connection, on };
         self.clients[client] = self.client(COLLATION);
     }
@@ -370,7 +370,7 @@ impl Scene {
                 status: part.status,
                 insert_id: part.insert_id,
                 warnings: part.warnings,
-                tells: true,
+                has_trackers: true,
                 is_result: false,
             };
             journal.succeeded(&meaning, index, &reply, on, &self.interner);
@@ -397,7 +397,7 @@ impl Scene {
         if others.next().is_some() {
             return;
         }
-        let Some(question) = client.journal.question(&self.asked) else {
+        let Some(question) = client.journal.state_query(&self.asked) else {
             return;
         };
         let answer = connection.query(str::from_utf8(question.text()).unwrap());
@@ -407,7 +407,7 @@ impl Scene {
             let answer = connection.query(trackers(self.mariadb, self.version));
             hear(&answer.parts, on, Some(&mut client.journal), &self.interner);
         }
-        client.journal.answered(on, &self.interner);
+        client.journal.query_answered(on, &self.interner);
     }
 }
 
@@ -420,9 +420,9 @@ fn hear(
     for part in parts {
         let mut trackers = Trackers::new(&part.session_state);
         for tracker in trackers.by_ref() {
-            on.hear(&tracker.change, interner);
+            on.record_report(&tracker.change, interner);
             if let Some(journal) = &mut journal {
-                journal.hear(&tracker.change, interner);
+                journal.record_report(&tracker.change, interner);
             }
         }
         assert!(!trackers.is_broken(), "{:?}", part.session_state);
@@ -441,7 +441,7 @@ impl Dice {
     }
 }
 
-/// Fails without `EffectKind::Collation`, without the `NULL` of user variables in `settings_diff`,
+/// Fails without `EffectKind::SetCharset`, without the `NULL` of user variables in `settings_diff`,
 /// or without its handling of leftover state.
 #[test]
 fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_own() {

@@ -157,9 +157,9 @@ impl Scene {
             let answer = connection.query(&sql);
             assert_eq!(answer.error, None, "{sql}");
             for (name, value) in &answer.reports {
-                on.hear(name, value, &self.interner);
+                on.record_report(name, value, &self.interner);
             }
-            on.placed(wanted, &self.interner);
+            on.restored(wanted, &self.interner);
         }
         let own = client.journal.settings().clone();
         let told = &mut client.journal.reported;
@@ -183,8 +183,8 @@ impl Scene {
             journal.failed(Some(&analysis));
         }
         for (name, value) in &answer.reports {
-            on.hear(name, value, &self.interner);
-            journal.reported.hear(name, value, &self.interner);
+            on.record_report(name, value, &self.interner);
+            journal.reported.record_report(name, value, &self.interner);
         }
         if journal.ready(answer.status, on, &self.interner) {
             self.restore(at, answer.status);
@@ -206,8 +206,11 @@ impl Scene {
         let answer = connection.query(&sql);
         assert_eq!(answer.error, None, "{sql}");
         for (name, value) in &answer.reports {
-            on.hear(name, value, &self.interner);
-            client.journal.reported.hear(name, value, &self.interner);
+            on.record_report(name, value, &self.interner);
+            client
+                .journal
+                .reported
+                .record_report(name, value, &self.interner);
         }
     }
 
@@ -230,7 +233,7 @@ impl Scene {
             assert_eq!(readable(through), readable(direct));
         }
         assert_eq!(through.len(), direct.len());
-        let told = client.journal.reported.told();
+        let told = client.journal.reported.values();
         for (name, value) in &client.own.reports {
             let name = name.to_ascii_lowercase();
             if let Some(told) = told.get(&name) {

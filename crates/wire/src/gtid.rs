@@ -32,7 +32,7 @@ pub fn mysql(text: &[u8]) -> Mysql<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseError {
     /// Offset of the error in bytes, from 0.
-    pub at: usize,
+    pub offset: usize,
     /// The expected element.
     pub expected: Expected,
 }
@@ -74,7 +74,7 @@ impl fmt::Display for ParseError {
         write!(
             f,
             "malformed GTIDs: expected {expected} at byte {}",
-            self.at
+            self.offset
         )
     }
 }

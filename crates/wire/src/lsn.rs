@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseError {
     /// Offset of the error in bytes, from 0.
-    pub at: usize,
+    pub offset: usize,
 }
 
 impl fmt::Display for ParseError {
@@ -15,7 +15,7 @@ impl fmt::Display for ParseError {
             f,
             "invalid LSN: unexpected byte {}; expected two hexadecimal numbers of 1 to 8 digits \
              separated by a slash",
-            self.at
+            self.offset
         )
     }
 }
@@ -29,7 +29,7 @@ impl std::error::Error for ParseError {}
 /// Fails unless the text is two hexadecimal numbers of 1 to 8 digits with a slash between them.
 pub fn parse(text: &[u8]) -> Result<u64, ParseError> {
     let slash = text.iter().position(|&byte| byte == b'/');
-    let slash = slash.ok_or(ParseError { at: text.len() })?;
+    let slash = slash.ok_or(ParseError { offset: text.len() })?;
     let (high, rest) = text.split_at(slash);
     let low_at = slash.saturating_add(1);
     let high = half(high, 0)?;
@@ -42,21 +42,21 @@ pub fn display(lsn: u64) -> impl fmt::Display {
     Text(lsn)
 }
 
-/// Parses one of the two numbers; `at` is the offset of its first digit.
-fn half(digits: &[u8], at: usize) -> Result<u32, ParseError> {
+/// Parses one of the two numbers; `offset` is that of its first digit.
+fn half(digits: &[u8], offset: usize) -> Result<u32, ParseError> {
     let mut value: u32 = 0;
     for (index, &byte) in digits.iter().enumerate() {
-        let here = ParseError {
-            at: at.saturating_add(index),
+        let error = ParseError {
+            offset: offset.saturating_add(index),
         };
-        let digit = char::from(byte).to_digit(16).ok_or(here)?;
+        let digit = char::from(byte).to_digit(16).ok_or(error)?;
         if index >= 8 {
-            return Err(here);
+            return Err(error);
         }
         value = value << 4 | digit;
     }
     match digits {
-        [] => Err(ParseError { at }),
+        [] => Err(ParseError { offset }),
         _ => Ok(value),
     }
 }
@@ -75,7 +75,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: Result<u64, usize>) {
-        assert_eq!(parse(text.as_bytes()).map_err(|fault| fault.at), expect);
+        assert_eq!(parse(text.as_bytes()).map_err(|fault| fault.offset), expect);
     }
 
     #[test]

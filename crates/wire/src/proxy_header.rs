@@ -140,13 +140,13 @@ pub fn parse(bytes: &[u8]) -> Parsed {
 /// Encodes a version 1 header (text); if the families differ, both addresses are written as IPv6.
 #[must_use]
 pub fn encode_v1(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
-    v1::encode(Ends::of(source, destination))
+    v1::encode(AddressPair::of(source, destination))
 }
 
 /// Encodes a version 2 header (binary); if the families differ, both addresses are written as IPv6.
 #[must_use]
 pub fn encode_v2(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
-    v2::encode(Ends::of(source, destination))
+    v2::encode(AddressPair::of(source, destination))
 }
 
 /// Returns the version 1 header without addresses, for a client that has no IP address.
@@ -162,18 +162,18 @@ pub fn encode_v2_local() -> &'static [u8] {
 }
 
 /// Two addresses of the same family: neither format can carry mixed families.
-enum Ends {
+enum AddressPair {
     V4((Ipv4Addr, u16), (Ipv4Addr, u16)),
     V6((Ipv6Addr, u16), (Ipv6Addr, u16)),
 }
 
-impl Ends {
+impl AddressPair {
     fn of(source: SocketAddr, destination: SocketAddr) -> Self {
         match (source.ip(), destination.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
-                Ends::V4((from, source.port()), (to, destination.port()))
+                AddressPair::V4((from, source.port()), (to, destination.port()))
             }
-            (from, to) => Ends::V6(
+            (from, to) => AddressPair::V6(
                 (mapped(from), source.port()),
                 (mapped(to), destination.port()),
             ),

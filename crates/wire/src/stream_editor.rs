@@ -135,32 +135,32 @@ mod tests {
             let mut out = b"before".repeat(usize::from(chance.below(8) == 0));
             let mut expect = out.clone();
             let mut is_whole = out.is_empty();
-            let mut flight = StreamEditor::new(&input, &mut out);
+            let mut editor = StreamEditor::new(&input, &mut out);
             for _ in 0..chance.below(6) {
-                let count = chance.below(flight.rest().len() + 1);
+                let count = chance.below(editor.rest().len() + 1);
                 match chance.below(6) {
                     0 => {
                         is_whole &= count == 0;
-                        flight.drop(count);
+                        editor.drop(count);
                     }
                     1 => {
                         let bytes = &b"inserted"[..chance.below(9)];
                         is_whole &= bytes.is_empty();
                         expect.extend_from_slice(bytes);
-                        flight.insert(bytes);
+                        editor.insert(bytes);
                     }
                     2 if chance.below(4) == 0 => {
                         is_whole = false;
-                        flight.writer();
+                        editor.writer();
                     }
                     _ => {
-                        expect.extend_from_slice(&flight.rest()[..count]);
-                        flight.keep(count);
+                        expect.extend_from_slice(&editor.rest()[..count]);
+                        editor.keep(count);
                     }
                 }
             }
-            let at = flight.at();
-            match flight.finish() {
+            let at = editor.at();
+            match editor.finish() {
                 EditOutcome::Whole(bytes) => {
                     whole += 1;
                     assert!(is_whole && out.is_empty(), "seed {seed}");
@@ -180,12 +180,12 @@ mod tests {
     #[test]
     fn what_goes_on_as_it_is_is_the_very_memory_that_came() {
         let (input, mut out) = (vec![7_u8; 100], Vec::new());
-        let mut flight = StreamEditor::new(&input, &mut out);
-        flight.keep(60);
-        flight.drop(0);
-        flight.insert(b"");
-        flight.keep(30);
-        let EditOutcome::Whole(bytes) = flight.finish() else {
+        let mut editor = StreamEditor::new(&input, &mut out);
+        editor.keep(60);
+        editor.drop(0);
+        editor.insert(b"");
+        editor.keep(30);
+        let EditOutcome::Whole(bytes) = editor.finish() else {
             panic!("edited")
         };
         assert_eq!(bytes.as_ptr_range().start, input.as_ptr());
@@ -202,10 +202,10 @@ mod tests {
             (0, 0, false, b"", b"abcd"),
         ] {
             let (mut out, mut held) = (Vec::new(), Vec::new());
-            let mut flight = StreamEditor::new(b"abcd", &mut out);
-            flight.keep(kept);
-            flight.drop(dropped);
-            assert_eq!(flight.settle(&mut held), whole);
+            let mut editor = StreamEditor::new(b"abcd", &mut out);
+            editor.keep(kept);
+            editor.drop(dropped);
+            assert_eq!(editor.settle(&mut held), whole);
             assert_eq!((&*out, &*held), (sent, waits));
         }
     }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::{done, said};
+use super::{done, printed};
 
 /// Files of the repository, and their paths in the package.
 const FILES: [(&str, &str); 18] = [
@@ -89,19 +89,23 @@ const DOCUMENTS: &str = "usr/share/doc/evenkeel";
 pub(super) struct Layout<'a> {
     /// The repository.
     root: &'a Path,
-    room: &'a Path,
+    work_dir: &'a Path,
     /// Time of every file and of the changelog, in seconds since 1970.
     date: u64,
 }
 
 impl<'a> Layout<'a> {
-    pub(super) fn new(root: &'a Path, room: &'a Path, date: u64) -> Self {
-        Self { root, room, date }
+    pub(super) fn new(root: &'a Path, work_dir: &'a Path, date: u64) -> Self {
+        Self {
+            root,
+            work_dir,
+            date,
+        }
     }
 
     /// Adds the program without its debug information, which is most of its size.
     pub(super) fn program(&self, binary: &Path) -> Result<()> {
-        let stripped = self.place(PROGRAM)?;
+        let stripped = self.target_path(PROGRAM)?;
         let mut strip = Command::new("strip");
         strip.args(["--strip-unneeded", "--remove-section=.comment", "-o"]);
         done(strip.arg(&stripped).arg(binary))?;
@@ -126,14 +130,14 @@ impl<'a> Layout<'a> {
 
     /// Adds man pages and completions, which the program itself generates.
     pub(super) fn manual(&self, binary: &Path) -> Result<()> {
-        let room = self.room.with_extension("manual");
-        let _ = fs::remove_dir_all(&room);
-        fs::create_dir_all(&room)?;
-        done(Command::new(binary).arg("manual").arg(&room))?;
+        let work_dir = self.work_dir.with_extension("manual");
+        let _ = fs::remove_dir_all(&work_dir);
+        fs::create_dir_all(&work_dir)?;
+        done(Command::new(binary).arg("manual").arg(&work_dir))?;
         for (name, to) in COMPLETIONS {
-            self.write(to, &fs::read_to_string(room.join(name))?)?;
+            self.write(to, &fs::read_to_string(work_dir.join(name))?)?;
         }
-        for entry in fs::read_dir(&room)? {
+        for entry in fs::read_dir(&work_dir)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "1") {
                 let page = path.file_name().unwrap_or_default().display();
@@ -143,14 +147,14 @@ impl<'a> Layout<'a> {
                 )?;
             }
         }
-        Ok(fs::remove_dir_all(room)?)
+        Ok(fs::remove_dir_all(work_dir)?)
     }
 
     /// Adds the files of DEBIAN/. Must be the last step, as it needs the size and checksum of all
     /// other files.
     pub(super) fn control(&self, version: &str, architecture: &str) -> Result<()> {
         let mut files = Vec::new();
-        list(self.room, &mut files)?;
+        list(self.work_dir, &mut files)?;
         files.sort();
         let size_kb = files.iter().map(|file| size_kb(file)).sum::<u64>();
         let control = self.source("packaging/deb/control")?;
@@ -166,7 +170,7 @@ impl<'a> Layout<'a> {
         for script in SCRIPTS {
             let path = format!("DEBIAN/{script}");
             self.write(&path, &self.source(&format!("packaging/deb/{script}"))?)?;
-            set_mode(&self.room.join(path), 0o755)?;
+            set_mode(&self.work_dir.join(path), 0o755)?;
         }
         Ok(())
     }
@@ -177,12 +181,12 @@ impl<'a> Layout<'a> {
         pack.args(["--root-owner-group", "--build"])
             .stdout(Stdio::null());
         pack.env("SOURCE_DATE_EPOCH", self.date.to_string());
-        done(pack.arg(self.room).arg(package))
+        done(pack.arg(self.work_dir).arg(package))
     }
 
     /// Adds a compressed file with the suffix `.gz`.
     pub(super) fn gzip(&self, to: &str, text: &str) -> Result<()> {
-        let place = self.place(&format!("{to}.gz"))?;
+        let place = self.target_path(&format!("{to}.gz"))?;
         let mut gzip = Command::new("gzip");
         gzip.args(["-9n"])
             .stdin(Stdio::piped())
@@ -198,14 +202,14 @@ impl<'a> Layout<'a> {
     }
 
     fn write(&self, to: &str, text: &str) -> Result<()> {
-        let place = self.place(to)?;
+        let place = self.target_path(to)?;
         fs::write(&place, text)?;
         set_mode(&place, 0o644)
     }
 
     /// Returns the path for a file of the package, and creates its directories.
-    fn place(&self, to: &str) -> Result<PathBuf> {
-        let mut directory = self.room.to_owned();
+    fn target_path(&self, to: &str) -> Result<PathBuf> {
+        let mut directory = self.work_dir.to_owned();
         fs::create_dir_all(&directory)?;
         for part in Path::new(to).parent().into_iter().flatten() {
             directory.push(part);
@@ -214,8 +218,8 @@ impl<'a> Layout<'a> {
                 set_mode(&directory, 0o755)?;
             }
         }
-        set_mode(self.room, 0o755)?;
-        Ok(self.room.join(to))
+        set_mode(self.work_dir, 0o755)?;
+        Ok(self.work_dir.join(to))
     }
 
     fn source(&self, from: &str) -> Result<String> {
@@ -226,17 +230,17 @@ impl<'a> Layout<'a> {
     /// Returns the packages that contain the program's libraries, with their versions.
     fn libraries(&self) -> Result<String> {
         // dpkg-shlibdeps must run in a source package.
-        let room = self.room.with_extension("shlibs");
-        let _ = fs::remove_dir_all(&room);
-        fs::create_dir_all(room.join("debian"))?;
+        let work_dir = self.work_dir.with_extension("shlibs");
+        let _ = fs::remove_dir_all(&work_dir);
+        fs::create_dir_all(work_dir.join("debian"))?;
         fs::write(
-            room.join("debian/control"),
+            work_dir.join("debian/control"),
             "Source: evenkeel\n\nPackage: evenkeel\nArchitecture: any\n",
         )?;
         let mut command = Command::new("dpkg-shlibdeps");
-        command.arg("-O").arg(self.room.join(PROGRAM));
-        let depends = said(command.current_dir(&room))?;
-        fs::remove_dir_all(room)?;
+        command.arg("-O").arg(self.work_dir.join(PROGRAM));
+        let depends = printed(command.current_dir(&work_dir))?;
+        fs::remove_dir_all(work_dir)?;
         let depends = depends.strip_prefix("shlibs:Depends=").map(str::to_owned);
         depends.context("dpkg-shlibdeps names no libraries")
     }
@@ -244,10 +248,10 @@ impl<'a> Layout<'a> {
     fn sums(&self, files: &[PathBuf]) -> Result<String> {
         let relative = files
             .iter()
-            .filter_map(|file| file.strip_prefix(self.room).ok());
+            .filter_map(|file| file.strip_prefix(self.work_dir).ok());
         let configless = relative.filter(|file| *file != Path::new(CONFIG));
         let mut md5sum = Command::new("md5sum");
-        let sums = said(md5sum.args(configless).current_dir(self.room))?;
+        let sums = printed(md5sum.args(configless).current_dir(self.work_dir))?;
         Ok(sums + "\n")
     }
 }
@@ -295,7 +299,7 @@ fn rfc_date(seconds: u64) -> Result<String> {
     let mut date = Command::new("date");
     date.args(["--utc", "--rfc-email", "--date"])
         .env("LC_ALL", "C");
-    said(date.arg(format!("@{seconds}")))
+    printed(date.arg(format!("@{seconds}")))
 }
 
 #[cfg(test)]
@@ -309,12 +313,12 @@ mod tests {
 
     #[test]
     fn the_changelog_is_one_that_dpkg_reads() {
-        let room = std::env::temp_dir().join(format!("xtask-changelog-{}", std::process::id()));
-        fs::write(&room, changelog("1.2.3-4", &rfc_date(0).unwrap())).unwrap();
+        let work_dir = std::env::temp_dir().join(format!("xtask-changelog-{}", std::process::id()));
+        fs::write(&work_dir, changelog("1.2.3-4", &rfc_date(0).unwrap())).unwrap();
         let mut parse = Command::new("dpkg-parsechangelog");
-        parse.arg("-l").arg(&room).args(["-S", "Version"]);
-        let version = said(&mut parse);
-        fs::remove_file(room).unwrap();
+        parse.arg("-l").arg(&work_dir).args(["-S", "Version"]);
+        let version = printed(&mut parse);
+        fs::remove_file(work_dir).unwrap();
         assert_eq!(version.unwrap(), "1.2.3-4");
     }
 }

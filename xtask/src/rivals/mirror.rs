@@ -15,9 +15,9 @@ pub(crate) struct Mirror {
 
 /// Queries the package manager, which supports all forms of its configuration, and checks that the
 /// mirror answers.
-pub(crate) fn find(place: &RootfsDir) -> Result<Mirror, String> {
+pub(crate) fn find(rootfs: &RootfsDir) -> Result<Mirror, String> {
     let format = "$(REPO_URI)|$(ORIGIN)|$(LABEL)";
-    let targets = ask(&["apt-get", "indextargets", "--format", format])?;
+    let targets = query_apt(&["apt-get", "indextargets", "--format", format])?;
     let address = choose(&targets).ok_or(
         "the package manager of this machine is set up with no Debian mirror \
          (apt-get indextargets names none)",
@@ -26,7 +26,7 @@ pub(crate) fn find(place: &RootfsDir) -> Result<Mirror, String> {
         address: first_of_a_list(&address)?,
         proxy: proxy()?,
     };
-    mirror.answers(&place.path().with_extension("release"))?;
+    mirror.answers(&rootfs.path().with_extension("release"))?;
     Ok(mirror)
 }
 
@@ -47,8 +47,8 @@ impl Mirror {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let errors: Vec<&str> = said
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let errors: Vec<&str> = printed
             .lines()
             .filter_map(|line| line.strip_prefix("E: "))
             .collect();
@@ -90,12 +90,12 @@ fn first_mirror(list: &str) -> Option<String> {
 }
 
 fn proxy() -> Result<Option<String>, String> {
-    let value = ask(&["apt-config", "shell", "proxy", "Acquire::http::Proxy"])?;
+    let value = query_apt(&["apt-config", "shell", "proxy", "Acquire::http::Proxy"])?;
     let value = value.trim().trim_start_matches("proxy=").trim_matches('\'');
     Ok((!value.is_empty()).then(|| value.to_owned()))
 }
 
-fn ask(words: &[&str]) -> Result<String, String> {
+fn query_apt(words: &[&str]) -> Result<String, String> {
     let mut command = step::program(words[0]);
     let output = command.args(&words[1..]).output();
     let output = output.map_err(|error| format!("cannot run {}: {error}", words[0]))?;

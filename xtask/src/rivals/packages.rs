@@ -1,7 +1,7 @@
 //! Defines the requested packages, and records which of them were installed.
 
 /// A root file system and the packages requested in it, which can be installed together.
-pub(crate) struct Room {
+pub(crate) struct RootfsSpec {
     /// Path within the first root file system; empty for the first one itself.
     pub(crate) directory: &'static str,
     /// Requested packages; one that Debian does not have is reported and left out.
@@ -9,8 +9,8 @@ pub(crate) struct Room {
 }
 
 /// The lab's servers and rivals. The packages of MySQL and MariaDB conflict with each other.
-pub(crate) const ROOMS: [Room; 2] = [
-    Room {
+pub(crate) const ROOTFS_SPECS: [RootfsSpec; 2] = [
+    RootfsSpec {
         directory: "",
         wanted: &[
             "haproxy",
@@ -25,7 +25,7 @@ pub(crate) const ROOMS: [Room; 2] = [
             "proxysql",
         ],
     },
-    Room {
+    RootfsSpec {
         directory: "opt/mariadb",
         wanted: &["mariadb-server"],
     },
@@ -37,12 +37,16 @@ pub(crate) const INSTEAD_OF_SYSTEMD: [&str; 2] =
 
 /// Returns the first line of the stamp: a different list of packages makes the root file system
 /// obsolete.
-pub(crate) fn wishes() -> String {
-    let all: Vec<&str> = ROOMS.iter().flat_map(|room| room.wanted).copied().collect();
+pub(crate) fn requested_packages() -> String {
+    let all: Vec<&str> = ROOTFS_SPECS
+        .iter()
+        .flat_map(|spec| spec.wanted)
+        .copied()
+        .collect();
     all.join(" ")
 }
 
-impl Room {
+impl RootfsSpec {
     /// Returns the version from a line of the installed packages, if the package was requested.
     fn version(&self, line: &str) -> Option<String> {
         let (name, rest) = line.strip_suffix(" installed")?.split_once(' ')?;
@@ -72,10 +76,10 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Returns the versions, one per line, followed by the missing packages. `installed` has the
     /// lines `name version status` of each root file system.
-    pub(crate) fn versions(&self, installed: &[String; ROOMS.len()]) -> String {
+    pub(crate) fn versions(&self, installed: &[String; ROOTFS_SPECS.len()]) -> String {
         let mut lines = String::new();
-        for (room, installed) in ROOMS.iter().zip(installed) {
-            lines.extend(installed.lines().filter_map(|line| room.version(line)));
+        for (spec, installed) in ROOTFS_SPECS.iter().zip(installed) {
+            lines.extend(installed.lines().filter_map(|line| spec.version(line)));
         }
         for name in &self.not_packaged {
             lines.push_str(&format!("{name}: not packaged in Debian unstable\n"));
@@ -94,9 +98,9 @@ mod tests {
     #[test]
     fn what_the_index_lacks_is_told_apart_and_named() {
         let index = "Package: haproxy\nVersion: 3\n\nPackage: proxysql-doc\n";
-        let (found, missing) = ROOMS[0].available(index);
+        let (found, missing) = ROOTFS_SPECS[0].available(index);
         assert_eq!(found, ["haproxy"]);
-        assert_eq!(missing.len(), ROOMS[0].wanted.len() - 1);
+        assert_eq!(missing.len(), ROOTFS_SPECS[0].wanted.len() - 1);
         let outcome = Outcome {
             not_packaged: vec!["proxysql"],
             broken: vec!["pgpool2"],

@@ -38,7 +38,7 @@ impl RootfsDir {
     }
 
     /// Returns the directory in which it is created; it is renamed when it is complete.
-    pub(crate) fn workshop(&self) -> PathBuf {
+    pub(crate) fn staging_dir(&self) -> PathBuf {
         self.path.with_extension("making")
     }
 
@@ -51,14 +51,17 @@ impl RootfsDir {
     /// the requested packages.
     pub(crate) fn versions(&self) -> Option<String> {
         let stamp = fs::read_to_string(self.path.join(STAMP)).ok()?;
-        let (wishes, versions) = stamp.split_once('\n')?;
-        (wishes == packages::wishes()).then(|| versions.to_owned())
+        let (requested, versions) = stamp.split_once('\n')?;
+        (requested == packages::requested_packages()).then(|| versions.to_owned())
     }
 
     pub(crate) fn write_stamp(&self, versions: &str) -> Result<(), String> {
-        let stamp = self.workshop().join(STAMP);
-        fs::write(&stamp, format!("{}\n{versions}", packages::wishes()))
-            .map_err(|error| format!("cannot write {}: {error}", stamp.display()))
+        let stamp = self.staging_dir().join(STAMP);
+        fs::write(
+            &stamp,
+            format!("{}\n{versions}", packages::requested_packages()),
+        )
+        .map_err(|error| format!("cannot write {}: {error}", stamp.display()))
     }
 
     /// Locks out other processes that would create it; released when the file is closed, however
@@ -74,7 +77,7 @@ impl RootfsDir {
 
     /// Removes the files of an interrupted run.
     pub(crate) fn clear_half_made(&self) -> Result<(), String> {
-        remove(&self.workshop())?;
+        remove(&self.staging_dir())?;
         self.clear_old()
     }
 
@@ -88,7 +91,7 @@ impl RootfsDir {
         }
         let moved = match fs::rename(&self.path, self.old()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => fs::rename(self.workshop(), &self.path),
+            _ => fs::rename(self.staging_dir(), &self.path),
         };
         moved.map_err(|error| format!("cannot make {}: {error}", self.path.display()))?;
         self.clear_old()
@@ -135,49 +138,49 @@ fn mount_below<'a>(path: &Path, mountinfo: &'a str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn place(name: &str) -> RootfsDir {
+    fn rootfs(name: &str) -> RootfsDir {
         let directory = env::temp_dir().join(format!("evenkeel-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         RootfsDir::at(directory.join("rivals")).unwrap()
     }
 
-    fn make(place: &RootfsDir, versions: &str) {
-        fs::create_dir_all(place.workshop().join("etc")).unwrap();
-        place.write_stamp(versions).unwrap();
+    fn make(rootfs: &RootfsDir, versions: &str) {
+        fs::create_dir_all(rootfs.staging_dir().join("etc")).unwrap();
+        rootfs.write_stamp(versions).unwrap();
     }
 
     #[test]
     fn what_is_half_made_does_not_count_and_what_is_whole_replaces_the_old() {
-        let place = place("half-made");
-        make(&place, "haproxy 1\n");
-        assert_eq!(place.versions(), None);
-        place.put_in_place().unwrap();
-        assert_eq!(place.versions().as_deref(), Some("haproxy 1\n"));
-        make(&place, "haproxy 2\n");
-        place.put_in_place().unwrap();
-        assert_eq!(place.versions().as_deref(), Some("haproxy 2\n"));
-        assert!(!place.old().exists() && !place.workshop().exists());
-        remove(place.path().parent().unwrap()).unwrap();
+        let rootfs = rootfs("half-made");
+        make(&rootfs, "haproxy 1\n");
+        assert_eq!(rootfs.versions(), None);
+        rootfs.put_in_place().unwrap();
+        assert_eq!(rootfs.versions().as_deref(), Some("haproxy 1\n"));
+        make(&rootfs, "haproxy 2\n");
+        rootfs.put_in_place().unwrap();
+        assert_eq!(rootfs.versions().as_deref(), Some("haproxy 2\n"));
+        assert!(!rootfs.old().exists() && !rootfs.staging_dir().exists());
+        remove(rootfs.path().parent().unwrap()).unwrap();
     }
 
     #[test]
     fn a_stamp_with_other_wishes_is_not_complete() {
-        let place = place("wishes");
-        fs::create_dir_all(place.path().join("etc")).unwrap();
-        fs::write(place.path().join(STAMP), "haproxy\nhaproxy 1\n").unwrap();
-        assert_eq!(place.versions(), None);
-        remove(place.path().parent().unwrap()).unwrap();
+        let rootfs = rootfs("wishes");
+        fs::create_dir_all(rootfs.path().join("etc")).unwrap();
+        fs::write(rootfs.path().join(STAMP), "haproxy\nhaproxy 1\n").unwrap();
+        assert_eq!(rootfs.versions(), None);
+        remove(rootfs.path().parent().unwrap()).unwrap();
     }
 
     #[test]
     fn a_directory_that_holds_something_else_is_left_alone() {
-        let place = place("other");
-        fs::create_dir_all(place.path().join("photographs")).unwrap();
-        make(&place, "");
-        let refusal = place.put_in_place().unwrap_err();
+        let rootfs = rootfs("other");
+        fs::create_dir_all(rootfs.path().join("photographs")).unwrap();
+        make(&rootfs, "");
+        let refusal = rootfs.put_in_place().unwrap_err();
         assert!(refusal.contains("something else"), "{refusal}");
-        assert!(place.path().join("photographs").exists());
-        remove(place.path().parent().unwrap()).unwrap();
+        assert!(rootfs.path().join("photographs").exists());
+        remove(rootfs.path().parent().unwrap()).unwrap();
     }
 
     #[test]

@@ -46,7 +46,7 @@ const BANNED_IN_GROUPS: [&str; 5] = ["thread", "fs", "env", "process", "os"];
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     let pure = tree.ending(".rs").filter(|(path, _)| {
         let shared_tests = path.ends_with("/tests.rs") || path.ends_with("/laws.rs");
-        PURE.iter().any(|room| path.starts_with(room))
+        PURE.iter().any(|folder| path.starts_with(folder))
             && !shared_tests
             && !path.contains("/tests/")
             && !path.contains("/laws/")
@@ -54,13 +54,16 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems: Vec<_> = pure
         .flat_map(|(path, text)| check_file(path, text))
         .collect();
-    problems.extend(PURE.iter().filter_map(|room| unsafe_allowed(tree, room)));
+    problems.extend(
+        PURE.iter()
+            .filter_map(|folder| unsafe_allowed(tree, folder)),
+    );
     problems
 }
 
 /// `deny`, as everywhere else, could be lifted by an attribute further down.
-fn unsafe_allowed(tree: &Tree, room: &str) -> Option<Problem> {
-    let path = format!("{room}lib.rs");
+fn unsafe_allowed(tree: &Tree, folder: &str) -> Option<Problem> {
+    let path = format!("{folder}lib.rs");
     let code = code(tree.text(&path)?);
     let what = "a pure crate begins with #![forbid(unsafe_code)]";
     (!code.contains("#![forbid(unsafe_code)]")).then(|| Problem::new(&path, 1, what))

@@ -18,22 +18,22 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// The files of `room` that `room.rs` does not declare, or declares without their line.
+/// The files of `folder` that `folder.rs` does not declare, or declares without their line.
 fn unlisted(
     tree: &Tree,
-    room: &str,
+    folder: &str,
     line_missing: impl Fn(&str, &str) -> Option<String>,
 ) -> Vec<Problem> {
-    let list_path = format!("{room}.rs");
+    let list_path = format!("{folder}.rs");
     let list = tree.text(&list_path).unwrap_or_default();
     let list_code = code(list);
     let mut problems = Vec::new();
     for (path, _) in tree
-        .below(&format!("{room}/"))
+        .below(&format!("{folder}/"))
         .filter(|(path, _)| path.ends_with(".rs"))
     {
         let name = path
-            .trim_start_matches(room)
+            .trim_start_matches(folder)
             .trim_matches('/')
             .trim_end_matches(".rs");
         if name.contains('/') || SHARED.contains(&name) {

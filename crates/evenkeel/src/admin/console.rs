@@ -62,12 +62,12 @@ pub(super) type ConsoleListener = (Option<TcpListener>, Dialect);
 
 /// Serves until dropped or until `closing` becomes true, when connections end too.
 pub(super) async fn serve(
-    doors: [ConsoleListener; 2],
+    consoles: [ConsoleListener; 2],
     settings: &AdminSettings,
     control: ControlHandle,
     closing: Closing,
 ) {
-    if doors.iter().all(|(listener, _)| listener.is_none()) {
+    if consoles.iter().all(|(listener, _)| listener.is_none()) {
         return;
     }
     let console = Console {
@@ -78,13 +78,14 @@ pub(super) async fn serve(
     };
     let mut keeper = JoinSet::new();
     keeper.spawn(stats::keep(Arc::clone(&console.averages), control));
-    let [one, other] = doors.map(|door| listen(door, &console, closing.clone()));
+    let [one, other] =
+        consoles.map(|console_listener| listen(console_listener, &console, closing.clone()));
     tokio::join!(one, other);
 }
 
 async fn listen((listener, dialect): ConsoleListener, console: &Console, mut closing: Closing) {
     let Some(listener) = listener else { return };
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut tasks = JoinSet::new();
     loop {
         let outcome = tokio::select! {
@@ -95,7 +96,7 @@ async fn listen((listener, dialect): ConsoleListener, console: &Console, mut clo
             continue;
         };
         while tasks.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             tracing::debug!("console: refused {peer}: {CONNECTIONS_MAX} connections are open");
             continue;
         };
@@ -103,17 +104,17 @@ async fn listen((listener, dialect): ConsoleListener, console: &Console, mut clo
         let _ = stream.set_nodelay(true);
         let console = console.clone();
         tasks.spawn(async move {
-            converse(&console, dialect, stream, peer.ip()).await;
-            drop(place);
+            serve_session(&console, dialect, stream, peer.ip()).await;
+            drop(permit);
         });
     }
 }
 
 /// Serves a client until it disconnects. Errors are ignored: there is no client to report them to.
-async fn converse(console: &Console, dialect: Dialect, socket: TcpStream, peer: IpAddr) {
+async fn serve_session(console: &Console, dialect: Dialect, socket: TcpStream, peer: IpAddr) {
     let stream = Stream::new(socket);
     match dialect {
-        Dialect::Postgres => drop(postgres::converse(console, stream, peer).await),
-        Dialect::MySql => drop(mysql::converse(console, stream, peer).await),
+        Dialect::Postgres => drop(postgres::serve_session(console, stream, peer).await),
+        Dialect::MySql => drop(mysql::serve_session(console, stream, peer).await),
     }
 }

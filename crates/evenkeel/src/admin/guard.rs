@@ -56,9 +56,9 @@ pub(super) async fn check(
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             let (method, path) = (request.method(), request.uri().path());
-            let door = request.extensions().get::<AdminTransport>();
+            let transport = request.extensions().get::<AdminTransport>();
             tracing::debug!(
-                "admin: refused {method} {path} from {door:?}: {}",
+                "admin: refused {method} {path} from {transport:?}: {}",
                 refusal.message
             );
             refusal.into_response()
@@ -67,7 +67,7 @@ pub(super) async fn check(
 }
 
 fn judge(settings: &AdminSettings, request: &Request) -> Result<(), RejectedRequest> {
-    let changes = match *request.method() {
+    let is_change = match *request.method() {
         Method::GET | Method::HEAD => false,
         Method::POST => true,
         _ => {
@@ -79,7 +79,7 @@ fn judge(settings: &AdminSettings, request: &Request) -> Result<(), RejectedRequ
         }
     };
     // Without a known transport no request is permitted: the connection's code did not set it.
-    let door = request
+    let transport = request
         .extensions()
         .get::<AdminTransport>()
         .ok_or_else(|| {
@@ -88,16 +88,16 @@ fn judge(settings: &AdminSettings, request: &Request) -> Result<(), RejectedRequ
                 "request from an unknown listener",
             )
         })?;
-    if let AdminTransport::Tcp { peer } = door {
+    if let AdminTransport::Tcp { peer } = transport {
         let headers = request.headers();
         let host = host_of(headers, request.uri(), settings)?;
         origin_matches(headers, host)?;
-        let near = peer.ip().to_canonical().is_loopback() && !forwarded(headers);
-        if changes || !near {
-            token_matches(headers, settings, changes)?;
+        let is_near = peer.ip().to_canonical().is_loopback() && !forwarded(headers);
+        if is_change || !is_near {
+            token_matches(headers, settings, is_change)?;
         }
     }
-    if changes {
+    if is_change {
         is_json(request.headers())?;
     }
     Ok(())
@@ -168,9 +168,9 @@ fn forwarded(headers: &HeaderMap) -> bool {
 fn token_matches(
     headers: &HeaderMap,
     settings: &AdminSettings,
-    changes: bool,
+    is_change: bool,
 ) -> Result<(), RejectedRequest> {
-    let subject = if changes {
+    let subject = if is_change {
         "changes over TCP require"
     } else {
         "remote access requires"

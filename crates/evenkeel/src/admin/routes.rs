@@ -132,10 +132,10 @@ async fn reload(
 /// start the program may choose which program runs.
 async fn upgrade(
     State(control): State<ControlHandle>,
-    Extension(door): Extension<AdminTransport>,
+    Extension(transport): Extension<AdminTransport>,
     body: Body,
 ) -> Result<Response, RejectedRequest> {
-    if !matches!(door, AdminTransport::Unix) {
+    if !matches!(transport, AdminTransport::Unix) {
         let message = "upgrades require the control socket: run `evenkeel upgrade` on the machine";
         return Err(RejectedRequest::new(StatusCode::FORBIDDEN, message));
     }

@@ -13,7 +13,7 @@ use crate::status::{Severity, TimelineEvent};
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
 
 pub(super) fn run(args: &EventsArgs) -> ExitCode {
-    let Some(client) = client(&args.place) else {
+    let Some(client) = client(&args.process) else {
         return ExitCode::FAILURE;
     };
     let mut after = 0;

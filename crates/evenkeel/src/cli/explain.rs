@@ -31,13 +31,13 @@ pub(super) struct ExplainArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
 }
 
 /// Requests the explanation from the running process. Without one, uses the config file if it is
 /// named.
 pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
-    let Some(client) = client(&args.place) else {
+    let Some(client) = client(&args.process) else {
         return ExitCode::FAILURE;
     };
     let question = Question {
@@ -48,7 +48,7 @@ pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
         rule: args.rule.clone(),
     };
     let answer = match client.explain(&question) {
-        Err(ClientError::Nobody(_)) if args.place.config.is_some() => from_file(args, &question),
+        Err(ClientError::Nobody(_)) if args.process.config.is_some() => from_file(args, &question),
         answer => answer.unwrap_or_else(|error| Err(error.to_string())),
     };
     match answer {
@@ -62,7 +62,7 @@ pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
 }
 
 fn from_file(args: &ExplainArgs, question: &Question) -> Result<Explanation, String> {
-    let file = args.place.config.as_deref().unwrap_or("".as_ref());
+    let file = args.process.config.as_deref().unwrap_or("".as_ref());
     let loaded = config::load(file);
     match loaded.plan {
         Some(plan) => from_plan(question, &plan),

@@ -20,7 +20,7 @@ pub(super) struct ServiceArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
 }
 
 #[derive(Debug, Args)]
@@ -30,13 +30,13 @@ pub(super) struct DatabaseArgs {
     /// Database of the service (PostgreSQL only) [default: all].
     database: Option<String>,
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct PauseArgs {
     #[command(flatten)]
-    of: DatabaseArgs,
+    target: DatabaseArgs,
     /// Time to wait for running transactions, at most 50000 [default: 20000].
     #[arg(long, value_name = "MILLISECONDS")]
     limit_ms: Option<u64>,
@@ -57,11 +57,11 @@ pub(super) struct KillArgs {
     #[arg(long, value_name = "NAME", group = "which")]
     database: Option<String>,
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
 }
 
 pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
-    let Some(client) = client(&args.place) else {
+    let Some(client) = client(&args.process) else {
         return ExitCode::FAILURE;
     };
     let status = match client.status() {
@@ -96,13 +96,13 @@ type Answer<T> = Result<Result<T, String>, ClientError>;
 
 fn show<T: Serialize>(
     args: &ServiceArgs,
-    ask: fn(&Client, &str) -> Answer<T>,
+    query: fn(&Client, &str) -> Answer<T>,
     rendered: fn(&T) -> String,
 ) -> ExitCode {
-    let Some(client) = client(&args.place) else {
+    let Some(client) = client(&args.process) else {
         return ExitCode::FAILURE;
     };
-    match ask(&client, &url_encoded(&args.service)) {
+    match query(&client, &url_encoded(&args.service)) {
         Ok(Ok(shown)) if args.json => print(&json!(shown).to_string()),
         Ok(Ok(shown)) => print(&rendered(&shown)),
         Ok(Err(why)) => fail(&why),
@@ -111,18 +111,18 @@ fn show<T: Serialize>(
 }
 
 pub(super) fn pause(args: &PauseArgs) -> ExitCode {
-    let body = json!({ "database": args.of.database, "limit_ms": args.limit_ms });
-    tell(&args.of.place, &args.of.service, "pause", &body)
+    let body = json!({ "database": args.target.database, "limit_ms": args.limit_ms });
+    send_command(&args.target.process, &args.target.service, "pause", &body)
 }
 
 pub(super) fn resume(args: &DatabaseArgs) -> ExitCode {
     let body = json!({ "database": args.database });
-    tell(&args.place, &args.service, "resume", &body)
+    send_command(&args.process, &args.service, "resume", &body)
 }
 
 pub(super) fn reconnect(args: &DatabaseArgs) -> ExitCode {
     let body = json!({ "database": args.database });
-    tell(&args.place, &args.service, "reconnect", &body)
+    send_command(&args.process, &args.service, "reconnect", &body)
 }
 
 pub(super) fn kill(args: &KillArgs) -> ExitCode {
@@ -131,10 +131,10 @@ pub(super) fn kill(args: &KillArgs) -> ExitCode {
         "server_pid": args.server_pid,
         "database": args.database,
     });
-    tell(&args.place, &args.service, "kill", &body)
+    send_command(&args.process, &args.service, "kill", &body)
 }
 
-fn tell(place: &ProcessArgs, service: &str, verb: &str, body: &Value) -> ExitCode {
+fn send_command(process: &ProcessArgs, service: &str, verb: &str, body: &Value) -> ExitCode {
     let path = format!("/api/v1/services/{}/{verb}", url_encoded(service));
-    command(place, &path, body)
+    command(process, &path, body)
 }

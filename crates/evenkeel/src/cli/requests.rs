@@ -11,7 +11,7 @@ use crate::config::{Style, default_socket, socket_of};
 use crate::status::Problem;
 
 pub(super) fn status(args: &StatusArgs) -> ExitCode {
-    let Some(client) = client(&args.place) else {
+    let Some(client) = client(&args.process) else {
         return ExitCode::FAILURE;
     };
     let answer = if args.json {
@@ -25,8 +25,8 @@ pub(super) fn status(args: &StatusArgs) -> ExitCode {
     }
 }
 
-pub(super) fn reload(place: &ProcessArgs) -> ExitCode {
-    command(place, "/api/v1/reload", &json!({}))
+pub(super) fn reload(process: &ProcessArgs) -> ExitCode {
+    command(process, "/api/v1/reload", &json!({}))
 }
 
 pub(super) fn drain(args: &DrainArgs) -> ExitCode {
@@ -50,11 +50,11 @@ pub(super) fn primary(args: &PrimaryArgs) -> ExitCode {
 
 fn server_command(args: &ServerArgs, verb: &str, body: &Value) -> ExitCode {
     let path = format!("/api/v1/servers/{}/{verb}", url_encoded(&args.server));
-    command(&args.place, &path, body)
+    command(&args.process, &path, body)
 }
 
-pub(super) fn command(place: &ProcessArgs, path: &str, body: &Value) -> ExitCode {
-    let Some(client) = client(place) else {
+pub(super) fn command(process: &ProcessArgs, path: &str, body: &Value) -> ExitCode {
+    let Some(client) = client(process) else {
         return ExitCode::FAILURE;
     };
     match client.post(path, body) {
@@ -72,8 +72,8 @@ pub(super) fn command(place: &ProcessArgs, path: &str, body: &Value) -> ExitCode
     }
 }
 
-pub(super) fn client(place: &ProcessArgs) -> Option<Client> {
-    let socket = match (&place.socket, &place.config) {
+pub(super) fn client(process: &ProcessArgs) -> Option<Client> {
+    let socket = match (&process.socket, &process.config) {
         (Some(socket), _) => socket.clone(),
         (None, None) => default_socket(),
         (None, Some(file)) => match socket_of(file) {

@@ -27,7 +27,7 @@ pub(super) struct UpgradeArgs {
     #[arg(long)]
     end_draining: bool,
     #[command(flatten)]
-    place: ProcessArgs,
+    process: ProcessArgs,
 }
 
 pub(super) fn upgrade(args: &UpgradeArgs) -> ExitCode {
@@ -39,5 +39,5 @@ pub(super) fn upgrade(args: &UpgradeArgs) -> ExitCode {
         "limit_ms": args.limit_ms,
         "end_draining": args.end_draining,
     });
-    requests::command(&args.place, "/api/v1/upgrade", &body)
+    requests::command(&args.process, "/api/v1/upgrade", &body)
 }

@@ -125,11 +125,11 @@ fn read_users(
     let Some(name) = table.text("users_file", problems) else {
         return;
     };
-    let (path, place) = (sources.path(name), table.value_span("users_file"));
-    if let Some(text) = sources.private_text(&path, &place, problems) {
+    let (path, span) = (sources.path(name), table.value_span("users_file"));
+    if let Some(text) = sources.private_text(&path, &span, problems) {
         let (found, wrong) = users::read(protocol, (&path, text.expose()), auth.source);
         auth.users = found;
-        problems.of_other_file(&place, &wrong);
+        problems.of_other_file(&span, &wrong);
     }
     auth.users_file = Some(path);
 }
@@ -165,5 +165,5 @@ fn check_known(auth: &AuthPlan, entry: &Entry<'_>, problems: &mut Problems) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "add the user there, or remove the entry".to_owned(),
     };
-    problems.warning(&Some(entry.place.clone()), "W_NO_EFFECT", message, help);
+    problems.warning(&Some(entry.span.clone()), "W_NO_EFFECT", message, help);
 }

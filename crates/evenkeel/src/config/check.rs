@@ -18,12 +18,12 @@ const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Runs all checks that involve more than one key.
 pub(super) fn whole(
     admin: &Admin,
-    admin_place: &SourceSpan,
+    admin_span: &SourceSpan,
     drafts: &[Draft],
     problems: &mut Problems,
 ) {
     service_names(drafts, problems);
-    listens(admin, admin_place, drafts, problems);
+    listens(admin, admin_span, drafts, problems);
     for draft in drafts {
         servers_of_one(draft, problems);
         own_address(draft, problems);
@@ -39,56 +39,56 @@ pub(super) fn whole(
 
 fn service_names(drafts: &[Draft], problems: &mut Problems) {
     let mut seen: HashMap<&str, &SourceSpan> = HashMap::new();
-    for Draft { plan, places } in drafts.iter().filter(|draft| !draft.plan.name.is_empty()) {
+    for Draft { plan, spans } in drafts.iter().filter(|draft| !draft.plan.name.is_empty()) {
         if let Some(first) = seen.get(plan.name.as_str()) {
             let message = format!("two services are called `{}`", plan.name);
             let help = "give one of them another name";
             problems
-                .error(&places.name, "E_DUPLICATE_SERVICE", message, help)
+                .error(&spans.name, "E_DUPLICATE_SERVICE", message, help)
                 .with_other(first, "the other one is");
             continue;
         }
-        seen.insert(&plan.name, &places.name);
+        seen.insert(&plan.name, &spans.name);
     }
 }
 
-fn listens(admin: &Admin, admin_place: &SourceSpan, drafts: &[Draft], problems: &mut Problems) {
+fn listens(admin: &Admin, admin_span: &SourceSpan, drafts: &[Draft], problems: &mut Problems) {
     let mut seen: Vec<(Listen, SourceSpan, String)> = Vec::new();
     if let Some(address) = admin.listen {
         seen.push((
             Listen::Tcp(address),
-            admin_place.clone(),
+            admin_span.clone(),
             "the admin port".to_owned(),
         ));
     }
     let consoles = [("PostgreSQL", admin.postgres), ("MySQL", admin.mysql)];
     for (clients, address) in consoles {
         let Some(address) = address else { continue };
-        let (listen, place) = (Listen::Tcp(address), admin_place.clone());
-        let who = format!("the admin console for {clients}");
+        let (listen, span) = (Listen::Tcp(address), admin_span.clone());
+        let owner = format!("the admin console for {clients}");
         if let Some(first) = seen.iter().find(|(other, ..)| other.overlaps(&listen)) {
-            duplicate_listen(&listen, &place, first, problems);
+            duplicate_listen(&listen, &span, first, problems);
         }
-        seen.push((listen, place, who));
+        seen.push((listen, span, owner));
     }
     let socket = Listen::Unix(admin.socket.clone());
-    seen.push((socket, admin_place.clone(), "the control socket".to_owned()));
-    for Draft { plan, places } in drafts {
+    seen.push((socket, admin_span.clone(), "the control socket".to_owned()));
+    for Draft { plan, spans } in drafts {
         for (index, listen) in plan.listen.iter().enumerate() {
-            let place = places.listen.get(index).cloned().flatten();
-            let who = format!("service `{}`", plan.name);
+            let span = spans.listen.get(index).cloned().flatten();
+            let owner = format!("service `{}`", plan.name);
             if let Some(first) = seen.iter().find(|(other, ..)| other.overlaps(listen)) {
-                duplicate_listen(listen, &place, first, problems);
+                duplicate_listen(listen, &span, first, problems);
             }
-            seen.push((listen.clone(), place, who));
+            seen.push((listen.clone(), span, owner));
         }
     }
 }
 
 fn duplicate_listen(
     listen: &Listen,
-    place: &SourceSpan,
-    (other, other_place, who): &(Listen, SourceSpan, String),
+    span: &SourceSpan,
+    (other, other_span, owner): &(Listen, SourceSpan, String),
     problems: &mut Problems,
 ) {
     let address = if other == listen {
@@ -96,22 +96,22 @@ fn duplicate_listen(
     } else {
         format!("{other}")
     };
-    let message = format!("{listen} is taken: {who} listens on {address}");
-    let help = match (who.starts_with("the admin"), listen) {
+    let message = format!("{listen} is taken: {owner} listens on {address}");
+    let help = match (owner.starts_with("the admin"), listen) {
         (true, _) => "use another port, or set `listen = \"off\"` or another port in [admin]",
         (_, Listen::Unix(_)) => "use another path",
         _ => "use another port, or another address of this machine",
     };
     problems
-        .error(place, "E_DUPLICATE_LISTEN", message, help)
-        .with_other(other_place, "that one is");
+        .error(span, "E_DUPLICATE_LISTEN", message, help)
+        .with_other(other_span, "that one is");
 }
 
-fn servers_of_one(Draft { plan, places }: &Draft, problems: &mut Problems) {
+fn servers_of_one(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     let mut addresses: HashMap<&Address, SourceSpan> = HashMap::new();
     let mut names: HashMap<&str, SourceSpan> = HashMap::new();
     for (index, server) in plan.servers.iter().enumerate() {
-        let ServerSpans { address, name, .. } = place_of(places.servers.get(index));
+        let ServerSpans { address, name, .. } = spans_of(spans.servers.get(index));
         let first_address = addresses.insert(&server.address, address.clone());
         let first_name = names.insert(&server.name, name.clone());
         if let Some(first) = first_address {
@@ -130,13 +130,13 @@ fn servers_of_one(Draft { plan, places }: &Draft, problems: &mut Problems) {
     }
 }
 
-fn place_of(places: Option<&ServerSpans>) -> ServerSpans {
-    places.cloned().unwrap_or_default()
+fn spans_of(spans: Option<&ServerSpans>) -> ServerSpans {
+    spans.cloned().unwrap_or_default()
 }
 
 /// Reports a service that is its own server: it would connect to itself until no file descriptor is
 /// left.
-fn own_address(Draft { plan, places }: &Draft, problems: &mut Problems) {
+fn own_address(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     for (index, server) in plan.servers.iter().enumerate() {
         let Some(listen) = plan
             .listen
@@ -150,8 +150,8 @@ fn own_address(Draft { plan, places }: &Draft, problems: &mut Problems) {
             server.address
         );
         let help = "name the server's address, not the one that clients use";
-        let place = place_of(places.servers.get(index)).address;
-        problems.error(&place, "E_LOOP", message, help);
+        let span = spans_of(spans.servers.get(index)).address;
+        problems.error(&span, "E_LOOP", message, help);
     }
 }
 
@@ -165,68 +165,68 @@ fn reaches(address: &Address, listen: &Listen) -> bool {
     known && (same == *listen || (address.is_local() && same.overlaps(listen)))
 }
 
-fn backups(Draft { plan, places }: &Draft, problems: &mut Problems) {
+fn backups(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     if plan.servers.is_empty() {
         return;
     }
     if plan.servers.iter().all(|server| server.backup) {
         let message = "all servers of this service are backups";
         let help = "remove `backup = true` from those that should serve";
-        problems.warning(&places.servers_key, "W_ALL_BACKUP", message, help);
+        problems.warning(&spans.servers_key, "W_ALL_BACKUP", message, help);
     }
     if plan.servers.iter().all(|server| server.weight == 0) {
         let message = "all servers of this service have weight 0: it will not serve any client";
         let help = "give at least one a weight of 1 or more";
-        problems.warning(&places.servers_key, "W_ALL_ZERO", message, help);
+        problems.warning(&spans.servers_key, "W_ALL_ZERO", message, help);
     }
 }
 
-fn waiting(Draft { plan, places }: &Draft, problems: &mut Problems) {
+fn waiting(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     if plan.all_down == AllDown::Wait && plan.queue.length == 0 {
         let message =
             "`all_down = \"wait\"` has no effect: the queue is disabled by `queue.length = 0`";
         let help = "set [service.queue] length to 1 or more, or remove `all_down`";
-        problems.warning(&places.all_down, "W_NO_EFFECT", message, help);
+        problems.warning(&spans.all_down, "W_NO_EFFECT", message, help);
     }
 }
 
-fn probe_accounts(Draft { plan, places }: &Draft, problems: &mut Problems) {
+fn probe_accounts(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     let probe = plan.health.probe.name();
     let logs_in = matches!(
         plan.health.probe,
         Probe::Mysql { .. } | Probe::Postgres { .. }
     );
-    if logs_in && places.monitor.is_none() && plan.monitor.is_none() {
+    if logs_in && spans.monitor.is_none() && plan.monitor.is_none() {
         let message = format!("`probe = \"{probe}\"` requires an account to log in with");
         let help =
             "add [service.monitor] with `user` and `password_file`, or use `probe = \"tcp\"`";
-        problems.error(&places.probe, "E_NO_MONITOR", message, help);
+        problems.error(&spans.probe, "E_NO_MONITOR", message, help);
     }
     if logs_in || plan.database.is_some() {
         return;
     }
     let idle = [
-        (&places.monitor, "[service.monitor]"),
-        (&places.server_tls, "[service.server_tls]"),
+        (&spans.monitor, "[service.monitor]"),
+        (&spans.server_tls, "[service.server_tls]"),
     ];
-    for (place, title) in idle {
-        if place.is_some() {
+    for (span, title) in idle {
+        if span.is_some() {
             let message = format!("{title} has no effect: `probe = \"{probe}\"` does not log in");
             let help =
                 "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], or remove it";
-            problems.warning(place, "W_NO_EFFECT", message, help);
+            problems.warning(span, "W_NO_EFFECT", message, help);
         }
     }
 }
 
 /// Reports a role without a database probe: only a database can report its role, to an account that
 /// queries it.
-fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
-    let asks = matches!(
+fn role_probes(Draft { plan, spans }: &Draft, problems: &mut Problems) {
+    let is_query = matches!(
         plan.health.probe,
         Probe::Mysql { .. } | Probe::Postgres { .. }
     );
-    if plan.role != Role::Any && !asks {
+    if plan.role != Role::Any && !is_query {
         let message = format!(
             "`role = \"{}\"` requires a database probe, and `probe = \"{}\"` is not one",
             plan.role.name(),
@@ -234,7 +234,7 @@ fn role_probes(Draft { plan, places }: &Draft, problems: &mut Problems) {
         );
         let help =
             "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], with [service.monitor]";
-        problems.error(&places.role, "E_ROLE_PROBE", message, help);
+        problems.error(&spans.role, "E_ROLE_PROBE", message, help);
     }
 }
 
@@ -255,7 +255,7 @@ fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
                            the lag of its replicas cannot be determined";
             let help = "list all servers of the cluster in both services: roles decide which are \
                         used";
-            problems.warning(&draft.places.role, "W_ROLE_ALONE", message, help);
+            problems.warning(&draft.spans.role, "W_ROLE_ALONE", message, help);
         }
     }
 }
@@ -265,7 +265,7 @@ fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
 fn shared_servers(drafts: &[Draft], problems: &mut Problems) {
     let mut seen: HashMap<&Address, (usize, usize)> = HashMap::new();
     for (draft_index, draft) in drafts.iter().enumerate() {
-        let mut told = false;
+        let mut is_reported = false;
         for (index, server) in draft.plan.servers.iter().enumerate() {
             match seen.get(&server.address) {
                 Some((first, _)) if *first == draft_index => {}
@@ -273,7 +273,8 @@ fn shared_servers(drafts: &[Draft], problems: &mut Problems) {
                     let first = (&drafts[*first], *server_index);
                     shared_limit(first, (draft, index), problems);
                     // One report per service is enough, even if it shares several servers.
-                    told = told || shared_settings(first.0, draft, &server.address, problems);
+                    is_reported =
+                        is_reported || shared_settings(first.0, draft, &server.address, problems);
                 }
                 None => {
                     seen.insert(&server.address, (draft_index, index));
@@ -300,11 +301,11 @@ fn shared_limit(first: (&Draft, usize), second: (&Draft, usize), problems: &mut 
         first.0.plan.name
     );
     let help = "a server has one limit for all services: set the same value in both";
-    let place =
-        |(draft, index): (&Draft, usize)| place_of(draft.places.servers.get(index)).max_connections;
+    let span =
+        |(draft, index): (&Draft, usize)| spans_of(draft.spans.servers.get(index)).max_connections;
     problems
-        .error(&place(second), "E_SHARED_SERVER", message, help)
-        .with_other(&place(first), "the other one is");
+        .error(&span(second), "E_SHARED_SERVER", message, help)
+        .with_other(&span(first), "the other one is");
 }
 
 /// Reports different settings for a shared server. Returns whether there was one.
@@ -316,15 +317,15 @@ fn shared_settings(
 ) -> bool {
     let (a, b) = (&first.plan, &second.plan);
     let or_service =
-        |place: &SourceSpan, draft: &Draft| place.clone().or(draft.places.service.clone());
-    let monitor = |draft: &Draft| or_service(&draft.places.monitor, draft);
-    let tls = |draft: &Draft| or_service(&draft.places.server_tls, draft);
+        |span: &SourceSpan, draft: &Draft| span.clone().or(draft.spans.service.clone());
+    let monitor = |draft: &Draft| or_service(&draft.spans.monitor, draft);
+    let tls = |draft: &Draft| or_service(&draft.spans.server_tls, draft);
     let differing = [
         (
             "health",
             a.health != b.health,
-            first.places.health.clone(),
-            second.places.health.clone(),
+            first.spans.health.clone(),
+            second.spans.health.clone(),
         ),
         (
             "monitor",
@@ -339,7 +340,7 @@ fn shared_settings(
             tls(second),
         ),
     ];
-    let mut told = false;
+    let mut is_reported = false;
     for (key, _, first_place, second_place) in differing.into_iter().filter(|one| one.1) {
         let message = format!(
             "service `{}` shares {address} with service `{}`, but its [service.{key}] differs",
@@ -352,7 +353,7 @@ fn shared_settings(
         problems
             .error(&second_place, "E_SHARED_SERVER", message, help)
             .with_other(&first_place, "the other one is");
-        told = true;
+        is_reported = true;
     }
-    told
+    is_reported
 }

@@ -49,11 +49,11 @@ pub(super) fn read(
 }
 
 fn read_lag(split: &SplitPlan, table: &Table<'_>, problems: &mut Problems) -> Option<u64> {
-    let place = table.key_span("lag_ms_max");
-    if place.is_some() && !split.reads {
+    let span = table.key_span("lag_ms_max");
+    if span.is_some() && !split.reads {
         let message = "`lag_ms_max` has no effect: reads are not sent to replicas";
         let help = "set `reads = true` in [service.split], or remove it";
-        problems.warning(&place, "W_NO_EFFECT", message, help);
+        problems.warning(&span, "W_NO_EFFECT", message, help);
     }
     table.number("lag_ms_max", problems)
 }

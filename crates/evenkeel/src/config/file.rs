@@ -118,11 +118,11 @@ fn read_plan(
     let engine = root.table("engine", &keys::ENGINE, problems);
     let admin = root.table("admin", &keys::ADMIN, problems);
     let log = root.table("log", &keys::LOG, problems);
-    let admin_place = admin
+    let admin_span = admin
         .as_ref()
-        .and_then(|t| t.value_span("listen").or(t.place.clone()));
+        .and_then(|t| t.value_span("listen").or(t.span.clone()));
     let peers = root.table("peers", &keys::PEERS, problems);
-    let peers_place = peers.as_ref().and_then(|table| table.place.clone());
+    let peers_span = peers.as_ref().and_then(|table| table.span.clone());
     let drafts = read_services(&root, sources, problems);
     let plan = Plan {
         path: path.map(Path::to_owned),
@@ -136,8 +136,8 @@ fn read_plan(
         peers: peers.map(|t| peers::read(&t, problems)).unwrap_or_default(),
         services: Vec::new(),
     };
-    check::whole(&plan.admin, &admin_place, &drafts, problems);
-    check::peers(&plan.peers, &peers_place, &drafts, problems);
+    check::whole(&plan.admin, &admin_span, &drafts, problems);
+    check::peers(&plan.peers, &peers_span, &drafts, problems);
     Some(Plan {
         services: drafts.into_iter().map(|draft| draft.plan).collect(),
         ..plan
@@ -161,13 +161,11 @@ fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -
 pub(super) fn syntax_errors(errors: &[toml::de::Error], problems: &mut Problems) {
     let mut line_before = None;
     for error in errors {
-        let place = error.span();
-        let line = place
-            .as_ref()
-            .map(|place| problems.line_column(place.start).0);
+        let span = error.span();
+        let line = span.as_ref().map(|span| problems.line_column(span.start).0);
         if line.is_none() || line != line_before {
             problems.error(
-                &place,
+                &span,
                 "E_SYNTAX",
                 error.message(),
                 syntax_help(error.message()),

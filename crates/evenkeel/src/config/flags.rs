@@ -51,7 +51,7 @@ fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> 
     }
     let draft = Draft {
         plan: service,
-        places: ServiceSpans::default(),
+        spans: ServiceSpans::default(),
     };
     if !problems.list.iter().any(|one| one.code == "E_NO_ACCOUNT") {
         check::whole(&admin, &None, std::slice::from_ref(&draft), &mut problems);

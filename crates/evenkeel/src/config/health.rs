@@ -45,8 +45,8 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
             "the probe interval of a dead server only increases: use {interval_ms} \
              or more"
         );
-        let place = table.value_span("dead_interval_ms_max");
-        problems.error(&place, "E_ORDER", message, help);
+        let span = table.value_span("dead_interval_ms_max");
+        problems.error(&span, "E_ORDER", message, help);
     }
     if health.timeout_ms > interval_ms {
         let message = "`timeout_ms` is more than `interval_ms`";
@@ -54,8 +54,8 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
             "a frozen server is detected after `fall` times `timeout_ms`; use {interval_ms} or \
              less to detect it sooner"
         );
-        let place = table.value_span("timeout_ms");
-        problems.warning(&place, "W_TIMEOUT", message, help);
+        let span = table.value_span("timeout_ms");
+        problems.warning(&span, "W_TIMEOUT", message, help);
     }
 }
 
@@ -173,7 +173,7 @@ pub(super) fn read_monitor(
     if table.value("user").is_none() {
         let help = "add `user = \"…\"`, the account used by probes";
         problems.error(
-            &table.place,
+            &table.span,
             "E_MISSING_KEY",
             "the monitor has no `user`",
             help,

@@ -28,5 +28,5 @@ pub(super) fn check(protocol: Protocol, entry: &Entry<'_>, problems: &mut Proble
         return;
     };
     let help = format!("1 to {bytes_max} bytes, as the server knows it");
-    problems.error(&Some(entry.place.clone()), "E_NAME", message, help);
+    problems.error(&Some(entry.span.clone()), "E_NAME", message, help);
 }

@@ -39,7 +39,7 @@ fn read_number(entry: &Entry<'_>, problems: &mut Problems) -> Option<u16> {
     if number.is_none() {
         let message = format!("`{}` is not an instance number", entry.name);
         let help = format!("a number from 1 to {INSTANCE_MAX}: `instance` of the other process");
-        problems.error(&Some(entry.place.clone()), "E_RANGE", message, help);
+        problems.error(&Some(entry.span.clone()), "E_RANGE", message, help);
     }
     number
 }

@@ -64,7 +64,7 @@ fn sizes(
         if inner.value("size").is_none() && !inner.has_unknown {
             let message = format!("`{}` has no `size`", entry.name);
             let help = "add `size = …`; 0 means no limit";
-            problems.error(&inner.place, "E_MISSING_KEY", message, help);
+            problems.error(&inner.span, "E_MISSING_KEY", message, help);
         }
         if let Some(size) = inner.small_number("size", problems) {
             sizes.insert(entry.name.to_owned(), size);

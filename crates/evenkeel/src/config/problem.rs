@@ -31,7 +31,7 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Place in the file.
-    pub place: SourceSpan,
+    pub span: SourceSpan,
     /// Whether the file can still be used.
     pub severity: Severity,
     /// Stable code for programs, such as `E_UNKNOWN_KEY`; warnings begin with `W_`.
@@ -69,36 +69,36 @@ impl Problems {
     /// Adds an error.
     pub fn error(
         &mut self,
-        place: &SourceSpan,
+        span: &SourceSpan,
         code: &'static str,
         message: impl Into<String>,
         help: impl Into<String>,
     ) -> &mut Problem {
-        self.push(Severity::Error, place, code, message.into(), help.into())
+        self.push(Severity::Error, span, code, message.into(), help.into())
     }
 
     /// Adds a warning.
     pub fn warning(
         &mut self,
-        place: &SourceSpan,
+        span: &SourceSpan,
         code: &'static str,
         message: impl Into<String>,
         help: impl Into<String>,
     ) -> &mut Problem {
-        self.push(Severity::Warning, place, code, message.into(), help.into())
+        self.push(Severity::Warning, span, code, message.into(), help.into())
     }
 
     fn push(
         &mut self,
         severity: Severity,
-        place: &SourceSpan,
+        span: &SourceSpan,
         code: &'static str,
         message: String,
         help: String,
     ) -> &mut Problem {
-        let place = place.clone();
+        let span = span.clone();
         self.list.push(Problem {
-            place,
+            span,
             severity,
             code,
             message,
@@ -110,16 +110,16 @@ impl Problems {
     }
 
     /// Adds the problems of a file that this one names, all at the place of the name.
-    pub(super) fn of_other_file(&mut self, place: &SourceSpan, other: &Problems) {
+    pub(super) fn of_other_file(&mut self, span: &SourceSpan, other: &Problems) {
         let file = other.file.as_deref().unwrap_or_default();
         for problem in &other.list {
-            let at = problem.place.as_ref().map_or(String::new(), |place| {
-                let (line, column) = other.line_column(place.start);
+            let at = problem.span.as_ref().map_or(String::new(), |span| {
+                let (line, column) = other.line_column(span.start);
                 format!(":{line}:{column}")
             });
             let message = format!("{file}{at}: {}", other.whole_message(problem));
             let help = problem.help.clone();
-            self.push(problem.severity, place, problem.code, message, help);
+            self.push(problem.severity, span, problem.code, message, help);
         }
     }
 
@@ -133,7 +133,7 @@ impl Problems {
     /// Sorts the problems by their place in the file.
     pub(super) fn sort(&mut self) {
         self.list
-            .sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
+            .sort_by_key(|problem| problem.span.as_ref().map(|span| span.start));
     }
 
     /// Returns line and column of a byte, both counted from 1. The column counts characters.
@@ -154,9 +154,9 @@ impl Problems {
 
     fn one_to_status(&self, problem: &Problem) -> status::Problem {
         let at = problem
-            .place
+            .span
             .as_ref()
-            .map(|place| self.line_column(place.start));
+            .map(|span| self.line_column(span.start));
         status::Problem {
             file: self.file.clone(),
             line: at.map(|(line, _)| line),
@@ -171,8 +171,8 @@ impl Problems {
     /// Returns the message, with the line of the second place for formats that show one place only.
     pub(super) fn whole_message(&self, problem: &Problem) -> String {
         match &problem.other {
-            Some((place, what)) => {
-                let (line, _) = self.line_column(place.start);
+            Some((span, what)) => {
+                let (line, _) = self.line_column(span.start);
                 format!("{} ({what} in line {line})", problem.message)
             }
             None => problem.message.clone(),
@@ -182,7 +182,7 @@ impl Problems {
 
 impl Problem {
     /// Sets the second place of a contradiction.
-    pub(super) fn with_other(&mut self, place: &SourceSpan, what: &str) {
-        self.other = place.clone().map(|place| (place, what.to_owned()));
+    pub(super) fn with_other(&mut self, span: &SourceSpan, what: &str) {
+        self.other = span.clone().map(|span| (span, what.to_owned()));
     }
 }

@@ -15,7 +15,7 @@ pub(super) type Value<'a> = Spanned<DeValue<'a>>;
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     /// Place of the name.
-    pub(super) place: Range<usize>,
+    pub(super) span: Range<usize>,
     pub(super) value: &'a Value<'a>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Entry<'a> {
             wrong_type(self.name, "a table", self.value, help, problems);
             return None;
         };
-        Some(Table::open(section, values, self.place.clone(), problems))
+        Some(Table::open(section, values, self.span.clone(), problems))
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Table<'a> {
     section: &'static Section,
     values: &'a DeTable<'a>,
     /// Place of the table.
-    pub(super) place: SourceSpan,
+    pub(super) span: SourceSpan,
     /// True if it has an unknown key, which may be a misspelled form of a missing one.
     pub(super) has_unknown: bool,
 }
@@ -50,7 +50,7 @@ impl<'a> Table<'a> {
     pub(super) fn open(
         section: &'static Section,
         values: &'a DeTable<'a>,
-        place: Range<usize>,
+        span: Range<usize>,
         problems: &mut Problems,
     ) -> Table<'a> {
         let mut has_unknown = false;
@@ -63,7 +63,7 @@ impl<'a> Table<'a> {
         Table {
             section,
             values,
-            place: Some(place),
+            span: Some(span),
             has_unknown,
         }
     }
@@ -217,8 +217,8 @@ impl<'a> Table<'a> {
             wrong_type(key, "a table", value, help, problems);
             return None;
         };
-        let place = self.key_span(key).unwrap_or(value.span());
-        Some(Table::open(section, values, place, problems))
+        let span = self.key_span(key).unwrap_or(value.span());
+        Some(Table::open(section, values, span, problems))
     }
 
     /// Returns the tables of an array of tables (`[[…]]`).
@@ -260,7 +260,7 @@ impl<'a> Table<'a> {
         };
         let entry = |(name, value): (&'a Spanned<DeString<'a>>, &'a Value<'a>)| Entry {
             name: name.get_ref().as_ref(),
-            place: name.span(),
+            span: name.span(),
             value,
         };
         values.iter().map(entry).collect()
@@ -298,10 +298,10 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
-fn unknown_key(section: &'static Section, key: &str, place: &SourceSpan, problems: &mut Problems) {
+fn unknown_key(section: &'static Section, key: &str, span: &SourceSpan, problems: &mut Problems) {
     let message = format!("{} has no key `{key}`", section.title);
     problems.error(
-        place,
+        span,
         "E_UNKNOWN_KEY",
         message,
         unknown_key_help(section, key),

@@ -49,17 +49,20 @@ impl Problems {
     fn plain(&self, problem: &Problem, out: &mut String) {
         let file = self.file.as_deref().unwrap_or("command line");
         let (severity, code) = (problem.severity.name(), problem.code);
-        let place = match &problem.place {
-            Some(place) => {
-                let (line, column) = self.line_column(place.start);
+        let position = match &problem.span {
+            Some(span) => {
+                let (line, column) = self.line_column(span.start);
                 format!("{file}:{line}:{column}")
             }
             None => file.to_owned(),
         };
         let message = self.whole_message(problem);
-        push_line(out, format_args!("{place}: {severity}[{code}]: {message}"));
-        if let Some(place) = &problem.place {
-            self.source_line(place, out);
+        push_line(
+            out,
+            format_args!("{position}: {severity}[{code}]: {message}"),
+        );
+        if let Some(span) = &problem.span {
+            self.source_line(span, out);
         }
         if !problem.help.is_empty() {
             push_line(out, format_args!("  help: {}", problem.help));
@@ -67,8 +70,8 @@ impl Problems {
     }
 
     /// Adds the line, and carets under the characters of the problem.
-    fn source_line(&self, place: &std::ops::Range<usize>, out: &mut String) {
-        let start = self.text.floor_char_boundary(place.start);
+    fn source_line(&self, span: &std::ops::Range<usize>, out: &mut String) {
+        let start = self.text.floor_char_boundary(span.start);
         let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = self.text[start..]
             .find('\n')
@@ -76,7 +79,7 @@ impl Problems {
         let line = self.text[line_start..line_end].trim_end_matches('\r');
         let end = self
             .text
-            .floor_char_boundary(place.end)
+            .floor_char_boundary(span.end)
             .clamp(start, line_end);
         let (number, _) = self.line_column(start);
         // A tab stays a tab, so that the caret is under its character for any tab width.
@@ -101,7 +104,7 @@ impl Problems {
         let shown = Shown {
             problem,
             file,
-            source: problem.place.is_some().then_some(source),
+            source: problem.span.is_some().then_some(source),
         };
         let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
         if handler.render_report(out, &shown).is_err() {
@@ -157,11 +160,11 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let place = self.problem.place.clone()?;
-        let here = LabeledSpan::new_primary_with_span(Some("here".to_owned()), place);
+        let span = self.problem.span.clone()?;
+        let primary = LabeledSpan::new_primary_with_span(Some("here".to_owned()), span);
         let other = self.problem.other.as_ref();
-        let other = other
-            .map(|(place, what)| LabeledSpan::new_with_span(Some(what.clone()), place.clone()));
-        Some(Box::new(std::iter::once(here).chain(other)))
+        let other =
+            other.map(|(span, what)| LabeledSpan::new_with_span(Some(what.clone()), span.clone()));
+        Some(Box::new(std::iter::once(primary).chain(other)))
     }
 }

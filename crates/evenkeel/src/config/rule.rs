@@ -23,7 +23,7 @@ pub(super) fn read(
     let mut rules: Vec<RulePlan> = Vec::new();
     for table in service.tables("rule", &keys::RULE, problems) {
         let rule = read_one(&table, servers, problems);
-        check_place(&table, &rule, &rules, problems);
+        check_order(&table, &rule, &rules, problems);
         check_split(&table, splits, problems);
         rules.push(rule);
     }
@@ -52,7 +52,7 @@ fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
     if table.value("name").is_none() && !table.has_unknown {
         let help = "add `name = \"…\"`; it is used in errors, `status` and `explain`";
         problems.error(
-            &table.place,
+            &table.span,
             "E_MISSING_KEY",
             "this rule has no `name`",
             help,
@@ -97,9 +97,11 @@ fn read_to(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -
             let help = format!("name servers of this service, or write {}", listed(&GROUPS));
             problems.error(&Some(value.span()), "E_VALUE", "`to` is empty", help);
         }
-        let places = names.iter().map(|name| place_of(name, servers, problems));
-        let places: Vec<_> = places.collect();
-        return places
+        let positions = names
+            .iter()
+            .map(|name| position_of(name, servers, problems));
+        let positions: Vec<_> = positions.collect();
+        return positions
             .into_iter()
             .collect::<Option<_>>()
             .map(RuleTo::Servers);
@@ -111,14 +113,18 @@ fn read_to(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -
     }
 }
 
-fn place_of(value: &Value<'_>, servers: &[ServerPlan], problems: &mut Problems) -> Option<usize> {
+fn position_of(
+    value: &Value<'_>,
+    servers: &[ServerPlan],
+    problems: &mut Problems,
+) -> Option<usize> {
     let Some(name) = value.get_ref().as_str() else {
         let help = "write `to = [\"db2\", \"db3\"]`";
         wrong_type("to", "a word or names of servers", value, help, problems);
         return None;
     };
-    let place = servers.iter().position(|server| server.name == name);
-    if place.is_none() {
+    let position = servers.iter().position(|server| server.name == name);
+    if position.is_none() {
         let message = format!("`{name}` is not a server of this service");
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         let help = match keys::nearest(name, names.iter().copied()) {
@@ -130,7 +136,7 @@ fn place_of(value: &Value<'_>, servers: &[ServerPlan], problems: &mut Problems) 
         };
         problems.error(&Some(value.span()), "E_VALUE", message, help);
     }
-    place
+    position
 }
 
 /// Checks that a rule has an effect, and that its effects do not contradict each other.
@@ -139,12 +145,7 @@ fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
     let effects = ["to", "timeout_ms", "reject"];
     if !effects.iter().any(given) && !table.has_unknown {
         let help = format!("add {}", listed(&effects));
-        problems.error(
-            &table.place,
-            "E_MISSING_KEY",
-            "this rule does nothing",
-            help,
-        );
+        problems.error(&table.span, "E_MISSING_KEY", "this rule does nothing", help);
     }
     let other = ["to", "timeout_ms"].into_iter().find(given);
     if let (Some(other), true) = (other, given(&"reject")) {
@@ -161,11 +162,11 @@ fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
 }
 
 /// Checks a rule against the preceding ones.
-fn check_place(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems: &mut Problems) {
+fn check_order(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems: &mut Problems) {
     if before.len() == RULES_MAX {
         let message = format!("a service has at most {RULES_MAX} rules");
         let help = "every statement is checked against all of them: combine rules";
-        problems.error(&table.place, "E_RANGE", message, help);
+        problems.error(&table.span, "E_RANGE", message, help);
     }
     let is_same = |other: &RulePlan| !rule.name.is_empty() && other.name == rule.name;
     if before.iter().any(is_same) {
@@ -180,7 +181,7 @@ fn check_place(table: &Table<'_>, rule: &RulePlan, before: &[RulePlan], problems
             last.name
         );
         let help = "move it before that rule";
-        problems.warning(&table.place, "W_NO_EFFECT", message, help);
+        problems.warning(&table.span, "W_NO_EFFECT", message, help);
     }
 }
 

@@ -22,14 +22,14 @@ pub(super) fn read(
 ) -> Option<(ServerPlan, ServerSpans)> {
     match value.get_ref() {
         DeValue::String(text) => {
-            let place = Some(value.span());
-            let address = address(text, &place, problems)?;
-            let places = ServerSpans {
-                address: place.clone(),
-                name: place.clone(),
-                max_connections: place,
+            let span = Some(value.span());
+            let address = address(text, &span, problems)?;
+            let spans = ServerSpans {
+                address: span.clone(),
+                name: span.clone(),
+                max_connections: span,
             };
-            Some((ServerPlan::at(address), places))
+            Some((ServerPlan::at(address), spans))
         }
         DeValue::Table(values) => read_table(
             &Table::open(&keys::SERVER, values, value.span(), problems),
@@ -53,27 +53,25 @@ fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan,
     if table.value("address").is_none() {
         let help = "add `address = \"db1:3306\"`";
         problems.error(
-            &table.place,
+            &table.span,
             "E_MISSING_KEY",
             "this server has no `address`",
             help,
         );
     }
     let text = table.text("address", problems)?;
-    let place = table.value_span("address");
-    let mut server = ServerPlan::at(address(text, &place, problems)?);
+    let span = table.value_span("address");
+    let mut server = ServerPlan::at(address(text, &span, problems)?);
     server.name = name.map_or(server.name, str::to_owned);
     server.weight = weight.unwrap_or(server.weight);
     server.backup = backup.unwrap_or(server.backup);
     server.max_connections = max_connections;
-    let places = ServerSpans {
-        name: table.value_span("name").or_else(|| place.clone()),
-        max_connections: table
-            .value_span("max_connections")
-            .or_else(|| place.clone()),
-        address: place,
+    let spans = ServerSpans {
+        name: table.value_span("name").or_else(|| span.clone()),
+        max_connections: table.value_span("max_connections").or_else(|| span.clone()),
+        address: span,
     };
-    Some((server, places))
+    Some((server, spans))
 }
 
 /// Checks a name, which must be valid in URLs, metrics and `service/server`. Call only if the key's
@@ -101,11 +99,11 @@ pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems
     false
 }
 
-pub(super) fn address(text: &str, place: &SourceSpan, problems: &mut Problems) -> Option<Address> {
+pub(super) fn address(text: &str, span: &SourceSpan, problems: &mut Problems) -> Option<Address> {
     match text.parse() {
         Ok(address) => Some(address),
         Err(super::AddressError { message, help }) => {
-            problems.error(place, "E_ADDRESS", message, help);
+            problems.error(span, "E_ADDRESS", message, help);
             None
         }
     }

@@ -20,7 +20,7 @@ use super::{AddressError, database, health, protocol, role, rule};
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) plan: ServicePlan,
-    pub(super) places: ServiceSpans,
+    pub(super) spans: ServiceSpans,
 }
 
 /// Places of the parts of a service. `monitor` and `server_tls` are `None` if missing; other
@@ -47,10 +47,10 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     let name = read_name(table, problems);
     let protocol = protocol::read(table, problems);
     let mut plan = ServicePlan::with_defaults(name, protocol.unwrap_or(Protocol::Tcp));
-    let mut places = ServiceSpans {
-        service: table.place.clone(),
-        name: table.value_span("name").or_else(|| table.place.clone()),
-        servers_key: table.key_span("servers").or_else(|| table.place.clone()),
+    let mut spans = ServiceSpans {
+        service: table.span.clone(),
+        name: table.value_span("name").or_else(|| table.span.clone()),
+        servers_key: table.key_span("servers").or_else(|| table.span.clone()),
         all_down: table.value_span("all_down"),
         role: table.value_span("role"),
         ..ServiceSpans::default()
@@ -58,8 +58,8 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     if let Some(protocol) = protocol {
         protocol::check_keys(protocol, table, problems);
     }
-    read_listen(table, &mut plan, &mut places, problems);
-    read_servers(table, &mut plan, &mut places, problems);
+    read_listen(table, &mut plan, &mut spans, problems);
+    read_servers(table, &mut plan, &mut spans, problems);
     read_balance(table, &mut plan, problems);
     if plan.protocol == Protocol::Tcp {
         plan.role = role::read(table, problems);
@@ -71,15 +71,15 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         .iter()
         .filter_map(|v| network("accept_proxy_from", v, problems))
         .collect();
-    read_tables(table, &mut plan, &mut places, sources, problems);
-    Draft { plan, places }
+    read_tables(table, &mut plan, &mut spans, sources, problems);
+    Draft { plan, spans }
 }
 
 fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
     if table.value("name").is_none() {
         let help = "add `name = \"…\"`; it is used in `status`, logs and metrics";
         problems.error(
-            &table.place,
+            &table.span,
             "E_MISSING_KEY",
             "this service has no `name`",
             help,
@@ -95,15 +95,15 @@ fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
 fn read_listen(
     table: &Table<'_>,
     plan: &mut ServicePlan,
-    places: &mut ServiceSpans,
+    spans: &mut ServiceSpans,
     problems: &mut Problems,
 ) {
     let elements = table.elements("listen");
     if elements.is_empty() {
-        let place = table.key_span("listen").or_else(|| table.place.clone());
+        let span = table.key_span("listen").or_else(|| table.span.clone());
         let help = "add `listen = \"127.0.0.1:3306\"`, or `\"*:3306\"` for all addresses";
         problems.error(
-            &place,
+            &span,
             "E_MISSING_KEY",
             "this service has no `listen` address",
             help,
@@ -124,7 +124,7 @@ fn read_listen(
         match text.parse::<Listen>() {
             Ok(listen) => {
                 plan.listen.push(listen);
-                places.listen.push(Some(value.span()));
+                spans.listen.push(Some(value.span()));
             }
             Err(AddressError { message, help }) => {
                 problems.error(&Some(value.span()), "E_ADDRESS", message, help);
@@ -136,23 +136,23 @@ fn read_listen(
 fn read_servers(
     table: &Table<'_>,
     plan: &mut ServicePlan,
-    places: &mut ServiceSpans,
+    spans: &mut ServiceSpans,
     problems: &mut Problems,
 ) {
     let elements = table.elements("servers");
     if elements.is_empty() {
         let help = "add `servers = [\"db1:3306\", \"db2:3306\"]`";
         problems.error(
-            &places.servers_key,
+            &spans.servers_key,
             "E_NO_SERVERS",
             "this service has no servers",
             help,
         );
     }
     for value in elements {
-        if let Some((server, place)) = server::read(value, problems) {
+        if let Some((server, span)) = server::read(value, problems) {
             plan.servers.push(server);
-            places.servers.push(place);
+            spans.servers.push(span);
         }
     }
 }
@@ -210,7 +210,7 @@ pub(super) fn networks(key: &str, value: &Value<'_>, problems: &mut Problems) ->
 }
 
 fn network(key: &str, value: &Value<'_>, problems: &mut Problems) -> Option<IpNet> {
-    let place = Some(value.span());
+    let span = Some(value.span());
     let help = "write an address or a network: `\"10.0.0.5\"`, `\"10.0.0.0/8\"`, `\"fd00::/8\"`";
     let Some(text) = value.get_ref().as_str() else {
         wrong_type(key, "addresses or networks", value, help, problems);
@@ -222,7 +222,7 @@ fn network(key: &str, value: &Value<'_>, problems: &mut Problems) -> Option<IpNe
         .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
     let Some(network) = parsed else {
         let message = format!("`{text}` is not a network");
-        problems.error(&place, "E_ADDRESS", message, help);
+        problems.error(&span, "E_ADDRESS", message, help);
         return None;
     };
     if network != network.trunc() {
@@ -232,7 +232,7 @@ fn network(key: &str, value: &Value<'_>, problems: &mut Problems) -> Option<IpNe
             network.trunc(),
             network.addr()
         );
-        problems.error(&place, "E_ADDRESS", message, help);
+        problems.error(&span, "E_ADDRESS", message, help);
         return None;
     }
     Some(network)
@@ -241,7 +241,7 @@ fn network(key: &str, value: &Value<'_>, problems: &mut Problems) -> Option<IpNe
 fn read_tables(
     table: &Table<'_>,
     plan: &mut ServicePlan,
-    places: &mut ServiceSpans,
+    spans: &mut ServiceSpans,
     sources: &Sources,
     problems: &mut Problems,
 ) {
@@ -251,27 +251,27 @@ fn read_tables(
     if let Some(keepalive) = table.table("keepalive", &keys::KEEPALIVE, problems) {
         plan.keepalive = read_keepalive(&keepalive, problems);
     }
-    places.health = table.place.clone();
-    places.probe = table.place.clone();
+    spans.health = table.span.clone();
+    spans.probe = table.span.clone();
     if let (Some(probe), true) = (Probe::of(plan.protocol), table.value("monitor").is_some()) {
         plan.health.probe = probe;
     }
     if let Some(health) = table.table("health", &keys::HEALTH, problems) {
         plan.health = health::read(&health, &plan.health, problems);
-        places.health = health.place.clone();
-        places.probe = health.value_span("probe").or(health.place);
+        spans.health = health.span.clone();
+        spans.probe = health.value_span("probe").or(health.span);
     }
     if let Some(monitor) = table.table("monitor", &keys::MONITOR, problems) {
         plan.monitor = health::read_monitor(&monitor, sources, problems);
-        places.monitor = monitor.place;
+        spans.monitor = monitor.span;
     }
     if let Some(tls) = table.table("server_tls", &keys::SERVER_TLS, problems) {
         plan.server_tls = health::read_server_tls(&tls, sources, problems);
-        places.server_tls = tls.place;
+        spans.server_tls = tls.span;
     }
     if plan.database.is_some() {
-        places.auth = table.key_span("auth");
-        places.tls = table.key_span("tls");
+        spans.auth = table.key_span("auth");
+        spans.tls = table.key_span("tls");
         let monitor = plan.monitor.as_ref();
         let mut database = database::read(plan.protocol, table, monitor, sources, problems);
         let splits = database.split.reads;

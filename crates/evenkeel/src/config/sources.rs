@@ -28,13 +28,13 @@ impl Sources {
     }
 
     /// Opens a file, or reports that it cannot be read.
-    fn open(&self, path: &Path, place: &SourceSpan, problems: &mut Problems) -> Option<Opened> {
+    fn open(&self, path: &Path, span: &SourceSpan, problems: &mut Problems) -> Option<Opened> {
         let error = match Opened::of(path) {
             Ok(opened) => return Some(opened),
             Err(error) => error,
         };
         let message = format!("cannot read {}: {}", path.display(), plain(&error));
-        problems.error(place, "E_FILE", message, file_help(&error));
+        problems.error(span, "E_FILE", message, file_help(&error));
         None
     }
 
@@ -42,28 +42,28 @@ impl Sources {
     pub(super) fn text(
         &self,
         path: &Path,
-        place: &SourceSpan,
+        span: &SourceSpan,
         problems: &mut Problems,
     ) -> Option<Secret> {
-        let opened = self.open(path, place, problems)?;
-        opened.text(path, place, problems)
+        let opened = self.open(path, span, problems)?;
+        opened.text(path, span, problems)
     }
 
     /// Returns the whole text of a file, with a warning if all users can read it.
     pub(super) fn secret_text(
         &self,
         path: &Path,
-        place: &SourceSpan,
+        span: &SourceSpan,
         problems: &mut Problems,
     ) -> Option<Secret> {
-        let opened = self.open(path, place, problems)?;
+        let opened = self.open(path, span, problems)?;
         if opened.mode & 0o004 != 0 {
             let file = path.display();
             let message = format!("{file} is readable by everyone on this machine");
             let help = format!("`chmod 600 {file}`");
-            problems.warning(place, "W_SECRET_READABLE", message, help);
+            problems.warning(span, "W_SECRET_READABLE", message, help);
         }
-        opened.text(path, place, problems)
+        opened.text(path, span, problems)
     }
 
     /// Returns the whole text of a file. Reports an error, without reading it, if users other than
@@ -71,20 +71,20 @@ impl Sources {
     pub(super) fn private_text(
         &self,
         path: &Path,
-        place: &SourceSpan,
+        span: &SourceSpan,
         problems: &mut Problems,
     ) -> Option<Secret> {
-        let opened = self.open(path, place, problems)?;
+        let opened = self.open(path, span, problems)?;
         if opened.mode & 0o077 != 0 {
             let file = path.display();
             let mode = opened.mode & 0o777;
             let message =
                 format!("{file} has mode {mode:04o}, but must be accessible by its owner only");
             let help = format!("`chmod 600 {file}`; its owner must be the user evenkeel runs as");
-            problems.error(place, "E_SECRET_READABLE", message, help);
+            problems.error(span, "E_SECRET_READABLE", message, help);
             return None;
         }
-        opened.text(path, place, problems)
+        opened.text(path, span, problems)
     }
 
     /// Returns a secret that is set in the config file or stored in a separate file.
@@ -119,16 +119,16 @@ impl Sources {
     fn secret_file(
         &self,
         name: &str,
-        place: &SourceSpan,
+        span: &SourceSpan,
         problems: &mut Problems,
     ) -> Option<Secret> {
         let path = self.path(name);
-        let text = self.secret_text(&path, place, problems)?;
+        let text = self.secret_text(&path, span, problems)?;
         let secret = text.expose().trim_end_matches(['\r', '\n']);
         if secret.is_empty() || secret.contains('\n') {
             let message = format!("{} must contain exactly one line", path.display());
             let help = "it must hold the secret and nothing else";
-            problems.error(place, "E_FILE", message, help);
+            problems.error(span, "E_FILE", message, help);
             return None;
         }
         Some(Secret::new(secret.to_owned()))
@@ -157,11 +157,11 @@ impl Opened {
         Ok(Opened { file, mode })
     }
 
-    fn text(mut self, path: &Path, place: &SourceSpan, problems: &mut Problems) -> Option<Secret> {
+    fn text(mut self, path: &Path, span: &SourceSpan, problems: &mut Problems) -> Option<Secret> {
         let mut text = String::new();
         if let Err(error) = self.file.read_to_string(&mut text) {
             let message = format!("cannot read {}: {}", path.display(), plain(&error));
-            problems.error(place, "E_FILE", message, file_help(&error));
+            problems.error(span, "E_FILE", message, file_help(&error));
             return None;
         }
         Some(Secret::new(text))

@@ -47,7 +47,7 @@ fn needed(
     if table.value(key).is_none() {
         let message = format!("{} has no `{key}`", table.title());
         let help = format!("add `{key} = \"…\"`: the path of a PEM file");
-        problems.error(&table.place, "E_MISSING_KEY", message, help);
+        problems.error(&table.span, "E_MISSING_KEY", message, help);
     }
     pem_file(table, key, sources, problems)
 }
@@ -59,10 +59,10 @@ fn pem_file(
     problems: &mut Problems,
 ) -> Option<PemFile> {
     let path = sources.path(table.text(key, problems)?);
-    let place = table.value_span(key);
+    let span = table.value_span(key);
     let text = match key {
-        "key" => sources.secret_text(&path, &place, problems),
-        _ => sources.text(&path, &place, problems),
+        "key" => sources.secret_text(&path, &span, problems),
+        _ => sources.text(&path, &span, problems),
     };
     Some(PemFile { path, text: text? })
 }

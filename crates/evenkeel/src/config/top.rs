@@ -99,12 +99,12 @@ pub(super) fn read_admin(table: &Table<'_>, sources: &Sources, problems: &mut Pr
     admin
 }
 
-fn read_listen(text: &str, place: &SourceSpan, problems: &mut Problems) -> Option<SocketAddr> {
+fn read_listen(text: &str, span: &SourceSpan, problems: &mut Problems) -> Option<SocketAddr> {
     let (message, help) = match parse_listen(text) {
         Ok(listen) => return listen,
         Err(wrong) => wrong,
     };
-    problems.error(place, "E_ADDRESS", message, help);
+    problems.error(span, "E_ADDRESS", message, help);
     None
 }
 

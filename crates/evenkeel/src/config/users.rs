@@ -146,7 +146,7 @@ fn check_login(
             Protocol::Mysql => "add `password` or `verifier`, or `certificate = true`",
             _ => "add `password`, `verifier` or `md5`, or `certificate = true`",
         };
-        problems.error(&table.place, "E_MISSING_KEY", message, help);
+        problems.error(&table.span, "E_MISSING_KEY", message, help);
     }
 }
 

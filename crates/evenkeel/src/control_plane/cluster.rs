@@ -29,18 +29,18 @@ pub(super) struct ManagedCluster {
     /// True if a service needs the primary. Otherwise a missing primary is not reported.
     wants_primary: bool,
     /// Reported problems that still exist.
-    told: Vec<Problem>,
+    reported: Vec<Problem>,
     /// Former primary at which active work is finishing. Until then no server takes new writes.
-    leaving: Option<Switchover>,
+    switchover: Option<Switchover>,
     /// Number of switchovers so far.
-    handovers: u64,
+    switchovers: u64,
     cluster: Cluster,
 }
 
 impl ManagedCluster {
     /// Returns the manual primary override, while it is valid.
     pub(super) fn named(&self) -> Option<u64> {
-        self.cluster.named()
+        self.cluster.selected_primary()
     }
 
     /// Returns the problems to report to the operator.
@@ -52,7 +52,7 @@ impl ManagedCluster {
 
     /// Returns the state that the servers cannot report again, for the successor process.
     pub(super) fn memory(&self) -> HandoverState {
-        self.cluster.memory()
+        self.cluster.handover_state()
     }
 
     /// Returns the role of a member.
@@ -102,26 +102,26 @@ impl ControlPlane {
         for index in 0..self.clusters.len() {
             let is_wanted = self.services.iter().any(|service| {
                 let members = &self.clusters[index].members;
-                sends_writes(&service.plan) && members.iter().any(|one| service.lists(one))
+                needs_primary(&service.plan) && members.iter().any(|one| service.lists(one))
             });
             self.clusters[index].wants_primary = is_wanted;
         }
-        self.watch_members();
+        self.monitor_members();
         self.mark_dead_members();
         for index in 0..self.clusters.len() {
-            self.decide(index);
-            self.cut_left_behind(index);
+            self.update_roles(index);
+            self.cut_leftover_sessions(index);
         }
     }
 
     /// Monitors the roles of servers in clusters, and only of those.
-    fn watch_members(&mut self) {
+    fn monitor_members(&mut self) {
         for (address, state) in &mut self.servers {
             let is_member = self
                 .clusters
                 .iter()
                 .any(|one| one.members.contains(address));
-            if let Err(why) = state.watch_role(is_member, &self.reports.0) {
+            if let Err(why) = state.monitor_role(is_member, &self.reports.0) {
                 tracing::error!(server = %address, "cannot query the role of this server: {why}");
             }
         }
@@ -142,13 +142,17 @@ impl ControlPlane {
                 self.clusters[index]
                     .cluster
                     .server_down(now_ms(), server_id);
-                self.decide(index);
+                self.update_roles(index);
             }
         }
     }
 
     /// Processes a server's role report, or the reason why there is none.
-    pub(super) fn hear(&mut self, address: &Address, outcome: Result<RoleReport, WatchError>) {
+    pub(super) fn receive_role(
+        &mut self,
+        address: &Address,
+        outcome: Result<RoleReport, WatchError>,
+    ) {
         let Some(index) = self.cluster_index(address) else {
             return;
         };
@@ -157,11 +161,11 @@ impl ControlPlane {
         };
         let (server_id, now_ms) = (state.server.id, now_ms());
         if let Err(WatchError::Away(why)) = outcome {
-            let hides = state.hides_its_role(now_ms);
-            let sign = evenkeel_proxy::engine::event::PassiveFailure::ConnectFailed(why.clone());
-            self.take_sign(server_id, &sign);
-            if hides {
-                self.note_hidden_role(address, index, why);
+            let is_outdated = state.is_role_outdated(now_ms);
+            let failure = evenkeel_proxy::engine::event::PassiveFailure::ConnectFailed(why.clone());
+            self.record_passive_failure(server_id, &failure);
+            if is_outdated {
+                self.record_hidden_role(address, index, why);
             }
             return;
         }
@@ -171,18 +175,18 @@ impl ControlPlane {
         }
         match outcome {
             Ok(report) => {
-                state.told_role(now_ms);
-                self.learn_from(address, &report);
+                state.record_role_report(now_ms);
+                self.record_role(address, &report);
                 let cluster = &mut self.clusters[index].cluster;
                 cluster.report_received(now_ms, server_id, report);
-                self.decide(index);
+                self.update_roles(index);
             }
-            Err(error) => self.note_hidden_role(address, index, error.to_string()),
+            Err(error) => self.record_hidden_role(address, index, error.to_string()),
         }
     }
 
     /// Drops the last role report of a live server that no longer reports its role.
-    fn note_hidden_role(&mut self, address: &Address, index: usize, why: String) {
+    fn record_hidden_role(&mut self, address: &Address, index: usize, why: String) {
         let Some(state) = self.servers.get_mut(address) else {
             return;
         };
@@ -196,62 +200,62 @@ impl ControlPlane {
         let server_id = state.server.id;
         let cluster = &mut self.clusters[index].cluster;
         cluster.role_unknown(server_id, why);
-        self.decide(index);
+        self.update_roles(index);
     }
 
     /// Invalidates a server's role report and queries the role again immediately.
     pub(super) fn forget_role(&mut self, address: &Address) {
         let found = self.cluster_index(address).zip(self.servers.get(address));
         let Some((index, state)) = found else { return };
-        if let Some(watching) = &state.watching {
-            watching.verify(true);
+        if let Some(role_task) = &state.role_task {
+            role_task.verify(true);
         }
         let server_id = state.server.id;
         self.clusters[index]
             .cluster
             .server_down(now_ms(), server_id);
-        self.decide(index);
+        self.update_roles(index);
     }
 
     /// Records that a server does not answer over a new connection.
-    pub(super) fn notice_silence(&mut self, address: &Address) {
+    pub(super) fn record_silence(&mut self, address: &Address) {
         let Some((index, state)) = self.cluster_index(address).zip(self.servers.get(address))
         else {
             return;
         };
         let server_id = state.server.id;
         self.clusters[index].cluster.server_unresponsive(server_id);
-        self.decide(index);
+        self.update_roles(index);
     }
 
     /// Follows a change of a server's health state: drops the role of a dead server and queries the
     /// role of a recovered one.
-    pub(super) fn follow_standing(&mut self, address: &Address, standing: HealthState) {
+    pub(super) fn apply_health_state(&mut self, address: &Address, health: HealthState) {
         let Some(index) = self.cluster_index(address) else {
             return;
         };
         let Some(state) = self.servers.get(address) else {
             return;
         };
-        if standing == HealthState::Down {
+        if health == HealthState::Down {
             let server_id = state.server.id;
             self.clusters[index]
                 .cluster
                 .server_down(now_ms(), server_id);
-            self.decide(index);
-        } else if let Some(watching) = &state.watching {
-            watching.verify(true);
+            self.update_roles(index);
+        } else if let Some(role_task) = &state.role_task {
+            role_task.verify(true);
         }
     }
 
     /// Restores the cluster state of a predecessor process.
-    pub(super) fn recall(&mut self, index: usize, memory: &HandoverState) {
+    pub(super) fn restore(&mut self, index: usize, memory: &HandoverState) {
         self.clusters[index].cluster.restore(memory);
-        self.decide(index);
+        self.update_roles(index);
     }
 
     /// Sets or clears the manual primary override.
-    pub(super) fn name_primary(
+    pub(super) fn override_primary(
         &mut self,
         address: &Address,
         clear: bool,
@@ -266,7 +270,7 @@ impl ControlPlane {
         let cluster = &mut self.clusters[index];
         cluster.cluster.override_primary(named);
         let name = self.name_of(address).to_owned();
-        self.decide(index);
+        self.update_roles(index);
         let verdict = &self.clusters[index].verdict;
         Ok(match (clear, verdict.primary) {
             (true, _) => format!(
@@ -284,13 +288,13 @@ impl ControlPlane {
     }
 
     /// Recomputes the cluster roles and applies the consequences if they have changed.
-    fn decide(&mut self, index: usize) {
+    fn update_roles(&mut self, index: usize) {
         let now_ms = now_ms();
         let verdict = self.clusters[index].cluster.roles();
         self.verify(index, &verdict);
         let old = std::mem::replace(&mut self.clusters[index].verdict, verdict);
-        self.hand_over(index, &old);
-        self.brief();
+        self.start_switchover(index, &old);
+        self.publish_roles();
         if old == self.clusters[index].verdict {
             return;
         }
@@ -298,11 +302,11 @@ impl ControlPlane {
         self.publish_cluster(index);
         let misplaced = self.cut_misplaced(index, &old);
         if old.primary != self.clusters[index].verdict.primary {
-            self.cut_left_behind(index);
+            self.cut_leftover_sessions(index);
         }
-        self.tell_primary(index, &old, misplaced, now_ms);
-        self.tell_roles(index, &old, now_ms);
-        self.tell_problems(index, old.primary);
+        self.report_primary(index, &old, misplaced, now_ms);
+        self.report_roles(index, &old, now_ms);
+        self.report_problems(index, old.primary);
     }
 
     fn verify(&self, index: usize, verdict: &ClusterRoles) {
@@ -311,16 +315,16 @@ impl ControlPlane {
             let Some(state) = self.servers.get(address) else {
                 continue;
             };
-            let Some(watching) = &state.watching else {
+            let Some(role_task) = &state.role_task else {
                 continue;
             };
-            watching.hunt(verdict.primary.is_none() && cluster.wants_primary);
+            role_task.set_urgent(verdict.primary.is_none() && cluster.wants_primary);
             let wanted = |verdict: &ClusterRoles| verdict.verify.contains(&state.server.id);
             if wanted(verdict) {
                 if verdict.primary == Some(state.server.id) {
-                    watching.contest();
+                    role_task.contest();
                 }
-                watching.verify(!wanted(&cluster.verdict));
+                role_task.verify(!wanted(&cluster.verdict));
             }
         }
     }
@@ -331,7 +335,8 @@ impl ControlPlane {
             let concerned = self.services[service].plan.role != plan::Role::Any
                 && members.iter().any(|one| self.services[service].lists(one));
             if concerned
-                && self.eligibilities(&self.services[service]) != self.services[service].fits
+                && self.eligibilities(&self.services[service])
+                    != self.services[service].eligibilities
             {
                 self.publish(service);
             }
@@ -375,40 +380,40 @@ impl ControlPlane {
     /// Terminates sessions left over by a reload, on servers that were removed or that a service
     /// may no longer use. Like those of a former primary, they end only if there is another
     /// primary.
-    fn cut_left_behind(&mut self, index: usize) {
+    fn cut_leftover_sessions(&mut self, index: usize) {
         if self.clusters[index].verdict.primary.is_none() {
             return;
         }
-        let nobody = ClusterRoles {
+        let no_roles = ClusterRoles {
             primary: None,
             roles: Vec::new(),
             verify: Vec::new(),
             problems: Vec::new(),
         };
-        self.cut_misplaced(index, &nobody);
+        self.cut_misplaced(index, &no_roles);
         let cut = plan::Role::Primary {
             on_change: OnPrimaryChange::Cut,
         };
         let members = &self.clusters[index].members;
-        for leaving in &self.leaving {
+        for removal in &self.removals {
             let mut services = self.services.iter();
-            let service = services.find(|one| one.service.id == leaving.service.id);
+            let service = services.find(|one| one.service.id == removal.service.id);
             let writes = service.is_some_and(|one| {
                 one.plan.role == cut && members.iter().any(|member| one.lists(member))
             });
-            if let (true, Some(server)) = (writes, &leaving.server) {
-                let ids = (Some(leaving.service.id), Some(server.id));
+            if let (true, Some(server)) = (writes, &removal.server) {
+                let ids = (Some(removal.service.id), Some(server.id));
                 self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged);
             }
         }
-        self.part_departed_from_former(index);
+        self.cut_removed_services(index);
     }
 
     /// Returns the names of the services that a cluster serves.
     pub(super) fn services_of(&self, index: usize) -> Vec<String> {
         let members = &self.clusters[index].members;
         let services = self.services.iter().filter(|service| {
-            asks_roles(&service.plan) && members.iter().any(|one| service.lists(one))
+            needs_roles(&service.plan) && members.iter().any(|one| service.lists(one))
         });
         services.map(|service| service.plan.name.clone()).collect()
     }
@@ -426,13 +431,13 @@ impl ControlPlane {
 }
 
 /// Returns whether a service needs the roles of its servers.
-pub(super) fn asks_roles(plan: &ServicePlan) -> bool {
-    let tells_apart = plan.protocol.is_database() && plan.monitor.is_some();
-    plan.role != plan::Role::Any || tells_apart
+pub(super) fn needs_roles(plan: &ServicePlan) -> bool {
+    let routes_by_role = plan.protocol.is_database() && plan.monitor.is_some();
+    plan.role != plan::Role::Any || routes_by_role
 }
 
 /// Returns whether a service needs a primary.
-fn sends_writes(plan: &ServicePlan) -> bool {
+fn needs_primary(plan: &ServicePlan) -> bool {
     matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol.is_database()
 }
 
@@ -450,9 +455,9 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ManagedClus
         primary_since_ms: now_ms(),
         role_since_ms: BTreeMap::new(),
         wants_primary: false,
-        told: Vec::new(),
-        leaving: None,
-        handovers: 0,
+        reported: Vec::new(),
+        switchover: None,
+        switchovers: 0,
         cluster,
     }
 }
@@ -461,7 +466,7 @@ fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ManagedClus
 /// of services that share a server.
 fn groups(plan: &Plan) -> Vec<Vec<Address>> {
     let mut groups: Vec<Vec<Address>> = Vec::new();
-    for service in plan.services.iter().filter(|one| asks_roles(one)) {
+    for service in plan.services.iter().filter(|one| needs_roles(one)) {
         let listed: Vec<_> = service
             .servers
             .iter()

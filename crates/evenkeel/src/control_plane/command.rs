@@ -7,7 +7,7 @@ use evenkeel_proxy::now_ms;
 use super::ControlPlane;
 use super::server::Drain;
 use super::timeline::NewEvent;
-use super::upgrade::Wanted;
+use super::upgrade::UpgradeRequest;
 use super::watchdog::counted;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
@@ -27,7 +27,7 @@ impl ControlPlane {
             Request::Events { after, answer } => {
                 let _ = answer.send(self.timeline.after(after));
             }
-            Request::Connections { service, answer } => self.tell_connections(&service, answer),
+            Request::Connections { service, answer } => self.send_connections(&service, answer),
             Request::Digests { service, answer } => {
                 let _ = answer.send(self.digests(&service));
             }
@@ -46,7 +46,7 @@ impl ControlPlane {
                 limit_ms,
                 end_draining,
                 answer,
-            } => self.upgrade(Wanted {
+            } => self.upgrade(UpgradeRequest {
                 binary,
                 limit_ms,
                 end_draining,
@@ -71,7 +71,7 @@ impl ControlPlane {
             Command::Weight { server, weight } => self.set_weight(&server, weight),
             Command::Primary { server, clear } => self
                 .find(&server)
-                .and_then(|found| self.name_primary(&found.address, clear)),
+                .and_then(|found| self.override_primary(&found.address, clear)),
             Command::Pause { service, database } => {
                 self.pause_service(&service, database.as_deref())
             }
@@ -86,7 +86,7 @@ impl ControlPlane {
         match done {
             Ok(message) => {
                 let what = format!("operator command: {message}");
-                self.tell(NewEvent::new(EventKind::Command, Severity::Info, what));
+                self.record_event(NewEvent::new(EventKind::Command, Severity::Info, what));
                 Reply {
                     unchanged,
                     ..Reply::done(message)

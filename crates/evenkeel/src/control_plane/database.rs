@@ -38,10 +38,10 @@ use positions::{MonitoredPosition, PositionFollower};
 
 /// Monitor tasks of one service and their last inputs. Dropping this ends the tasks.
 pub(super) struct MonitorTasks {
-    knowledge: Arc<ServerInfo>,
+    server_info: Arc<ServerInfo>,
     sources: MonitorSources,
-    roster: watch::Sender<Membership>,
-    era: EpochCounter,
+    membership: watch::Sender<Membership>,
+    epochs: EpochCounter,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -93,16 +93,16 @@ impl MonitorSources {
         }
     }
 
-    fn reader(&self) -> Option<MonitorAccount> {
+    fn reader_account(&self) -> Option<MonitorAccount> {
         let monitor = self.monitor.as_ref().map(|monitor| MonitorAccount {
             user: monitor.user.clone(),
             password: monitor.password.expose().to_owned(),
             database: monitor.database.clone(),
         });
-        monitor.or_else(|| self.authenticator())
+        monitor.or_else(|| self.lookup_account())
     }
 
-    fn authenticator(&self) -> Option<MonitorAccount> {
+    fn lookup_account(&self) -> Option<MonitorAccount> {
         self.auth.as_ref().map(|account| MonitorAccount {
             user: account.user.clone(),
             password: account.password.expose().to_owned(),
@@ -119,47 +119,47 @@ impl MonitorTasks {
     /// Starts the tasks. `before` holds the previous tasks of the same service.
     fn start(
         before: Option<MonitorTasks>,
-        knowledge: Arc<ServerInfo>,
+        server_info: Arc<ServerInfo>,
         (plan, sources, servers): (&ServicePlan, MonitorSources, Vec<MonitoredServer>),
         reports: &mpsc::Sender<probing::MonitorEvent>,
     ) -> Result<MonitorTasks, String> {
-        let era = before.map(|mut before| std::mem::take(&mut before.era));
-        let mut learning = MonitorTasks {
-            knowledge,
+        let epochs = before.map(|mut before| std::mem::take(&mut before.epochs));
+        let mut monitor_tasks = MonitorTasks {
+            server_info,
             sources,
-            roster: watch::Sender::default(),
-            era: era.unwrap_or_default(),
+            membership: watch::Sender::default(),
+            epochs: epochs.unwrap_or_default(),
             tasks: Vec::new(),
         };
-        learning.start_doubts(reports.clone());
-        if let Some(account) = learning.sources.reader() {
-            learning.start_positions(&account, &servers)?;
+        monitor_tasks.start_role_checks(reports.clone());
+        if let Some(account) = monitor_tasks.sources.reader_account() {
+            monitor_tasks.start_positions(&account, &servers)?;
             match plan.protocol {
-                Protocol::Mysql => learning.start_routines(&account, plan, &servers)?,
-                _ => learning.start_catalogs(account, plan, &servers),
+                Protocol::Mysql => monitor_tasks.start_routines(&account, plan, &servers)?,
+                _ => monitor_tasks.start_catalogs(account, plan, &servers),
             }
         } else if plan.database.as_deref().is_some_and(shares_connections) {
-            learning.tell_unread(&plan.name);
+            monitor_tasks.report_missing_account(&plan.name);
         }
-        learning.start_logins(servers)?;
-        Ok(learning)
+        monitor_tasks.start_auth(servers)?;
+        Ok(monitor_tasks)
     }
 
     /// Reports that clients are served although the effects of their functions are unknown.
-    fn tell_unread(&self, service: &str) {
+    fn report_missing_account(&self, service: &str) {
         let problem = "no monitor account is configured: session state left by functions, triggers \
                        and views is not detected and may leak to other clients; set user in \
                        [service.monitor] or [service.auth]";
-        self.knowledge.set_problems(vec![problem.to_owned()]);
+        self.server_info.set_problems(vec![problem.to_owned()]);
         tracing::warn!(service, "{problem}");
     }
 
-    fn start_doubts(&mut self, reports: mpsc::Sender<probing::MonitorEvent>) {
-        let knowledge = Arc::clone(&self.knowledge);
+    fn start_role_checks(&mut self, reports: mpsc::Sender<probing::MonitorEvent>) {
+        let server_info = Arc::clone(&self.server_info);
         self.run(async move {
             loop {
-                let doubts = knowledge.next_role_checks().await;
-                let report = probing::MonitorEvent::Doubted(doubts);
+                let server_ids = server_info.next_role_checks().await;
+                let report = probing::MonitorEvent::RoleDoubted(server_ids);
                 if reports.send(report).await.is_err() {
                     return;
                 }
@@ -175,18 +175,18 @@ impl MonitorTasks {
         let samples = watch::Sender::new(0);
         let database = self.sources.database();
         for listed in servers {
-            let asker = PositionQuery::new(database, account.clone(), &listed.tls);
+            let query = PositionQuery::new(database, account.clone(), &listed.tls);
             let follower = PositionFollower {
                 server_id: listed.id(),
-                tells: MonitoredPosition {
+                source: MonitoredPosition {
                     listed: listed.clone(),
-                    asker: asker.map_err(|error| error.to_string())?,
+                    query: query.map_err(|error| error.to_string())?,
                 },
-                knowledge: Arc::clone(&self.knowledge),
-                roster: self.roster.subscribe(),
+                server_info: Arc::clone(&self.server_info),
+                membership: self.membership.subscribe(),
                 samples: samples.clone(),
             };
-            self.run(follower.go_on());
+            self.run(follower.run());
         }
         Ok(())
     }
@@ -197,15 +197,15 @@ impl MonitorTasks {
         plan: &ServicePlan,
         servers: &[MonitoredServer],
     ) {
-        let reader = catalogs::CatalogTask {
+        let task = catalogs::CatalogTask {
             service: plan.name.clone(),
             servers: servers.to_vec(),
             account,
-            knowledge: Arc::clone(&self.knowledge),
-            roster: self.roster.subscribe(),
+            server_info: Arc::clone(&self.server_info),
+            membership: self.membership.subscribe(),
         };
-        self.knowledge.databases().expect();
-        self.run(reader.go_on());
+        self.server_info.databases().expect();
+        self.run(task.run());
     }
 
     fn start_routines(
@@ -214,56 +214,56 @@ impl MonitorTasks {
         plan: &ServicePlan,
         servers: &[MonitoredServer],
     ) -> Result<(), String> {
-        let mut askers = Vec::new();
+        let mut readers = Vec::new();
         for listed in servers {
-            let asker = RoutineReader::new(account.clone(), &listed.tls);
-            let asker = asker.map_err(|error| error.to_string())?;
-            askers.push((listed.clone(), asker));
+            let reader = RoutineReader::new(account.clone(), &listed.tls);
+            let reader = reader.map_err(|error| error.to_string())?;
+            readers.push((listed.clone(), reader));
         }
-        self.knowledge.expect_routines();
-        let reader = routines::RoutineTask {
+        self.server_info.expect_routines();
+        let task = routines::RoutineTask {
             service: plan.name.clone(),
-            askers,
-            knowledge: Arc::clone(&self.knowledge),
-            roster: self.roster.subscribe(),
-            matters: plan.database.as_ref().is_some_and(|one| one.split.reads),
+            readers,
+            server_info: Arc::clone(&self.server_info),
+            membership: self.membership.subscribe(),
+            is_split: plan.database.as_ref().is_some_and(|one| one.split.reads),
             problems: Vec::new(),
         };
-        self.run(reader.go_on());
+        self.run(task.run());
         Ok(())
     }
 
-    fn start_logins(&mut self, servers: Vec<MonitoredServer>) -> Result<(), String> {
+    fn start_auth(&mut self, servers: Vec<MonitoredServer>) -> Result<(), String> {
         let query = self.sources.query.clone();
         match self.sources.protocol {
-            Protocol::Mysql => self.start_askers(servers, MysqlAuthQuery::new),
-            Protocol::Postgres | Protocol::Tcp => self.start_askers(servers, |account, tls| {
+            Protocol::Mysql => self.start_lookups(servers, MysqlAuthQuery::new),
+            Protocol::Postgres | Protocol::Tcp => self.start_lookups(servers, |account, tls| {
                 PostgresAuthQuery::new(account, tls, query.as_deref())
             }),
         }
     }
 
-    fn start_askers<A: auth_lookup::AuthBackend>(
+    fn start_lookups<A: auth_lookup::AuthBackend>(
         &mut self,
         servers: Vec<MonitoredServer>,
         make: impl Fn(MonitorAccount, &Tls) -> Result<A, ProbeSetupError>,
     ) -> Result<(), String> {
-        let mut askers = Vec::new();
+        let mut backends = Vec::new();
         // Without an account no server is queried: every lookup fails with that reason.
-        if let Some(account) = self.sources.authenticator() {
+        if let Some(account) = self.sources.lookup_account() {
             for listed in servers {
-                let asker = make(account.clone(), &listed.tls);
-                askers.push((listed, asker.map_err(|error| error.to_string())?));
+                let backend = make(account.clone(), &listed.tls);
+                backends.push((listed, backend.map_err(|error| error.to_string())?));
             }
         }
-        let knows = auth_lookup::Servers {
-            askers,
-            roster: self.roster.subscribe(),
+        let directory = auth_lookup::Servers {
+            backends,
+            membership: self.membership.subscribe(),
             wait: self.sources.wait,
         };
-        self.run(auth_lookup::answer(
-            Arc::clone(&self.knowledge),
-            Arc::new(knows),
+        self.run(auth_lookup::serve_lookups(
+            Arc::clone(&self.server_info),
+            Arc::new(directory),
         ));
         Ok(())
     }
@@ -273,40 +273,40 @@ impl MonitorTasks {
     }
 
     /// Processes a server's state. A replica's state includes its position.
-    fn hear(&mut self, server_id: u64, said: &ReplicationState, asked_ms: u64) {
-        if let ReplicationState::Postgres(said) = said {
-            self.era.heard(server_id, said.timeline);
+    fn record_state(&mut self, server_id: u64, state: &ReplicationState, queried_ms: u64) {
+        if let ReplicationState::Postgres(state) = state {
+            self.epochs.record_timeline(server_id, state.timeline);
         }
-        let track = self.knowledge.track();
+        let track = self.server_info.track();
         track.set_causal(
             server_id,
-            matches!(said, ReplicationState::Galera(said) if said.causal),
+            matches!(state, ReplicationState::Galera(state) if state.causal),
         );
-        let tracks = self.roster.borrow().tracks;
-        if let Some(position) = applied(said).filter(|_| tracks) {
-            let asked_us = asked_ms.saturating_mul(1_000);
-            track.applied(server_id, position, asked_us, None);
+        let tracks = self.membership.borrow().tracks;
+        if let Some(position) = applied(state).filter(|_| tracks) {
+            let queried_us = queried_ms.saturating_mul(1_000);
+            track.applied(server_id, position, queried_us, None);
         }
     }
 
     /// Publishes the current roles, and notifies the tasks of relevant changes.
-    fn publish_roles(&mut self, seen: ServerRoles) {
-        let track = self.knowledge.track();
-        track.list(&seen.replicas);
-        let begins = self.era.begins_with(seen.primary);
-        if begins || track.positions().primary != seen.primary {
-            track.set_primary(seen.primary, begins);
+    fn publish_roles(&mut self, roles: ServerRoles) {
+        let track = self.server_info.track();
+        track.list(&roles.replicas);
+        let is_new_epoch = self.epochs.starts_epoch(roles.primary);
+        if is_new_epoch || track.positions().primary != roles.primary {
+            track.set_primary(roles.primary, is_new_epoch);
         }
-        let roster = Membership {
+        let membership = Membership {
             epoch: track.positions().epoch,
-            primary: seen.primary,
-            replicas: seen.replicas.iter().map(|(id, _)| *id).collect(),
-            up: seen.up,
-            tracks: seen.tracks,
+            primary: roles.primary,
+            replicas: roles.replicas.iter().map(|(id, _)| *id).collect(),
+            up: roles.up,
+            tracks: roles.tracks,
         };
-        self.roster.send_if_modified(|told| {
-            let is_news = *told != roster;
-            *told = roster;
+        self.membership.send_if_modified(|current| {
+            let is_news = *current != membership;
+            *current = membership;
             is_news
         });
     }
@@ -342,32 +342,32 @@ impl ControlPlane {
         for index in 0..self.services.len() {
             let service = &self.services[index];
             let sources = MonitorSources::of(&service.plan, &self.servers);
-            let knowledge = service.knowledge.clone();
-            let Some((sources, knowledge)) = sources.zip(knowledge) else {
-                self.services[index].learning = None;
+            let server_info = service.server_info.clone();
+            let Some((sources, server_info)) = sources.zip(server_info) else {
+                self.services[index].monitor_tasks = None;
                 continue;
             };
-            let known = service.learning.as_ref();
+            let known = service.monitor_tasks.as_ref();
             if known.is_none_or(|known| known.sources != sources) {
-                self.start_learning(index, sources, knowledge);
+                self.start_monitor_tasks(index, sources, server_info);
             }
         }
-        self.brief();
+        self.publish_roles();
     }
 
-    fn start_learning(
+    fn start_monitor_tasks(
         &mut self,
         index: usize,
         sources: MonitorSources,
-        knowledge: Arc<ServerInfo>,
+        server_info: Arc<ServerInfo>,
     ) {
         let service = &mut self.services[index];
-        let before = service.learning.take();
+        let before = service.monitor_tasks.take();
         let servers = listed(&service.plan, &self.servers);
-        let of = servers.map(|servers| (&service.plan, sources, servers));
+        let inputs = servers.map(|servers| (&service.plan, sources, servers));
         let reports = &self.reports.0;
-        match of.and_then(|of| MonitorTasks::start(before, knowledge, of, reports)) {
-            Ok(learning) => service.learning = Some(learning),
+        match inputs.and_then(|inputs| MonitorTasks::start(before, server_info, inputs, reports)) {
+            Ok(monitor_tasks) => service.monitor_tasks = Some(monitor_tasks),
             Err(why) => tracing::error!(
                 service = service.plan.name,
                 "cannot query the servers of this service; users cannot be verified and logins \
@@ -377,34 +377,34 @@ impl ControlPlane {
     }
 
     /// Records a server's role report. Call before the cluster decides on it.
-    pub(super) fn learn_from(&mut self, address: &Address, report: &RoleReport) {
+    pub(super) fn record_role(&mut self, address: &Address, report: &RoleReport) {
         let Some(server_id) = self.servers.get(address).map(|state| state.server.id) else {
             return;
         };
         let concerned = self.services.iter_mut().filter(|one| one.lists(address));
-        for learning in concerned.filter_map(|one| one.learning.as_mut()) {
-            learning.hear(server_id, &report.said, report.asked_ms);
+        for monitor_tasks in concerned.filter_map(|one| one.monitor_tasks.as_mut()) {
+            monitor_tasks.record_state(server_id, &report.status, report.queried_ms);
         }
     }
 
     /// Notifies all monitor tasks of the current roles.
-    pub(super) fn brief(&mut self) {
+    pub(super) fn publish_roles(&mut self) {
         for index in 0..self.services.len() {
-            if self.services[index].learning.is_none() {
+            if self.services[index].monitor_tasks.is_none() {
                 continue;
             }
-            let seen = self.seen(index);
-            let primary = seen.primary;
-            if let Some(learning) = &mut self.services[index].learning {
-                learning.publish_roles(seen);
+            let roles = self.roles(index);
+            let primary = roles.primary;
+            if let Some(monitor_tasks) = &mut self.services[index].monitor_tasks {
+                monitor_tasks.publish_roles(roles);
             }
-            self.publish_cast(index, primary);
+            self.publish_assignment(index, primary);
         }
     }
 
-    fn seen(&self, index: usize) -> ServerRoles {
+    fn roles(&self, index: usize) -> ServerRoles {
         let plan = &self.services[index].plan;
-        let mut seen = ServerRoles {
+        let mut roles = ServerRoles {
             tracks: tracks(plan),
             ..ServerRoles::default()
         };
@@ -414,28 +414,28 @@ impl ControlPlane {
             let Some(state) = up else { continue };
             let id = state.server.id;
             let cluster = self.cluster_of(&one.address);
-            seen.add(
+            roles.add(
                 id,
-                cluster.map_or(&Role::Unknown, |cluster| cluster.duty(id)),
+                cluster.map_or(&Role::Unknown, |cluster| cluster.effective_role(id)),
             );
         }
-        seen
+        roles
     }
 
     /// Publishes changed server roles, and resumes sessions that wait for a primary.
-    fn publish_cast(&mut self, index: usize, primary: Option<u64>) {
-        if self.cast_has_changed(index) {
+    fn publish_assignment(&mut self, index: usize, primary: Option<u64>) {
+        if self.has_new_assignment(index) {
             self.publish(index);
         }
         let before = self.services[index].primary;
-        if !before.is_some_and(|former| self.is_leaving(former)) {
+        if !before.is_some_and(|former| self.is_switching_over(former)) {
             self.services[index].primary = primary;
-            self.cut_at_former(index, before.filter(|_| before != primary));
+            self.cut_former_primary(index, before.filter(|_| before != primary));
         }
-        snapshot::tell_turn(&self.services[index].service);
+        snapshot::set_primary_status(&self.services[index].service);
     }
 
-    fn cut_at_former(&self, index: usize, former: Option<u64>) {
+    fn cut_former_primary(&self, index: usize, former: Option<u64>) {
         if former.is_some() {
             let service_id = self.services[index].service.id;
             self.engine
@@ -444,11 +444,11 @@ impl ControlPlane {
     }
 
     /// Queries the roles of servers that sessions doubt.
-    pub(super) fn ask_doubted(&self, doubts: &std::collections::BTreeSet<u64>) {
-        let doubted = |state: &&ManagedServer| doubts.contains(&state.server.id);
-        let watchings = self.servers.values().filter(doubted);
-        for watching in watchings.filter_map(|state| state.watching.as_ref()) {
-            watching.doubt();
+    pub(super) fn check_roles(&self, server_ids: &std::collections::BTreeSet<u64>) {
+        let doubted = |state: &&ManagedServer| server_ids.contains(&state.server.id);
+        let servers = self.servers.values().filter(doubted);
+        for role_task in servers.filter_map(|state| state.role_task.as_ref()) {
+            role_task.request_check();
         }
     }
 }
@@ -463,11 +463,11 @@ pub(super) fn tracks(plan: &ServicePlan) -> bool {
 
 /// Returns the position that reads on a server see, from its role report. A Galera node reports it
 /// to position queries only.
-fn applied(said: &ReplicationState) -> Option<Position> {
-    match said {
-        ReplicationState::Postgres(said) => said.in_recovery.then_some(Position::Lsn(Lsn {
-            timeline: said.timeline,
-            at: said.lsn,
+fn applied(state: &ReplicationState) -> Option<Position> {
+    match state {
+        ReplicationState::Postgres(state) => state.in_recovery.then_some(Position::Lsn(Lsn {
+            timeline: state.timeline,
+            at: state.lsn,
         })),
         ReplicationState::Replication(Replication { visible, .. })
         | ReplicationState::Group(Group { visible, .. }) => {
@@ -482,7 +482,7 @@ fn listed(
     plan: &ServicePlan,
     servers: &BTreeMap<Address, ManagedServer>,
 ) -> Result<Vec<MonitoredServer>, String> {
-    let watch = MonitorConfig::of(plan);
+    let config = MonitorConfig::of(plan);
     let states = plan
         .servers
         .iter()
@@ -490,7 +490,7 @@ fn listed(
     let listed = states.map(|state| {
         Ok(MonitoredServer {
             server: Arc::clone(&state.server),
-            tls: watch.tls(&state.address)?,
+            tls: config.tls(&state.address)?,
         })
     });
     listed.collect()
@@ -504,12 +504,12 @@ mod tests {
 
     #[test]
     fn a_server_that_the_cluster_refuses_is_asked_nothing() {
-        let mut seen = ServerRoles::default();
-        seen.add(1, &Role::Unfit("a former primary".to_owned()));
-        seen.add(2, &Role::Unknown);
-        seen.add(3, &Role::Primary);
-        seen.add(4, &Role::Replica(Lag::UNKNOWN));
-        seen.add(5, &Role::Spare("it donates".to_owned()));
-        assert_eq!((seen.primary, seen.up), (Some(3), vec![2, 3, 4, 5]));
+        let mut roles = ServerRoles::default();
+        roles.add(1, &Role::Unfit("a former primary".to_owned()));
+        roles.add(2, &Role::Unknown);
+        roles.add(3, &Role::Primary);
+        roles.add(4, &Role::Replica(Lag::UNKNOWN));
+        roles.add(5, &Role::Spare("it donates".to_owned()));
+        assert_eq!((roles.primary, roles.up), (Some(3), vec![2, 3, 4, 5]));
     }
 }

@@ -27,41 +27,50 @@ impl ControlPlane {
         let listed = service.plan.servers.iter().enumerate();
         listed
             .map(|(index, server)| {
-                let fit = self.fit(service.plan.role, &server.address);
-                let was_out = matches!(service.fits.get(index), Some(Eligibility::Unused(_)));
-                match self.crowds_the_limit(service.plan.role, &server.address) {
+                let eligibility = self.eligibility(service.plan.role, &server.address);
+                let was_unused = matches!(
+                    service.eligibilities.get(index),
+                    Some(Eligibility::Unused(_))
+                );
+                match self.lag_near_limit(service.plan.role, &server.address) {
                     // Otherwise the replica would be added and removed with every role report.
-                    Some(why) if was_out && fit == Eligibility::Serves => Eligibility::Unused(why),
-                    _ => fit,
+                    Some(why) if was_unused && eligibility == Eligibility::Serves => {
+                        Eligibility::Unused(why)
+                    }
+                    _ => eligibility,
                 }
             })
             .collect()
     }
 
     /// Returns the published eligibility of a server in a service.
-    pub(super) fn fit_in(&self, service: &ManagedService, address: &Address) -> Eligibility {
+    pub(super) fn eligibility_in(
+        &self,
+        service: &ManagedService,
+        address: &Address,
+    ) -> Eligibility {
         let mut listed = service.plan.servers.iter();
         let index = listed.position(|server| server.address == *address);
-        let known = index.and_then(|index| service.fits.get(index));
+        let known = index.and_then(|index| service.eligibilities.get(index));
         known
             .cloned()
-            .unwrap_or_else(|| self.fit(service.plan.role, address))
+            .unwrap_or_else(|| self.eligibility(service.plan.role, address))
     }
 
     /// Returns the reason to keep a replica out whose lag is within the limit, but near it.
-    fn crowds_the_limit(&self, wanted: plan::Role, address: &Address) -> Option<String> {
+    fn lag_near_limit(&self, service_role: plan::Role, address: &Address) -> Option<String> {
         let plan::Role::Replica {
             lag_ms_max: Some(max_ms),
             ..
-        } = wanted
+        } = service_role
         else {
             return None;
         };
-        let room_ms = max_ms - max_ms / LAG_MARGIN;
+        let resume_ms = max_ms - max_ms / LAG_MARGIN;
         let server_id = self.servers.get(address)?.server.id;
         match self.cluster_of(address)?.role(server_id) {
-            Role::Replica(lag) if lag.ms > Some(room_ms) => Some(format!(
-                "lag exceeded {max_ms} ms; used again below {room_ms} ms"
+            Role::Replica(lag) if lag.ms > Some(resume_ms) => Some(format!(
+                "lag exceeded {max_ms} ms; used again below {resume_ms} ms"
             )),
             _ => None,
         }
@@ -81,8 +90,8 @@ impl ControlPlane {
         }
     }
 
-    pub(super) fn fit(&self, wanted: plan::Role, address: &Address) -> Eligibility {
-        if wanted == plan::Role::Any {
+    pub(super) fn eligibility(&self, service_role: plan::Role, address: &Address) -> Eligibility {
+        if service_role == plan::Role::Any {
             return Eligibility::Serves;
         }
         let state = self.servers.get(address);
@@ -94,15 +103,15 @@ impl ControlPlane {
         match role {
             Role::Unknown => Eligibility::Unused("role unknown".to_owned()),
             Role::Unfit(why) => Eligibility::Unused(why.clone()),
-            Role::Spare(why) => spare_fits(wanted, why),
-            Role::Primary => primary_fits(wanted),
-            Role::Replica(lag) => replica_fits(wanted, lag.ms),
+            Role::Spare(why) => spare_fits(service_role, why),
+            Role::Primary => primary_fits(service_role),
+            Role::Replica(lag) => replica_fits(service_role, lag.ms),
         }
     }
 }
 
-fn primary_fits(wanted: plan::Role) -> Eligibility {
-    match wanted {
+fn primary_fits(service_role: plan::Role) -> Eligibility {
+    match service_role {
         plan::Role::Any | plan::Role::Primary { .. } => Eligibility::Serves,
         plan::Role::Replica {
             fallback: Fallback::Primary,
@@ -113,8 +122,8 @@ fn primary_fits(wanted: plan::Role) -> Eligibility {
 }
 
 /// A spare's lag is unknown, so it is used only without a lag limit.
-fn spare_fits(wanted: plan::Role, why: &str) -> Eligibility {
-    match wanted {
+fn spare_fits(service_role: plan::Role, why: &str) -> Eligibility {
+    match service_role {
         plan::Role::Replica {
             lag_ms_max: None, ..
         } => Eligibility::Reserve,
@@ -122,8 +131,8 @@ fn spare_fits(wanted: plan::Role, why: &str) -> Eligibility {
     }
 }
 
-fn replica_fits(wanted: plan::Role, lag_ms: Option<u64>) -> Eligibility {
-    match wanted {
+fn replica_fits(service_role: plan::Role, lag_ms: Option<u64>) -> Eligibility {
+    match service_role {
         plan::Role::Any => Eligibility::Serves,
         plan::Role::Primary { .. } => Eligibility::Unused("server is a replica".to_owned()),
         plan::Role::Replica {
@@ -183,11 +192,11 @@ mod tests {
 
     #[test]
     fn the_primary_serves_reads_only_where_it_is_told_to() {
-        let told = plan::Role::Replica {
+        let primary_fallback = plan::Role::Replica {
             lag_ms_max: None,
             fallback: Fallback::Primary,
         };
-        assert_eq!(primary_fits(told), Eligibility::Reserve);
+        assert_eq!(primary_fits(primary_fallback), Eligibility::Reserve);
         assert!(matches!(
             primary_fits(replica(None)),
             Eligibility::Unused(_)

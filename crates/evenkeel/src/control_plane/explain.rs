@@ -7,41 +7,46 @@ use evenkeel_proxy::server_info::{Catalog, Databases};
 use super::ControlPlane;
 use super::service::ManagedService;
 use crate::config::plan::Protocol;
-use crate::explain::{ExplainContext, Known, explain, the_service};
+use crate::explain::{ExplainContext, ObjectInfo, explain, find_service};
 use crate::status::{Explanation, Question};
 
 impl ControlPlane {
     pub(super) fn explain(&self, question: &Question) -> Result<Explanation, String> {
         let plans = self.services.iter().map(|service| &service.plan);
-        let plan = the_service(plans, question.service.as_deref())?;
+        let plan = find_service(plans, question.service.as_deref())?;
         let mut services = self.services.iter();
         let found = services.find(|service| service.plan.name == plan.name);
         let Some(service) = found else {
             return Err(format!("service {:?} was removed", plan.name));
         };
-        let view = service.service.snapshot();
-        let own = view.database.as_ref();
-        let replicas = own.map_or(&[][..], |own| &own.replicas).iter().enumerate();
-        let cast = ExplainContext {
+        let snapshot = service.service.snapshot();
+        let database = snapshot.database.as_ref();
+        let replicas = database
+            .map_or(&[][..], |database| &database.replicas)
+            .iter()
+            .enumerate();
+        let context = ExplainContext {
             service: plan,
-            primary: own.and_then(|own| own.primary),
+            primary: database.and_then(|database| database.primary),
             replicas: replicas
                 .filter_map(|(index, is_replica)| is_replica.then_some(index))
                 .collect(),
             modes: service.service.mysql_modes().unwrap_or_default(),
         };
         if plan.protocol == Protocol::Mysql {
-            return explain_mysql(service, question, &cast);
+            return explain_mysql(service, question, &context);
         }
-        let seen = match &service.knowledge {
-            Some(knowledge) => seen(knowledge.databases(), question.database.as_deref()),
+        let loaded = match &service.server_info {
+            Some(server_info) => {
+                read_catalog(server_info.databases(), question.database.as_deref())
+            }
             None => Err("no account configured to read it".to_owned()),
         };
-        let known = match &seen {
-            Ok((name, catalog)) => Known::Catalog(name, catalog),
-            Err(why) => Known::Nothing(why.clone()),
+        let known = match &loaded {
+            Ok((name, catalog)) => ObjectInfo::Catalog(name, catalog),
+            Err(why) => ObjectInfo::Unavailable(why.clone()),
         };
-        explain(question, &cast, &known)
+        explain(question, &context, &known)
     }
 }
 
@@ -49,19 +54,22 @@ impl ControlPlane {
 fn explain_mysql(
     service: &ManagedService,
     question: &Question,
-    cast: &ExplainContext<'_>,
+    context: &ExplainContext<'_>,
 ) -> Result<Explanation, String> {
-    let knowledge = service.knowledge.as_ref();
-    let routines = knowledge.and_then(|knowledge| knowledge.routines());
+    let server_info = service.server_info.as_ref();
+    let routines = server_info.and_then(|server_info| server_info.routines());
     let known = match &routines {
-        Some(routines) => Known::Routines(routines),
-        None => Known::Nothing("not loaded yet, try again shortly".to_owned()),
+        Some(routines) => ObjectInfo::Routines(routines),
+        None => ObjectInfo::Unavailable("not loaded yet, try again shortly".to_owned()),
     };
-    explain(question, cast, &known)
+    explain(question, context, &known)
 }
 
 /// Returns the name and the catalog of the selected database, or the reason why there is none.
-fn seen(databases: &Databases, wanted: Option<&str>) -> Result<(String, Arc<Catalog>), String> {
+fn read_catalog(
+    databases: &Databases,
+    wanted: Option<&str>,
+) -> Result<(String, Arc<Catalog>), String> {
     let all = databases.all();
     let name = match (wanted, all.as_slice()) {
         (Some(wanted), _) => wanted.to_owned(),
@@ -73,7 +81,7 @@ fn seen(databases: &Databases, wanted: Option<&str>) -> Result<(String, Arc<Cata
     };
     // From now on the catalog is read, as if a client used the database.
     let catalog = databases
-        .want(&name)
+        .get_or_add(&name)
         .and_then(|database| database.catalog());
     let catalog = catalog
         .ok_or_else(|| format!("catalog of database {name:?} not loaded yet, try again shortly"))?;

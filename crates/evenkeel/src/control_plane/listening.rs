@@ -26,7 +26,7 @@ impl Listening {
             let id = match accepting {
                 None => engine.listen(&listener, service)?,
                 Some(id) => {
-                    engine.hand_over(id, service);
+                    engine.reassign(id, service);
                     id
                 }
             };
@@ -53,7 +53,7 @@ impl Listening {
     /// accepts.
     pub(super) fn pause(&self, engine: &Engine) {
         for (_, id) in &self.sockets {
-            engine.unlisten(*id);
+            engine.stop_listening(*id);
         }
     }
 
@@ -102,7 +102,7 @@ impl Listening {
         is_taken: impl Fn(String) -> bool,
     ) -> Option<Self> {
         for (mut listener, id) in std::mem::take(&mut self.sockets) {
-            engine.unlisten(id);
+            engine.stop_listening(id);
             if is_taken(listener.asked_for().to_string()) {
                 self.sockets.push((listener, id));
             } else {
@@ -114,7 +114,7 @@ impl Listening {
 
     pub(super) fn stop(self, engine: &Engine) {
         for (_, id) in &self.sockets {
-            engine.unlisten(*id);
+            engine.stop_listening(*id);
         }
     }
 
@@ -165,7 +165,7 @@ impl Bound {
     /// Closes sockets that no service uses.
     pub(super) fn close(self, engine: &Engine) {
         for (_, id) in &self.sockets {
-            id.iter().for_each(|id| engine.unlisten(*id));
+            id.iter().for_each(|id| engine.stop_listening(*id));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use evenkeel_proxy::engine::operate::Which;
+use evenkeel_proxy::engine::operate::SessionFilter;
 use tokio::sync::oneshot;
 
 use super::ControlPlane;
@@ -22,43 +22,43 @@ const KILL_LIMIT: Duration = Duration::from_millis(20);
 impl ControlPlane {
     /// Requests the connections from the workers and replies later. The control plane continues
     /// meanwhile.
-    pub(super) fn tell_connections(
+    pub(super) fn send_connections(
         &self,
         service: &str,
         answer: oneshot::Sender<Result<Connections, String>>,
     ) {
-        let offer = match self.pooled(service) {
-            Ok(offer) => offer,
+        let managed = match self.find_service(service) {
+            Ok(managed) => managed,
             Err(message) => {
                 let _ = answer.send(Err(message));
                 return;
             }
         };
-        let connections = self.connections(offer);
+        let connections = self.connections(managed);
         tokio::spawn(async move {
             let _ = answer.send(Ok(connections.await));
         });
     }
 
     /// Returns the connections that the workers report within the time limit.
-    fn connections(&self, offer: &ManagedService) -> impl Future<Output = Connections> + use<> {
-        let plan = offer.plan.clone();
-        let answers = self.engine.describe(offer.service.id);
+    fn connections(&self, managed: &ManagedService) -> impl Future<Output = Connections> + use<> {
+        let plan = managed.plan.clone();
+        let answers = self.engine.describe(managed.service.id);
         async move {
-            let mut told = Vec::new();
+            let mut parts = Vec::new();
             let collecting = async {
                 while let Ok(part) = answers.recv_async().await {
-                    told.push(part);
+                    parts.push(part);
                 }
             };
             let _ = tokio::time::timeout(ANSWER_LIMIT, collecting).await;
-            report::connections(&plan, told)
+            report::connections(&plan, parts)
         }
     }
 
     /// Returns the statement digests of a service, by total time in descending order.
     pub(super) fn digests(&self, service: &str) -> Result<Vec<DigestStatus>, String> {
-        self.pooled(service).map(digests::all)
+        self.find_service(service).map(digests::all)
     }
 
     /// Returns the number of open server connections to a database.
@@ -67,8 +67,8 @@ impl ControlPlane {
         service: &str,
         database: Option<&str>,
     ) -> Result<u64, String> {
-        let offer = self.pooled(service)?;
-        let shared = offer.service.database.as_ref();
+        let managed = self.find_service(service)?;
+        let shared = managed.service.database.as_ref();
         Ok(shared.map_or(0, |shared| shared.open_connections(database)))
     }
 
@@ -77,7 +77,7 @@ impl ControlPlane {
         service: &str,
         database: Option<&str>,
     ) -> Result<String, String> {
-        let offer = self.pooled_by(service, database)?;
+        let managed = self.find_database(service, database)?;
         if self.is_upgrading() {
             // Clients of the new process would not be paused.
             return Err(
@@ -85,15 +85,15 @@ impl ControlPlane {
                     .to_owned(),
             );
         }
-        self.engine.pause(&offer.service, database);
-        let of = of(service, database);
-        Ok(format!("{of} is paused, new transactions wait"))
+        self.engine.pause(&managed.service, database);
+        let object = object_name(service, database);
+        Ok(format!("{object} is paused, new transactions wait"))
     }
 
     /// Returns whether an operator has paused exactly this: the service, or the database.
     pub(super) fn is_paused(&self, service: &str, database: Option<&str>) -> bool {
-        let offer = self.pooled(service).ok();
-        let shared = offer.and_then(|offer| offer.service.database.as_ref());
+        let managed = self.find_service(service).ok();
+        let shared = managed.and_then(|managed| managed.service.database.as_ref());
         let paused = shared.map(|shared| shared.paused()).unwrap_or_default();
         match database {
             Some(database) => paused.databases.contains(database),
@@ -106,19 +106,19 @@ impl ControlPlane {
         service: &str,
         database: Option<&str>,
     ) -> Result<String, String> {
-        let offer = self.pooled_by(service, database)?;
-        let of = of(service, database);
-        if self.engine.resume(&offer.service, database) {
-            return Ok(format!("{of} resumed"));
+        let managed = self.find_database(service, database)?;
+        let object = object_name(service, database);
+        if self.engine.resume(&managed.service, database) {
+            return Ok(format!("{object} resumed"));
         }
-        let is_all = offer.service.database.as_ref();
-        if database.is_some() && is_all.is_some_and(|shared| shared.paused().all) {
+        let database_service = managed.service.database.as_ref();
+        if database.is_some() && database_service.is_some_and(|shared| shared.paused().all) {
             return Err(format!(
                 "service {service} is paused as a whole, not only this database: resume without a \
                  database"
             ));
         }
-        Err(format!("{of} is not paused"))
+        Err(format!("{object} is not paused"))
     }
 
     pub(super) fn reconnect_service(
@@ -126,11 +126,11 @@ impl ControlPlane {
         service: &str,
         database: Option<&str>,
     ) -> Result<String, String> {
-        let offer = self.pooled_by(service, database)?;
-        self.engine.reconnect(&offer.service, database);
-        let of = of(service, database);
+        let managed = self.find_database(service, database)?;
+        self.engine.reconnect(&managed.service, database);
+        let object = object_name(service, database);
         Ok(format!(
-            "server connections of {of} are closed as they become idle"
+            "server connections of {object} are closed as they become idle"
         ))
     }
 
@@ -139,16 +139,16 @@ impl ControlPlane {
         service: &str,
         which: &KillWhich,
     ) -> Result<String, String> {
-        let offer = self.pooled(service)?;
+        let managed = self.find_service(service)?;
         if let KillWhich::ServerPid(pid) = which {
-            one_server_with(*pid, &self.connections(offer).await)?;
+            check_single_server(*pid, &self.connections(managed).await)?;
         }
-        let meant = match which {
-            KillWhich::Client(id) => Which::Session(*id),
-            KillWhich::ServerPid(pid) => Which::ServerProcess(*pid),
-            KillWhich::Database(database) => Which::Database(database.clone()),
+        let matching = match which {
+            KillWhich::Client(id) => SessionFilter::Session(*id),
+            KillWhich::ServerPid(pid) => SessionFilter::ServerProcess(*pid),
+            KillWhich::Database(database) => SessionFilter::Database(database.clone()),
         };
-        let count = self.engine.kill(&offer.service, &meant);
+        let count = self.engine.kill(&managed.service, &matching);
         tokio::time::sleep(KILL_LIMIT).await;
         match (which, count.get()) {
             (KillWhich::Client(id), 0) => Err(format!(
@@ -172,25 +172,29 @@ impl ControlPlane {
     }
 
     /// Returns a service, and checks that `database`, if given, can be selected alone.
-    fn pooled_by(&self, wanted: &str, database: Option<&str>) -> Result<&ManagedService, String> {
-        let offer = self.pooled(wanted)?;
-        database.map_or(Ok(()), |name| has_pools_of(offer, name))?;
-        Ok(offer)
+    fn find_database(
+        &self,
+        wanted: &str,
+        database: Option<&str>,
+    ) -> Result<&ManagedService, String> {
+        let managed = self.find_service(wanted)?;
+        database.map_or(Ok(()), |name| check_database(managed, name))?;
+        Ok(managed)
     }
 
-    fn pooled(&self, wanted: &str) -> Result<&ManagedService, String> {
+    fn find_service(&self, wanted: &str) -> Result<&ManagedService, String> {
         let mut named = self.services.iter().filter(|one| one.plan.name == wanted);
-        let Some(offer) = named.next() else {
+        let Some(managed) = named.next() else {
             return Err(format!(
                 "no service named {wanted:?}, see `evenkeel status`"
             ));
         };
-        match offer.service.database {
-            Some(_) => Ok(offer),
+        match managed.service.database {
+            Some(_) => Ok(managed),
             None => Err(format!(
                 "service {wanted:?} uses protocol {}; only services with `protocol = \"postgres\"` \
                  or `\"mysql\"` pool server connections",
-                offer.plan.protocol.name()
+                managed.plan.protocol.name()
             )),
         }
     }
@@ -198,18 +202,18 @@ impl ControlPlane {
 
 /// Checks that the service has pools for each database. MySQL connections change their database
 /// with each client.
-fn has_pools_of(offer: &ManagedService, database: &str) -> Result<(), String> {
-    match offer.plan.protocol {
+fn check_database(managed: &ManagedService, database: &str) -> Result<(), String> {
+    match managed.plan.protocol {
         Protocol::Mysql => Err(format!(
             "service {:?} uses MySQL, whose server connections do not belong to a database: omit \
              {database:?} to act on the whole service",
-            offer.plan.name
+            managed.plan.name
         )),
         Protocol::Postgres | Protocol::Tcp => Ok(()),
     }
 }
 
-fn of(service: &str, database: Option<&str>) -> String {
+fn object_name(service: &str, database: Option<&str>) -> String {
     match database {
         Some(database) => format!("database {database:?} of {service}"),
         None => service.to_owned(),
@@ -217,10 +221,10 @@ fn of(service: &str, database: Option<&str>) -> String {
 }
 
 /// Checks that a process id occurs on one server only: each server has its own ids.
-fn one_server_with(pid: u32, connections: &Connections) -> Result<(), String> {
+fn check_single_server(pid: u32, connections: &Connections) -> Result<(), String> {
     let clients = connections.clients.iter();
-    let meant = clients.filter(|one| one.server_pid == Some(pid));
-    let servers: BTreeSet<&str> = meant.filter_map(|one| one.server.as_deref()).collect();
+    let matching = clients.filter(|one| one.server_pid == Some(pid));
+    let servers: BTreeSet<&str> = matching.filter_map(|one| one.server.as_deref()).collect();
     if servers.len() <= 1 {
         return Ok(());
     }
@@ -249,10 +253,10 @@ mod tests {
             clients: vec![client("db1", 7), client("db2", 8), client("db1", 8)],
             idle: Vec::new(),
         };
-        assert_eq!(one_server_with(7, &connections), Ok(()));
-        assert_eq!(one_server_with(9, &connections), Ok(()));
-        let told = one_server_with(8, &connections).unwrap_err();
-        assert!(told.contains("8 exists on db1 and db2"), "{told}");
-        assert!(told.contains("evenkeel clients orders"), "{told}");
+        assert_eq!(check_single_server(7, &connections), Ok(()));
+        assert_eq!(check_single_server(9, &connections), Ok(()));
+        let error = check_single_server(8, &connections).unwrap_err();
+        assert!(error.contains("8 exists on db1 and db2"), "{error}");
+        assert!(error.contains("evenkeel clients orders"), "{error}");
     }
 }

@@ -28,15 +28,15 @@ pub(super) enum MonitorEvent {
     /// Result of a probe, and whether the server responded to clients while the probe waited.
     Probed(Address, Observation, bool),
     Resolved(Address, Result<Vec<Endpoint>, String>),
-    RuleText(Address, Result<cluster::RoleReport, WatchError>),
+    RoleReport(Address, Result<cluster::RoleReport, WatchError>),
     /// Server that does not respond over a new connection.
     FellSilent(Address),
     /// Switchover whose time limit for active work has passed.
-    Overstays(Switchover),
+    SwitchoverExpired(Switchover),
     /// Switchover whose active work has ended.
-    Left(Switchover),
+    SwitchoverEnded(Switchover),
     /// Servers whose roles contradict what sessions have observed.
-    Doubted(BTreeSet<u64>),
+    RoleDoubted(BTreeSet<u64>),
 }
 
 impl ControlPlane {
@@ -64,70 +64,70 @@ impl ControlPlane {
         }
         match state.due_probe(now_ms) {
             DueProbe::NotYet => {}
-            DueProbe::Ticked(change) => self.follow(address, change),
-            DueProbe::Ask(asker, timeout_ms) => {
+            DueProbe::Ticked(change) => self.apply_health_change(address, change),
+            DueProbe::Ask(prober, timeout_ms) => {
                 let target = state.server.endpoints().first().map(target);
                 let (address, server) = (address.clone(), Arc::clone(&state.server));
                 let limit = Duration::from_millis(timeout_ms);
                 tokio::spawn(async move {
-                    let (seen, is_busy) = match target {
+                    let (observation, is_busy) = match target {
                         Some(target) => {
-                            with_traffic_check(&server, limit, asker.ask(&target, limit)).await
+                            with_traffic_check(&server, limit, prober.ask(&target, limit)).await
                         }
                         None => (unresolved(), false),
                     };
                     let _ = reports
-                        .send(MonitorEvent::Probed(address, seen, is_busy))
+                        .send(MonitorEvent::Probed(address, observation, is_busy))
                         .await;
                 });
             }
         }
     }
 
-    pub(super) fn take_report(&mut self, report: MonitorEvent) {
+    pub(super) fn handle_monitor_event(&mut self, report: MonitorEvent) {
         match report {
-            MonitorEvent::Probed(address, seen, is_busy) => {
+            MonitorEvent::Probed(address, observation, is_busy) => {
                 // A server that was removed meanwhile is ignored.
                 let Some(state) = self.servers.get_mut(&address) else {
                     return;
                 };
-                let change = state.notice_probe(seen, is_busy, now_unix_ms());
-                self.follow(&address, change);
+                let change = state.record_probe(observation, is_busy, now_unix_ms());
+                self.apply_health_change(&address, change);
             }
             MonitorEvent::Resolved(address, answer) => {
-                self.take_resolved(&address, answer);
+                self.apply_resolution(&address, answer);
             }
-            MonitorEvent::RuleText(address, outcome) => self.hear(&address, outcome),
-            MonitorEvent::FellSilent(address) => self.notice_silence(&address),
-            MonitorEvent::Overstays(leaving) => self.cut_overstaying(leaving),
-            MonitorEvent::Left(leaving) => self.has_left(leaving),
-            MonitorEvent::Doubted(server_ids) => self.ask_doubted(&server_ids),
+            MonitorEvent::RoleReport(address, outcome) => self.receive_role(&address, outcome),
+            MonitorEvent::FellSilent(address) => self.record_silence(&address),
+            MonitorEvent::SwitchoverExpired(switchover) => self.cut_expired_switchover(switchover),
+            MonitorEvent::SwitchoverEnded(switchover) => self.end_switchover(switchover),
+            MonitorEvent::RoleDoubted(server_ids) => self.check_roles(&server_ids),
         }
     }
 
     /// Applies a change of the health state: publishes services, terminates sessions, reports the
     /// change.
-    pub(super) fn follow(&mut self, address: &Address, change: Option<Change>) {
+    pub(super) fn apply_health_change(&mut self, address: &Address, change: Option<Change>) {
         let Some(change) = change else { return };
         if let Some(state) = self.servers.get_mut(address) {
-            state.note_return(Some(&change));
+            state.record_recovery(Some(&change));
         }
         if change.to != HealthState::Down {
             // If the server is the primary, its epoch must begin before clients are sent to it.
-            self.brief();
+            self.publish_roles();
         }
         self.publish_all_with(address);
         let cuts = match change.to {
             HealthState::Down => self.cut_sessions_of_dead(address),
             HealthState::Up | HealthState::Starting => Vec::new(),
         };
-        self.tell_standing(address, &change, cuts);
-        self.follow_standing(address, change.to);
-        self.brief();
-        self.try_elsewhere(address, change.to);
+        self.report_health(address, &change, cuts);
+        self.apply_health_state(address, change.to);
+        self.publish_roles();
+        self.try_next_address(address, change.to);
     }
 
-    fn tell_standing(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {
+    fn report_health(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {
         let (severity, now) = match change.to {
             HealthState::Down => (Severity::Warning, "is down"),
             HealthState::Up => (Severity::Info, "is up"),
@@ -136,9 +136,9 @@ impl ControlPlane {
         let what = format!("{} {now}", self.name_of(address));
         let listing = self.services.iter().filter(|one| one.lists(address));
         let queued = listing.map(|one| one.service.queued() as u64).sum();
-        let news = NewEvent::new(EventKind::State, severity, what);
-        let news = news.cause(change.reason.clone()).server(address);
-        self.tell(news.cut(cuts, queued));
+        let event = NewEvent::new(EventKind::State, severity, what);
+        let event = event.cause(change.reason.clone()).server(address);
+        self.record_event(event.cut(cuts, queued));
     }
 
     /// Returns a server's name in the first service that lists it.
@@ -166,7 +166,7 @@ impl ControlPlane {
         let Some(state) = self.servers.get(address) else {
             return cuts;
         };
-        self.engine.forsake(state.server.id);
+        self.engine.abandon_server(state.server.id);
         for service in &self.services {
             if service.lists(address) && service.plan.on_server_down == OnServerDown::Cut {
                 let ids = (Some(service.service.id), Some(state.server.id));

@@ -11,7 +11,7 @@ use evenkeel_proxy::settings::{Keepalive, ProxyVersion, ServiceSettings};
 use evenkeel_proxy::{ServiceSnapshot, now_ms};
 
 use super::ControlPlane;
-use super::database::snapshot::tell_turn;
+use super::database::snapshot::set_primary_status;
 use super::eligibility::Eligibility;
 use super::server::ManagedServer;
 use super::service::ManagedService;
@@ -45,26 +45,26 @@ impl ControlPlane {
     /// Publishes a new snapshot of one service to the data plane.
     pub(super) fn publish(&mut self, index: usize) {
         let now_ms = now_ms();
-        let fits = self.eligibilities(&self.services[index]);
-        self.tell_fits(index, &fits);
-        let (view, next_ramp_ms) = self.view(&self.services[index], &fits, now_ms);
+        let eligibilities = self.eligibilities(&self.services[index]);
+        self.report_eligibility(index, &eligibilities);
+        let (snapshot, next_ramp_ms) = self.snapshot(&self.services[index], &eligibilities, now_ms);
         let service = &mut self.services[index];
-        service.fits = fits;
+        service.eligibilities = eligibilities;
         service.next_ramp_ms = next_ramp_ms;
-        self.engine.publish(&service.service, view);
+        self.engine.publish(&service.service, snapshot);
         // The primary may have been drained or removed.
-        tell_turn(&self.services[index].service);
+        set_primary_status(&self.services[index].service);
         let state = self.state_of(index);
         if self.services[index].state != state {
-            self.tell_state(index, state);
+            self.report_state(index, state);
             let service = &mut self.services[index];
             service.state = state;
             service.state_since_ms = now_ms;
         }
     }
 
-    fn tell_state(&mut self, index: usize, state: State) {
-        let offer = &self.services[index];
+    fn report_state(&mut self, index: usize, state: State) {
+        let managed = &self.services[index];
         let severity = match state {
             State::Up | State::Stopping => Severity::Info,
             State::Degraded => Severity::Warning,
@@ -72,35 +72,39 @@ impl ControlPlane {
         };
         let cause = match state {
             State::Up => "all eligible servers accept new clients".to_owned(),
-            _ => self.reason(offer, state),
+            _ => self.reason(managed, state),
         };
         let what = format!("service is {}", state.name());
-        let news = NewEvent::new(EventKind::State, severity, what).cause(cause);
-        let queued = offer.service.queued() as u64;
-        let news = news.service(&offer.plan.name).cut(Vec::new(), queued);
-        self.record_after(news);
+        let event = NewEvent::new(EventKind::State, severity, what).cause(cause);
+        let queued = managed.service.queued() as u64;
+        let event = event.service(&managed.plan.name).cut(Vec::new(), queued);
+        self.record_after(event);
     }
 
     /// Reports replicas that a service stops or resumes using because of their lag. Their role
     /// stays the same, so no role change reports that.
-    fn tell_fits(&mut self, index: usize, fits: &[Eligibility]) {
-        let offer = &self.services[index];
-        let listed = offer.plan.servers.iter().zip(offer.fits.iter().zip(fits));
-        let mut news = Vec::new();
+    fn report_eligibility(&mut self, index: usize, eligibilities: &[Eligibility]) {
+        let managed = &self.services[index];
+        let listed = managed
+            .plan
+            .servers
+            .iter()
+            .zip(managed.eligibilities.iter().zip(eligibilities));
+        let mut events = Vec::new();
         for (server, (before, now)) in listed {
             let cluster = self.cluster_of(&server.address);
             let state = self.servers.get(&server.address);
             let is_replica = cluster.zip(state).is_some_and(|(cluster, state)| {
                 matches!(cluster.role(state.server.id), Role::Replica(_))
             });
-            let stays_in = [before, now]
+            let remains_used = [before, now]
                 .iter()
-                .all(|fit| !matches!(fit, Eligibility::Unused(_)));
-            let wanted = matches!(offer.plan.role, plan::Role::Replica { .. });
-            if stays_in || before == now || !is_replica || !wanted {
+                .all(|eligibility| !matches!(eligibility, Eligibility::Unused(_)));
+            let wanted = matches!(managed.plan.role, plan::Role::Replica { .. });
+            if remains_used || before == now || !is_replica || !wanted {
                 continue;
             }
-            let one = match now {
+            let event = match now {
                 Eligibility::Unused(why) => NewEvent::new(
                     EventKind::Role,
                     Severity::Warning,
@@ -113,39 +117,43 @@ impl ControlPlane {
                     format!("{} receives clients again", server.name),
                 ),
             };
-            news.push(one.service(&offer.plan.name).server(&server.address));
+            events.push(event.service(&managed.plan.name).server(&server.address));
         }
-        for one in news {
-            self.record_after(one);
+        for event in events {
+            self.record_after(event);
         }
     }
 
     /// Publishes a removed service without a primary: its last sessions can no longer write.
-    pub(super) fn publish_without_primary(&self, departed: &ManagedService) {
-        let (mut view, _) = self.view(departed, &self.eligibilities(departed), now_ms());
-        if let Some(database) = &mut view.database {
+    pub(super) fn publish_without_primary(&self, removed_service: &ManagedService) {
+        let (mut snapshot, _) = self.snapshot(
+            removed_service,
+            &self.eligibilities(removed_service),
+            now_ms(),
+        );
+        if let Some(database) = &mut snapshot.database {
             database.primary = None;
         }
-        self.engine.publish(&departed.service, view);
-        tell_turn(&departed.service);
+        self.engine.publish(&removed_service.service, snapshot);
+        set_primary_status(&removed_service.service);
     }
 
     /// Publishes a service that is not in the list yet.
     pub(super) fn publish_before_listening(&self, service: &ManagedService) {
-        let (view, _) = self.view(service, &self.eligibilities(service), now_ms());
-        self.engine.publish(&service.service, view);
+        let (snapshot, _) = self.snapshot(service, &self.eligibilities(service), now_ms());
+        self.engine.publish(&service.service, snapshot);
     }
 
     /// Builds the snapshot of a service. Also returns when its next slow-start step is due.
-    fn view(
+    fn snapshot(
         &self,
         service: &ManagedService,
-        fits: &[Eligibility],
+        eligibilities: &[Eligibility],
         now_ms: u64,
     ) -> (ServiceSnapshot, Option<u64>) {
         let (mut members, mut servers) = (Vec::new(), Vec::new());
         let mut next_ramp_ms: Option<u64> = None;
-        for (listed, fit) in service.plan.servers.iter().zip(fits) {
+        for (listed, eligibility) in service.plan.servers.iter().zip(eligibilities) {
             let Some(state) = self.servers.get(&listed.address) else {
                 continue;
             };
@@ -162,13 +170,13 @@ impl ControlPlane {
             members.push(Member {
                 id: identity(&listed.address),
                 weight: ramped.weight,
-                backup: listed.backup || *fit == Eligibility::Reserve,
-                accepting: state.takes_clients() && !matches!(fit, Eligibility::Unused(_)),
+                backup: listed.backup || *eligibility == Eligibility::Reserve,
+                accepting: state.takes_clients() && !matches!(eligibility, Eligibility::Unused(_)),
                 load: Arc::clone(&state.server.load),
             });
             servers.push(Arc::clone(&state.server));
         }
-        let database = self.database_view(service, &members, &servers);
+        let database = self.database_snapshot(service, &members, &servers);
         let pool = ServerSet::new(service.plan.balance, members, Arc::clone(&service.cursor));
         (
             ServiceSnapshot {
@@ -190,21 +198,21 @@ impl ControlPlane {
             .servers
             .iter()
             .filter(|server| service.weight(server) > 0);
-        let (mut all, mut taking, mut reserve) = (0, 0, false);
+        let (mut all, mut serving, mut reserve) = (0, 0, false);
         for server in listed {
-            let fit = self.fit_in(service, &server.address);
+            let eligibility = self.eligibility_in(service, &server.address);
             let should = self.should_serve(service, &server.address);
             all += usize::from(should);
-            let serves =
-                self.takes_clients(&server.address) && !matches!(fit, Eligibility::Unused(_));
-            taking += usize::from(serves && should);
+            let serves = self.takes_clients(&server.address)
+                && !matches!(eligibility, Eligibility::Unused(_));
+            serving += usize::from(serves && should);
             reserve |= serves && !should;
         }
-        match taking {
+        match serving {
             // The primary replaces the replicas: the service works, but is degraded.
             0 if reserve => State::Degraded,
             0 => State::Down,
-            _ if taking < all => State::Degraded,
+            _ if serving < all => State::Degraded,
             _ => State::Up,
         }
     }

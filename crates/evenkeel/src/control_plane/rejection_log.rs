@@ -3,7 +3,7 @@
 use evenkeel_proxy::counters::ServiceCounters;
 
 /// Shortest interval between two logs of one service.
-const TELL_INTERVAL_MS: u64 = 10_000;
+const LOG_INTERVAL_MS: u64 = 10_000;
 
 const REASONS: [&str; 6] = [
     "no server available",
@@ -17,13 +17,13 @@ const REASONS: [&str; 6] = [
 /// Rejections of one service that were logged already.
 #[derive(Debug, Default)]
 pub(super) struct RejectionLog {
-    told: [u64; REASONS.len()],
+    reported: [u64; REASONS.len()],
     next_ms: u64,
 }
 
 impl RejectionLog {
     /// Returns the lines to log now.
-    pub(super) fn news(&mut self, now_ms: u64, counters: &ServiceCounters) -> Vec<String> {
+    pub(super) fn new_lines(&mut self, now_ms: u64, counters: &ServiceCounters) -> Vec<String> {
         let totals = [
             &counters.no_server,
             &counters.connect_failed,
@@ -36,13 +36,13 @@ impl RejectionLog {
     }
 
     fn lines(&mut self, now_ms: u64, totals: [u64; REASONS.len()]) -> Vec<String> {
-        if now_ms < self.next_ms || totals == self.told {
+        if now_ms < self.next_ms || totals == self.reported {
             return Vec::new();
         }
-        let known = std::mem::replace(&mut self.told, totals);
-        self.next_ms = now_ms + TELL_INTERVAL_MS;
-        let grown = totals.iter().zip(known).zip(REASONS);
-        grown
+        let known = std::mem::replace(&mut self.reported, totals);
+        self.next_ms = now_ms + LOG_INTERVAL_MS;
+        let pairs = totals.iter().zip(known).zip(REASONS);
+        pairs
             .map(|((total, known), reason)| (total.saturating_sub(known), reason))
             .filter(|(new, _)| *new > 0)
             .map(|(new, reason)| format!("clients rejected: {new}: {reason}"))
@@ -56,14 +56,14 @@ mod tests {
 
     #[test]
     fn the_first_refusal_is_told_at_once_and_the_rest_after_a_while() {
-        let mut refusals = RejectionLog::default();
-        assert!(refusals.lines(0, [0; 6]).is_empty());
-        let first = refusals.lines(1_000, [0, 0, 1, 0, 0, 0]);
+        let mut rejections = RejectionLog::default();
+        assert!(rejections.lines(0, [0; 6]).is_empty());
+        let first = rejections.lines(1_000, [0, 0, 1, 0, 0, 0]);
         assert_eq!(first, ["clients rejected: 1: queue full (queue.length)"]);
-        assert!(refusals.lines(2_000, [0, 0, 9, 0, 0, 0]).is_empty());
-        let later = refusals.lines(11_000, [2, 0, 9, 0, 0, 0]);
+        assert!(rejections.lines(2_000, [0, 0, 9, 0, 0, 0]).is_empty());
+        let later = rejections.lines(11_000, [2, 0, 9, 0, 0, 0]);
         assert_eq!(later.len(), 2);
         assert!(later[1].contains(": 8:"), "{later:?}");
-        assert!(refusals.lines(21_000, [2, 0, 9, 0, 0, 0]).is_empty());
+        assert!(rejections.lines(21_000, [2, 0, 9, 0, 0, 0]).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::server_info::ServerInfo;
 use evenkeel_proxy::{Server, ServiceSnapshot, now_ms, now_us};
 
-use super::cluster::asks_roles;
+use super::cluster::needs_roles;
 use super::database::snapshot;
 use super::listening::{Bound, Listening};
 use super::publish::{keepalive, settings};
@@ -48,7 +48,7 @@ impl ControlPlane {
         } else {
             Severity::Error
         };
-        self.tell(NewEvent::new(
+        self.record_event(NewEvent::new(
             EventKind::Config,
             severity,
             reply.message.clone(),
@@ -131,7 +131,7 @@ impl ControlPlane {
 
     /// Applies a prepared plan, which cannot fail.
     pub(super) fn adopt_prepared(&mut self, plan: Plan, prepared: Prepared) {
-        self.engine.want_records(plan.log.connections);
+        self.engine.set_records_enabled(plan.log.connections);
         self.peers.adopt(&plan.peers.addresses, &self.engine);
         self.adopt_servers(&plan, prepared.servers);
         self.adopt_services(&plan.services, prepared.bound);
@@ -140,11 +140,11 @@ impl ControlPlane {
             .retain(|address, _| self.services.iter().any(|service| service.lists(address)));
         self.adopt_clusters();
         self.update_monitor_tasks();
-        self.count_elsewhere();
+        self.update_remote_permits();
         for index in 0..self.services.len() {
             self.publish(index);
         }
-        self.part_from_leaving();
+        self.part_from_removals();
     }
 
     pub(super) fn prepare(
@@ -160,14 +160,14 @@ impl ControlPlane {
                     server: listed.name.clone(),
                     cause,
                 };
-                let watch = MonitorConfig::of(service);
+                let config = MonitorConfig::of(service);
                 // Built also for known servers, only to check it: the later update must not fail.
-                watch.asker(&listed.address).map_err(fail)?;
+                config.prober(&listed.address).map_err(fail)?;
                 if service.protocol.is_database() {
-                    snapshot::connector_to(service, &listed.address).map_err(fail)?;
+                    snapshot::connector(service, &listed.address).map_err(fail)?;
                 }
-                if asks_roles(service) {
-                    watch.watcher(&listed.address).map_err(fail)?;
+                if needs_roles(service) {
+                    config.role_monitor(&listed.address).map_err(fail)?;
                 }
                 if self.servers.contains_key(&listed.address)
                     || servers.contains_key(&listed.address)
@@ -176,8 +176,8 @@ impl ControlPlane {
                 }
                 let max = listed.max_connections;
                 let mut state =
-                    ManagedServer::new(&self.engine, &listed.address, watch, max).map_err(fail)?;
-                if let Some(known) = self.leaving_server(&listed.address) {
+                    ManagedServer::new(&self.engine, &listed.address, config, max).map_err(fail)?;
+                if let Some(known) = self.removed_server(&listed.address) {
                     state.server = known;
                 }
                 servers.insert(listed.address.clone(), state);
@@ -190,9 +190,9 @@ impl ControlPlane {
     }
 
     /// Returns a removed server that still has sessions: listed again, it is the same server.
-    fn leaving_server(&self, address: &Address) -> Option<Arc<Server>> {
+    fn removed_server(&self, address: &Address) -> Option<Arc<Server>> {
         let name = address.to_string();
-        let mut servers = self.leaving.iter().flat_map(|leaving| &leaving.servers);
+        let mut servers = self.removals.iter().flat_map(|removal| &removal.servers);
         servers.find(|server| *server.name == *name).map(Arc::clone)
     }
 
@@ -254,11 +254,12 @@ impl ControlPlane {
         let mut old = std::mem::take(&mut self.services);
         // Sockets that a service no longer uses are passed to another service, or closed.
         for service in &mut old {
-            let wanted = plans.iter().find(|plan| is_same(&service.plan, plan));
-            let keeps = |listen: &Listen| wanted.is_some_and(|plan| plan.listen.contains(listen));
+            let next_plan = plans.iter().find(|plan| is_same(&service.plan, plan));
+            let is_kept =
+                |listen: &Listen| next_plan.is_some_and(|plan| plan.listen.contains(listen));
             let all = std::mem::take(&mut service.listening);
             for listening in all {
-                if keeps(&listening.listen) {
+                if is_kept(&listening.listen) {
                     service.listening.push(listening);
                 } else {
                     bound.push(listening.release());
@@ -274,11 +275,11 @@ impl ControlPlane {
             self.start_listening(&mut service, &mut bound);
             self.services.push(service);
         }
-        for unwanted in bound {
-            unwanted.close(&self.engine);
+        for unused in bound {
+            unused.close(&self.engine);
         }
         for gone in old {
-            snapshot::lend_sparingly(&gone);
+            snapshot::shrink_pools(&gone);
             tracing::info!(
                 service = gone.plan.name,
                 sessions = gone.service.active(),
@@ -287,7 +288,7 @@ impl ControlPlane {
             let listed = gone.plan.servers.iter();
             let states = listed.filter_map(|server| self.servers.get(&server.address));
             let servers = states.map(|state| Arc::clone(&state.server)).collect();
-            self.leaving.push(Removal::service(gone, servers));
+            self.removals.push(Removal::service(gone, servers));
         }
     }
 
@@ -298,25 +299,25 @@ impl ControlPlane {
                 .iter()
                 .any(|server| server.address == listed.address);
             if let (false, Some(state)) = (stays, self.servers.get(&listed.address)) {
-                self.leaving
+                self.removals
                     .push(Removal::server(&service.service, &state.server, plan));
             }
         }
         service
             .weights
             .retain(|address, _| plan.servers.iter().any(|s| s.address == *address));
-        self.leaving.retain(|leaving| {
-            let id = leaving.server.as_ref().map(|server| &server.name);
-            leaving.service.id != service.service.id
+        self.removals.retain(|removal| {
+            let id = removal.server.as_ref().map(|server| &server.name);
+            removal.service.id != service.service.id
                 || !plan
                     .servers
                     .iter()
                     .any(|s| id.is_some_and(|name| **name == *s.address.to_string()))
         });
-        service.note_writes_for(plan);
+        service.prepare_tracking(plan);
         service.plan = plan.clone();
         // The entries are in the order of the previous plan.
-        service.fits.clear();
+        service.eligibilities.clear();
         self.adopt_database_plan(&service);
         service.adopt_tls();
         service.adopt_rules();
@@ -325,38 +326,38 @@ impl ControlPlane {
 
     fn new_service(&self, plan: &ServicePlan) -> ManagedService {
         let cursor = Arc::default();
-        let nobody = ServerSet::new(plan.balance, Vec::new(), Arc::clone(&cursor));
-        let view = ServiceSnapshot {
+        let no_servers = ServerSet::new(plan.balance, Vec::new(), Arc::clone(&cursor));
+        let snapshot = ServiceSnapshot {
             settings: settings(plan),
-            pool: nobody,
+            pool: no_servers,
             servers: Vec::new(),
             database: None,
         };
         let workers = self.engine.workers();
         let database = plan.database.as_deref();
-        let knowledge = database.map(|_| ServerInfo::new(workers, now_us()));
+        let server_info = database.map(|_| ServerInfo::new(workers, now_us()));
         let shared = database
-            .zip(knowledge.as_ref())
-            .map(|(database, knowledge)| {
-                snapshot::shared((plan.protocol, database), workers, knowledge)
+            .zip(server_info.as_ref())
+            .map(|(database, server_info)| {
+                snapshot::new_database((plan.protocol, database), workers, server_info)
             });
         let mut service = ManagedService {
             plan: plan.clone(),
-            service: self.engine.add_service(&plan.name, view, shared),
+            service: self.engine.add_service(&plan.name, snapshot, shared),
             cursor,
             listening: Vec::new(),
             weights: BTreeMap::new(),
-            fits: Vec::new(),
+            eligibilities: Vec::new(),
             next_ramp_ms: None,
             history: super::history::History::default(),
-            refusals: super::rejection_log::RejectionLog::default(),
+            rejections: super::rejection_log::RejectionLog::default(),
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
-            knowledge,
+            server_info,
             noted_since_us: 0,
             acceptor: None,
             rules: None,
-            learning: None,
+            monitor_tasks: None,
             primary: None,
         };
         self.adopt_database_plan(&service);
@@ -400,17 +401,17 @@ fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
 
 /// Formats a problem as one log line.
 fn one_line(problem: &status::Problem) -> String {
-    let place = [
+    let position = [
         problem.file.clone(),
         problem.line.map(|line| line.to_string()),
         problem.column.map(|column| column.to_string()),
     ];
-    let place: Vec<_> = place.into_iter().flatten().collect();
+    let position: Vec<_> = position.into_iter().flatten().collect();
     let help = problem.help.as_ref();
     let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
     format!(
         "{}: [{}] {}{help}",
-        place.join(":"),
+        position.join(":"),
         problem.code,
         problem.message
     )

@@ -21,7 +21,7 @@ pub(super) struct Removal {
     /// Removed server. `None`: the whole service is removed.
     pub(super) server: Option<Arc<Server>>,
     /// State of the removed service. `None` if only a server is removed.
-    pub(super) departed: Option<Box<ManagedService>>,
+    pub(super) removed_service: Option<Box<ManagedService>>,
     /// Servers that the last sessions use. A server that is listed again meanwhile is the same.
     pub(super) servers: Vec<Arc<Server>>,
     pub(super) since_ms: u64,
@@ -43,10 +43,10 @@ impl Removal {
 
     /// Removes a whole service.
     pub(super) fn service(state: ManagedService, servers: Vec<Arc<Server>>) -> Self {
-        let leaving = Self::of(&state.service, servers, &state.plan);
+        let removal = Self::of(&state.service, servers, &state.plan);
         Self {
-            departed: Some(Box::new(state)),
-            ..leaving
+            removed_service: Some(Box::new(state)),
+            ..removal
         }
     }
 
@@ -57,7 +57,7 @@ impl Removal {
             service: Arc::clone(service),
             protocol: plan.protocol,
             server: None,
-            departed: None,
+            removed_service: None,
             servers,
             since_ms,
             next_cut_ms: until_ms,
@@ -77,10 +77,10 @@ impl Removal {
 
 impl ControlPlane {
     /// Closes idle connections to removed servers. Busy ones close once they are free.
-    pub(super) fn part_from_leaving(&self) {
-        for leaving in &self.leaving {
-            if let Some(server) = &leaving.server {
-                self.engine.part(&leaving.service, server.id);
+    pub(super) fn part_from_removals(&self) {
+        for removal in &self.removals {
+            if let Some(server) = &removal.server {
+                self.engine.disconnect_server(&removal.service, server.id);
             }
         }
     }
@@ -104,13 +104,13 @@ impl ControlPlane {
             }
         }
         let engine = &self.engine;
-        self.leaving.retain_mut(|leaving| {
-            if now_ms >= leaving.next_cut_ms {
-                leaving.next_cut_ms = now_ms + LAST_LOOK_MS;
-                let server_id = leaving.server.as_ref().map(|server| server.id);
-                engine.cut(Some(leaving.service.id), server_id, CutReason::Removed);
+        self.removals.retain_mut(|removal| {
+            if now_ms >= removal.next_cut_ms {
+                removal.next_cut_ms = now_ms + LAST_LOOK_MS;
+                let server_id = removal.server.as_ref().map(|server| server.id);
+                engine.cut(Some(removal.service.id), server_id, CutReason::Removed);
             }
-            now_ms < leaving.last_cut_ms && !leaving.is_empty()
+            now_ms < removal.last_cut_ms && !removal.is_empty()
         });
     }
 }

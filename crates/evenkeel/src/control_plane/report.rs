@@ -15,8 +15,8 @@ use super::ControlPlane;
 use super::database::digests::work;
 use super::eligibility::Eligibility;
 use super::removal::Removal;
-use super::server::ManagedServer as Known;
-use super::service::ManagedService as Offer;
+use super::server::ManagedServer;
+use super::service::ManagedService;
 use crate::config::plan::ServerPlan;
 use crate::log::ConnectionRecord;
 use crate::status::{
@@ -49,10 +49,10 @@ impl ControlPlane {
             .map(|s| self.service_status(s))
             .collect();
         services.extend(
-            self.leaving
+            self.removals
                 .iter()
                 .filter(|l| l.server.is_none() && !l.is_empty())
-                .map(leaving_service),
+                .map(removed_service_status),
         );
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -112,26 +112,30 @@ impl ControlPlane {
         }
     }
 
-    fn service_status(&self, offer: &Offer) -> ServiceStatus {
-        let plan = &offer.plan;
-        let service = &offer.service;
+    fn service_status(&self, managed: &ManagedService) -> ServiceStatus {
+        let plan = &managed.plan;
+        let service = &managed.service;
         let counters = &service.counters;
         let errors = errors(counters);
         let stopping = self.stop_by_ms.is_some();
         let state = if stopping {
             ServiceState::Stopping
         } else {
-            offer.state
+            managed.state
         };
         ServiceStatus {
             name: plan.name.clone(),
             protocol: plan.protocol.name().to_owned(),
-            listen: offer.listening.iter().flat_map(|l| l.addresses()).collect(),
+            listen: managed
+                .listening
+                .iter()
+                .flat_map(|l| l.addresses())
+                .collect(),
             balance: plan.balance.name().to_owned(),
             role: plan.role.name().to_owned(),
             state,
-            reason: self.reason(offer, state),
-            since_unix_ms: unix_ms(offer.state_since_ms),
+            reason: self.reason(managed, state),
+            since_unix_ms: unix_ms(managed.state_since_ms),
             sessions: ServiceSessions {
                 current: u64::from(service.active_everywhere()),
                 limit: u64::from(plan.max_connections),
@@ -146,88 +150,95 @@ impl ControlPlane {
             },
             bytes: bytes(&counters.bytes),
             errors,
-            rates: offer.history.rates(),
+            rates: managed.history.rates(),
             retries_total: counters.retries.get(),
             connect_us: histogram(&counters.connect_us),
             session_ms: histogram(&counters.session_ms),
-            history: offer.history.points(),
-            servers: self.server_statuses(offer),
-            database: super::database::report::status(offer),
+            history: managed.history.points(),
+            servers: self.server_statuses(managed),
+            database: super::database::report::status(managed),
         }
     }
 
     /// Returns the reason for a service's state. Empty while it is up.
-    pub(super) fn reason(&self, offer: &Offer, state: ServiceState) -> String {
+    pub(super) fn reason(&self, managed: &ManagedService, state: ServiceState) -> String {
         match state {
             ServiceState::Up => String::new(),
             ServiceState::Stopping => "the process is shutting down".to_owned(),
-            ServiceState::Degraded | ServiceState::Down => self.who_is_out(offer),
+            ServiceState::Degraded | ServiceState::Down => self.list_unavailable(managed),
         }
     }
 
-    fn who_is_out(&self, offer: &Offer) -> String {
-        let listed = offer.plan.servers.iter();
-        let out: Vec<_> = listed
+    fn list_unavailable(&self, managed: &ManagedService) -> String {
+        let listed = managed.plan.servers.iter();
+        let unavailable: Vec<_> = listed
             .filter(|server| {
-                !self.serves(offer, &server.address) && self.should_serve(offer, &server.address)
+                !self.serves(managed, &server.address)
+                    && self.should_serve(managed, &server.address)
             })
             .collect();
-        if out.is_empty() {
+        if unavailable.is_empty() {
             return "no server has the required role".to_owned();
         }
-        let named = out.iter().take(NAMED_MAX);
+        let named = unavailable.iter().take(NAMED_MAX);
         let mut words: Vec<_> = named
-            .map(|server| self.out_because(offer, server))
+            .map(|server| self.unavailable_reason(managed, server))
             .collect();
-        if out.len() > NAMED_MAX {
-            words.push(format!("{} more", out.len() - NAMED_MAX));
+        if unavailable.len() > NAMED_MAX {
+            words.push(format!("{} more", unavailable.len() - NAMED_MAX));
         }
         format!("not accepting new clients: {}", words.join(", "))
     }
 
-    fn out_because(&self, offer: &Offer, server: &ServerPlan) -> String {
+    fn unavailable_reason(&self, managed: &ManagedService, server: &ServerPlan) -> String {
         let known = self.servers.get(&server.address);
-        let fit = self.fit_in(offer, &server.address);
-        if let (true, Eligibility::Unused(why)) = (self.takes_clients(&server.address), fit) {
+        let eligibility = self.eligibility_in(managed, &server.address);
+        if let (true, Eligibility::Unused(why)) = (self.takes_clients(&server.address), eligibility)
+        {
             return format!("{} ({why})", server.name);
         }
         let state = known.map_or(ServerState::Starting, |known| state_of(known).0);
         format!("{} ({})", server.name, state.name())
     }
 
-    fn server_statuses(&self, offer: &Offer) -> Vec<ServerStatus> {
-        let listed = offer.plan.servers.iter();
+    fn server_statuses(&self, managed: &ManagedService) -> Vec<ServerStatus> {
+        let listed = managed.plan.servers.iter();
         let mut all: Vec<_> = listed
             .filter_map(|server| {
                 self.servers
                     .get(&server.address)
-                    .map(|known| self.server_status(offer, server, known))
+                    .map(|known| self.server_status(managed, server, known))
             })
             .collect();
         let gone = self
-            .leaving
+            .removals
             .iter()
-            .filter(|leaving| leaving.service.id == offer.service.id && !leaving.is_empty());
-        all.extend(gone.filter_map(leaving_server));
+            .filter(|removal| removal.service.id == managed.service.id && !removal.is_empty());
+        all.extend(gone.filter_map(removed_server_status));
         all
     }
 
-    fn server_status(&self, offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
-        let unused_reason = match self.fit_in(offer, &listed.address) {
+    fn server_status(
+        &self,
+        managed: &ManagedService,
+        listed: &ServerPlan,
+        known: &ManagedServer,
+    ) -> ServerStatus {
+        let unused_reason = match self.eligibility_in(managed, &listed.address) {
             Eligibility::Unused(why) => Some(why),
             Eligibility::Serves | Eligibility::Reserve => None,
         };
-        let is_database = offer.plan.database.is_some();
+        let is_database = managed.plan.database.is_some();
         let worked = || WorkTotals::sum(known.server.counters.work());
         ServerStatus {
             role: self.role_status(known),
             unused_reason,
             work: is_database.then(|| work(&worked())),
-            ..server_status(offer, listed, known)
+            ..server_status(managed, listed, known)
         }
     }
 
-    fn role_status(&self, known: &Known) -> Option<RoleStatus> {
+    fn role_status(&self, known: &ManagedServer) -> Option<RoleStatus> {
         let cluster = self.cluster_of(&known.address)?;
         let server_id = known.server.id;
         let since_ms = cluster.role_since_ms.get(&server_id);
@@ -255,14 +266,18 @@ impl ControlPlane {
     }
 }
 
-fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerStatus {
+fn server_status(
+    managed: &ManagedService,
+    listed: &ServerPlan,
+    known: &ManagedServer,
+) -> ServerStatus {
     let server = &known.server;
     let (state, reason, since_ms) = state_of(known);
-    let weight = offer.weight(listed);
+    let weight = managed.weight(listed);
     let up_for_ms = known
         .back_since_ms
         .map_or(u64::MAX, |at_ms| now_ms().saturating_sub(at_ms));
-    let ramped = effective_weight(weight, up_for_ms, offer.plan.slow_start_ms).weight;
+    let ramped = effective_weight(weight, up_for_ms, managed.plan.slow_start_ms).weight;
     let latency_us = server.load.latency_us(now_us());
     ServerStatus {
         name: listed.name.clone(),
@@ -290,12 +305,12 @@ fn server_status(offer: &Offer, listed: &ServerPlan, known: &Known) -> ServerSta
         },
         latency_us: (latency_us > 0).then_some(latency_us),
         history: known.history.points(),
-        config_override: differs(offer, listed, known),
+        config_override: differs(managed, listed, known),
         ..ServerStatus::default()
     }
 }
 
-fn state_of(known: &Known) -> (ServerState, String, u64) {
+fn state_of(known: &ManagedServer) -> (ServerState, String, u64) {
     if let Some(drain) = known.drain {
         let left_ms = drain.until_ms.saturating_sub(now_ms());
         let reason = if known.server.load.active() == 0 {
@@ -319,12 +334,12 @@ fn state_of(known: &Known) -> (ServerState, String, u64) {
     (state, reason, known.health.since_ms())
 }
 
-fn differs(offer: &Offer, listed: &ServerPlan, known: &Known) -> Option<String> {
+fn differs(managed: &ManagedService, listed: &ServerPlan, known: &ManagedServer) -> Option<String> {
     let mut differences = Vec::new();
     if known.drain.is_some() {
         differences.push("drained by operator".to_owned());
     }
-    let weight = offer.weight(listed);
+    let weight = managed.weight(listed);
     if weight != listed.weight {
         differences.push(format!(
             "weight {weight} set by operator, {} in the file",
@@ -334,14 +349,14 @@ fn differs(offer: &Offer, listed: &ServerPlan, known: &Known) -> Option<String> 
     (!differences.is_empty()).then(|| differences.join("; "))
 }
 
-fn leaving_server(leaving: &Removal) -> Option<ServerStatus> {
-    let server = leaving.server.as_ref()?;
+fn removed_server_status(removal: &Removal) -> Option<ServerStatus> {
+    let server = removal.server.as_ref()?;
     Some(ServerStatus {
         name: server.name.to_string(),
         address: server.name.to_string(),
         state: ServerState::Removed,
         reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
-        since_unix_ms: unix_ms(leaving.since_ms),
+        since_unix_ms: unix_ms(removal.since_ms),
         sessions: ServerSessions {
             current: u64::from(server.load.active()),
             limit: None,
@@ -352,16 +367,16 @@ fn leaving_server(leaving: &Removal) -> Option<ServerStatus> {
     })
 }
 
-fn leaving_service(leaving: &Removal) -> ServiceStatus {
-    let counters = &leaving.service.counters;
+fn removed_service_status(removal: &Removal) -> ServiceStatus {
+    let counters = &removal.service.counters;
     ServiceStatus {
-        name: leaving.service.name.to_string(),
-        protocol: leaving.protocol.name().to_owned(),
+        name: removal.service.name.to_string(),
+        protocol: removal.protocol.name().to_owned(),
         state: ServiceState::Stopping,
         reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
-        since_unix_ms: unix_ms(leaving.since_ms),
+        since_unix_ms: unix_ms(removal.since_ms),
         sessions: ServiceSessions {
-            current: u64::from(leaving.service.active()),
+            current: u64::from(removal.service.active()),
             total: counters.sessions.get(),
             refused: refused(counters),
             ..ServiceSessions::default()

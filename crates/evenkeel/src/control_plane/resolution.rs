@@ -30,7 +30,7 @@ impl ManagedServer {
 
     /// Processes a resolver's response. Returns whether the name of a cluster member no longer
     /// resolves to the address in use.
-    pub(super) fn resolved(&mut self, answer: Result<Vec<Endpoint>, String>) -> bool {
+    pub(super) fn record_resolution(&mut self, answer: Result<Vec<Endpoint>, String>) -> bool {
         self.resolving = false;
         self.next_resolve_ms = now_ms() + RESOLVE_INTERVAL_MS;
         match answer {
@@ -60,7 +60,7 @@ impl ManagedServer {
     pub(super) fn use_addresses(&mut self) -> bool {
         let current = self.server.endpoints().first().cloned();
         let mut wanted = self.addresses.clone();
-        if self.watching.is_some() {
+        if self.role_task.is_some() {
             let stays = |one: &Endpoint| Some(one) == current.as_ref();
             let index = wanted.iter().position(stays).unwrap_or(0);
             wanted = wanted.into_iter().skip(index).take(1).collect();
@@ -69,7 +69,7 @@ impl ManagedServer {
         if *self.server.endpoints() != wanted {
             self.server.set_endpoints(wanted);
         }
-        has_moved && self.watching.is_some()
+        has_moved && self.role_task.is_some()
     }
 
     /// Selects the next address of the host name, since the machine in use is down.
@@ -77,7 +77,7 @@ impl ManagedServer {
         let current = self.server.endpoints().first().cloned();
         let position = |current| self.addresses.iter().position(|one| *one == current);
         let next = current.and_then(position).map_or(0, |index| index + 1);
-        if self.watching.is_some() && self.addresses.len() > 1 {
+        if self.role_task.is_some() && self.addresses.len() > 1 {
             let endpoint = self.addresses[next % self.addresses.len()].clone();
             tracing::info!(server = %self.address, "trying next address {endpoint}");
             self.server.set_endpoints(vec![endpoint]);
@@ -86,25 +86,29 @@ impl ManagedServer {
 }
 
 impl ControlPlane {
-    pub(super) fn take_resolved(
+    pub(super) fn apply_resolution(
         &mut self,
         address: &Address,
         answer: Result<Vec<Endpoint>, String>,
     ) {
-        if self.moves(address, |state| state.resolved(answer)) {
-            self.follow_move(address);
+        if self.apply_endpoints(address, |state| state.record_resolution(answer)) {
+            self.report_move(address);
         }
     }
 
     /// Runs `act`, which may move a server to another machine, and returns its result. After a
     /// move, idle pool connections close and are not acquired again: they lead to the previous
     /// machine.
-    fn moves(&mut self, address: &Address, act: impl FnOnce(&mut ManagedServer) -> bool) -> bool {
+    fn apply_endpoints(
+        &mut self,
+        address: &Address,
+        act: impl FnOnce(&mut ManagedServer) -> bool,
+    ) -> bool {
         let Some(state) = self.servers.get_mut(address) else {
             return false;
         };
         let before = state.server.endpoints();
-        let said = act(state);
+        let result = act(state);
         let now = state.server.endpoints();
         // Each of several addresses may be used, and a resolver may return a different part of them
         // each time.
@@ -112,7 +116,7 @@ impl ControlPlane {
         if is_other {
             self.part_from(address);
         }
-        said
+        result
     }
 
     /// Closes every pool connection to a server as soon as it is free.
@@ -121,14 +125,15 @@ impl ControlPlane {
             return;
         };
         for service in self.services.iter().filter(|one| one.lists(address)) {
-            self.engine.part(&service.service, state.server.id);
+            self.engine
+                .disconnect_server(&service.service, state.server.id);
         }
     }
 
     /// Tries the next address of a cluster member that is down.
-    pub(super) fn try_elsewhere(&mut self, address: &Address, standing: HealthState) {
-        if standing == HealthState::Down {
-            self.moves(address, |state| {
+    pub(super) fn try_next_address(&mut self, address: &Address, health: HealthState) {
+        if health == HealthState::Down {
+            self.apply_endpoints(address, |state| {
                 state.use_next_address();
                 true
             });
@@ -137,13 +142,13 @@ impl ControlPlane {
 
     /// Handles a server's move to another machine: discards the previous machine's role, and
     /// terminates sessions that could still write to it.
-    fn follow_move(&mut self, address: &Address) {
+    fn report_move(&mut self, address: &Address) {
         self.forget_role(address);
         let cuts = self.cut_writers_of(address);
         let what = format!("{} moved to another address", self.name_of(address));
-        let news = NewEvent::new(EventKind::State, Severity::Warning, what);
-        let news = news.cause("its host name resolves to another address now");
-        self.tell(news.server(address).cut(cuts, 0));
+        let event = NewEvent::new(EventKind::State, Severity::Warning, what);
+        let event = event.cause("its host name resolves to another address now");
+        self.record_event(event.server(address).cut(cuts, 0));
     }
 
     /// Terminates the sessions on a server of services that write, if configured

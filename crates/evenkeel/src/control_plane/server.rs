@@ -51,7 +51,7 @@ impl MonitorConfig {
     }
 
     /// Returns the prober. `None` if probes are off.
-    pub(super) fn asker(&self, address: &Address) -> Result<Option<Arc<Prober>>, String> {
+    pub(super) fn prober(&self, address: &Address) -> Result<Option<Arc<Prober>>, String> {
         let probe = match self.health.probe.clone() {
             plan::Probe::Off => return Ok(None),
             plan::Probe::Tcp => Probe::Tcp,
@@ -69,14 +69,14 @@ impl MonitorConfig {
             plan::Probe::Mysql { query } => Probe::Mysql { query },
             plan::Probe::Postgres { query } => Probe::Postgres { query },
         };
-        let asker = Prober::new(probe, self.account(), self.tls(address)?);
-        asker
-            .map(|asker| Some(Arc::new(asker)))
+        let prober = Prober::new(probe, self.account(), self.tls(address)?);
+        prober
+            .map(|prober| Some(Arc::new(prober)))
             .map_err(|error| error.to_string())
     }
 
     /// Returns the monitor that queries the server's role.
-    pub(super) fn watcher(&self, address: &Address) -> Result<RoleMonitor, String> {
+    pub(super) fn role_monitor(&self, address: &Address) -> Result<RoleMonitor, String> {
         let database = match (self.protocol, &self.health.probe) {
             (Protocol::Postgres, _) | (Protocol::Tcp, plan::Probe::Postgres { .. }) => {
                 Database::Postgres
@@ -153,7 +153,7 @@ pub(super) struct Drain {
 pub(super) struct ManagedServer {
     pub(super) server: Arc<Server>,
     pub(super) address: Address,
-    pub(super) asker: Option<Arc<Prober>>,
+    pub(super) prober: Option<Arc<Prober>>,
     pub(super) health: Health,
     pub(super) last_probe: Option<LastProbe>,
     pub(super) drain: Option<Drain>,
@@ -162,59 +162,59 @@ pub(super) struct ManagedServer {
     pub(super) resolve_error: Option<String>,
     pub(super) history: History,
     /// Task that queries the server's role. `None` outside of a cluster.
-    pub(super) watching: Option<RoleMonitorTask>,
+    pub(super) role_task: Option<RoleMonitorTask>,
     /// Reason why the server could not report its role.
     pub(super) role_problem: Option<String>,
-    watch: MonitorConfig,
-    asking: bool,
+    config: MonitorConfig,
+    is_probing: bool,
     pub(super) next_probe_ms: u64,
     /// Time when the last probe began.
     probed_ms: u64,
     /// Time of the last role report.
-    told_role_ms: u64,
+    role_report_ms: u64,
     /// All addresses that the host name resolves to.
     pub(super) addresses: Vec<Endpoint>,
     pub(super) resolving: bool,
     pub(super) next_resolve_ms: u64,
-    served_seen: u64,
+    last_served: u64,
 }
 
 impl ManagedServer {
     pub(super) fn new(
         engine: &Engine,
         address: &Address,
-        watch: MonitorConfig,
+        config: MonitorConfig,
         max_connections: Option<u32>,
     ) -> Result<Self, String> {
         let now_ms = now_ms();
-        let asker = watch.asker(address)?;
+        let prober = config.prober(address)?;
         let load = Arc::new(Load::new(max_connections));
         let name = address.to_string().into();
         let server = Arc::new(Server::new(engine.new_id(), name, load, engine.workers()));
         let addresses: Vec<_> = fixed_endpoint(address).into_iter().collect();
         server.set_endpoints(addresses.clone());
-        let health = Health::new(watch.settings(), now_ms);
+        let health = Health::new(config.settings(), now_ms);
         let next_probe_ms = now_ms + health.next_probe_in_ms(fast_random());
         Ok(Self {
             server,
             address: address.clone(),
-            asker,
+            prober,
             health,
             last_probe: None,
             drain: None,
             back_since_ms: None,
             resolve_error: None,
             history: History::default(),
-            watching: None,
+            role_task: None,
             role_problem: None,
-            watch,
-            asking: false,
+            config,
+            is_probing: false,
             next_probe_ms,
             probed_ms: 0,
-            told_role_ms: now_ms,
+            role_report_ms: now_ms,
             addresses,
             resolving: false,
-            served_seen: 0,
+            last_served: 0,
             next_resolve_ms: if fixed_endpoint(address).is_some() {
                 u64::MAX
             } else {
@@ -226,39 +226,39 @@ impl ManagedServer {
     /// Applies a new configuration. The server's state is kept.
     pub(super) fn update(
         &mut self,
-        watch: MonitorConfig,
+        config: MonitorConfig,
         max_connections: Option<u32>,
     ) -> Result<(), String> {
         self.server.load.set_max_connections(max_connections);
-        if watch == self.watch {
+        if config == self.config {
             return Ok(());
         }
-        self.asker = watch.asker(&self.address)?;
-        self.health.update_settings(watch.settings());
-        self.watch = watch;
+        self.prober = config.prober(&self.address)?;
+        self.health.update_settings(config.settings());
+        self.config = config;
         // Started again with the new account and intervals, if still needed.
-        self.watching = None;
+        self.role_task = None;
         self.schedule(now_ms());
         Ok(())
     }
 
     /// Starts or stops querying the server's role.
-    pub(super) fn watch_role(
+    pub(super) fn monitor_role(
         &mut self,
         wanted: bool,
         reports: &mpsc::Sender<MonitorEvent>,
     ) -> Result<(), String> {
-        if !wanted && self.watching.take().is_some() {
+        if !wanted && self.role_task.take().is_some() {
             self.use_addresses();
         } else if !wanted {
             // The role is not monitored, and need not be.
-        } else if self.watching.is_none() {
-            let watcher = self.watch.watcher(&self.address)?;
-            let (server, times) = (Arc::clone(&self.server), self.watch.times());
+        } else if self.role_task.is_none() {
+            let role_monitor = self.config.role_monitor(&self.address)?;
+            let (server, times) = (Arc::clone(&self.server), self.config.times());
             let (address, reports) = (self.address.clone(), reports.clone());
-            let watching = RoleMonitorTask::start(address, server, watcher, times, reports);
-            self.watching = Some(watching);
-            self.told_role_ms = now_ms();
+            let role_task = RoleMonitorTask::start(address, server, role_monitor, times, reports);
+            self.role_task = Some(role_task);
+            self.role_report_ms = now_ms();
             self.use_addresses();
         }
         Ok(())
@@ -267,22 +267,22 @@ impl ManagedServer {
     /// Schedules a probe soon, since the health state may be outdated. Repeated calls are limited
     /// by `PROBES_PER_INTERVAL_MAX`.
     pub(super) fn probe_soon(&mut self, now_ms: u64) {
-        let apart_ms = self.watch.health.interval_ms / PROBES_PER_INTERVAL_MAX;
-        let soon_ms = now_ms.max(self.probed_ms.saturating_add(apart_ms));
+        let interval_ms = self.config.health.interval_ms / PROBES_PER_INTERVAL_MAX;
+        let soon_ms = now_ms.max(self.probed_ms.saturating_add(interval_ms));
         self.next_probe_ms = self.next_probe_ms.min(soon_ms);
     }
 
     /// Records that the server has reported its role.
-    pub(super) fn told_role(&mut self, now_ms: u64) {
-        self.told_role_ms = now_ms;
+    pub(super) fn record_role_report(&mut self, now_ms: u64) {
+        self.role_report_ms = now_ms;
         self.role_problem = None;
     }
 
     /// Returns whether the last role report is too old to count, although the server is alive.
-    pub(super) fn hides_its_role(&self, now_ms: u64) -> bool {
-        let times = self.watch.times();
+    pub(super) fn is_role_outdated(&self, now_ms: u64) -> bool {
+        let times = self.config.times();
         let patience_ms = (3 * times.interval_ms).max(2 * times.timeout_ms);
-        now_ms.saturating_sub(self.told_role_ms) > patience_ms
+        now_ms.saturating_sub(self.role_report_ms) > patience_ms
     }
 
     pub(super) fn takes_clients(&self) -> bool {
@@ -291,12 +291,12 @@ impl ManagedServer {
 
     /// Returns whether the host name was never resolved. Until then no server can be probed, and
     /// that is no sign of a dead server.
-    fn awaits_name(&self) -> bool {
+    fn is_unresolved(&self) -> bool {
         self.resolving && self.server.endpoints().is_empty()
     }
 
     pub(super) fn next_due_ms(&self, now_ms: u64) -> u64 {
-        let probe_ms = if self.asking || self.awaits_name() {
+        let probe_ms = if self.is_probing || self.is_unresolved() {
             u64::MAX
         } else {
             self.next_probe_ms
@@ -315,14 +315,14 @@ impl ManagedServer {
     /// Returns the probe that is due, with its time limit in milliseconds. Without a prober, only
     /// time passes for the health state.
     pub(super) fn due_probe(&mut self, now_ms: u64) -> DueProbe {
-        if self.asking || self.awaits_name() || now_ms < self.next_probe_ms {
+        if self.is_probing || self.is_unresolved() || now_ms < self.next_probe_ms {
             return DueProbe::NotYet;
         }
-        match &self.asker {
-            Some(asker) => {
-                self.asking = true;
+        match &self.prober {
+            Some(prober) => {
+                self.is_probing = true;
                 self.probed_ms = now_ms;
-                DueProbe::Ask(Arc::clone(asker), self.watch.health.timeout_ms)
+                DueProbe::Ask(Arc::clone(prober), self.config.health.timeout_ms)
             }
             None => {
                 let change = self.health.tick(now_ms);
@@ -334,16 +334,20 @@ impl ManagedServer {
 
     /// Processes a probe's result. `is_busy`: the server responded to clients while the probe
     /// waited.
-    pub(super) fn notice_probe(
+    pub(super) fn record_probe(
         &mut self,
-        seen: Observation,
+        observation: Observation,
         is_busy: bool,
         at_unix_ms: u64,
     ) -> Option<Change> {
         let now_ms = now_ms();
-        self.asking = false;
-        let (ok, message, outcome) = match seen.outcome {
-            Outcome::Passed => (true, seen.note.unwrap_or_default(), HealthOutcome::Passed),
+        self.is_probing = false;
+        let (ok, message, outcome) = match observation.outcome {
+            Outcome::Passed => (
+                true,
+                observation.note.unwrap_or_default(),
+                HealthOutcome::Passed,
+            ),
             Outcome::Failed(why) if is_busy => {
                 let message = format!("{why}; the server still answers clients: busy, not down");
                 (false, message, HealthOutcome::Busy(why))
@@ -351,7 +355,7 @@ impl ManagedServer {
             Outcome::Failed(why) => (false, why.clone(), HealthOutcome::Failed(why)),
             Outcome::LoginRefused(why) => (false, why.clone(), HealthOutcome::LoginRefused(why)),
         };
-        let took_us = u64::try_from(seen.took.as_micros()).unwrap_or(u64::MAX);
+        let took_us = u64::try_from(observation.took.as_micros()).unwrap_or(u64::MAX);
         self.last_probe = Some(LastProbe {
             ok,
             took_us,
@@ -360,13 +364,13 @@ impl ManagedServer {
         });
         let known_problem = self.health.monitor_problem().map(str::to_owned);
         let change = self.health.probe(now_ms, outcome);
-        self.tell_monitor_problem(known_problem.as_deref());
+        self.log_monitor_problem(known_problem.as_deref());
         self.schedule(now_ms);
-        self.note_return(change.as_ref());
+        self.record_recovery(change.as_ref());
         change
     }
 
-    fn tell_monitor_problem(&self, known: Option<&str>) {
+    fn log_monitor_problem(&self, known: Option<&str>) {
         match (known, self.health.monitor_problem()) {
             (None, Some(problem)) => {
                 let server = &self.address;
@@ -377,25 +381,25 @@ impl ManagedServer {
         }
     }
 
-    pub(super) fn notice_sign(
+    pub(super) fn record_failure(
         &mut self,
         now_ms: u64,
-        sign: PassiveFailure,
+        failure: PassiveFailure,
         last: bool,
     ) -> Option<Change> {
         // Clients served since the last failure end a series of consecutive failures.
         let served = self.server.counters.served.get();
-        if std::mem::replace(&mut self.served_seen, served) != served {
+        if std::mem::replace(&mut self.last_served, served) != served {
             self.health.served(now_ms);
         }
-        let change = self.health.passive(now_ms, sign, last);
+        let change = self.health.passive(now_ms, failure, last);
         self.next_probe_ms = self
             .next_probe_ms
             .min(now_ms + self.health.next_probe_in_ms(fast_random()));
         change
     }
 
-    pub(super) fn note_return(&mut self, change: Option<&Change>) {
+    pub(super) fn record_recovery(&mut self, change: Option<&Change>) {
         if change.is_some_and(|change| change.from == HealthState::Down) {
             self.back_since_ms = Some(now_ms());
         }

@@ -21,7 +21,7 @@ use crate::rules;
 use crate::status;
 
 /// Time after which all workers use a new plan.
-const UNTOLD_US: u64 = 500_000;
+const ADOPTION_US: u64 = 500_000;
 
 /// A service and the state that belongs to it alone.
 pub(super) struct ManagedService {
@@ -32,22 +32,22 @@ pub(super) struct ManagedService {
     /// Weights set by command, which survive reloads.
     pub(super) weights: BTreeMap<Address, u32>,
     /// Eligibility as published to the data plane, in the order of the plan's servers.
-    pub(super) fits: Vec<Eligibility>,
+    pub(super) eligibilities: Vec<Eligibility>,
     pub(super) next_ramp_ms: Option<u64>,
     pub(super) history: History,
-    pub(super) refusals: RejectionLog,
+    pub(super) rejections: RejectionLog,
     pub(super) state: status::ServiceState,
     pub(super) state_since_ms: u64,
     /// Server information for sessions. `None` for a service without a database protocol.
-    pub(super) knowledge: Option<Arc<ServerInfo>>,
+    pub(super) server_info: Option<Arc<ServerInfo>>,
     /// Time since when sessions record their writes, so that their reads see them. Zero: always.
     pub(super) noted_since_us: u64,
     /// TLS settings towards clients. `None`: off.
     pub(super) acceptor: Option<Arc<Acceptor>>,
     /// Statement rules of the plan. `None`: there are none.
     pub(super) rules: Option<Arc<RuleSet>>,
-    /// Tasks that query the servers for `knowledge`.
-    pub(super) learning: Option<MonitorTasks>,
+    /// Tasks that query the servers for `server_info`.
+    pub(super) monitor_tasks: Option<MonitorTasks>,
     /// Primary of the last published roles, drained or not.
     pub(super) primary: Option<u64>,
 }
@@ -62,11 +62,11 @@ impl ManagedService {
 
     /// Prepares for a new plan in which reads must see earlier writes: until then, sessions did not
     /// record their writes. Call before the plan is replaced.
-    pub(super) fn note_writes_for(&mut self, plan: &ServicePlan) {
-        let begins = tracks(plan) && !tracks(&self.plan);
-        if let (true, Some(knowledge)) = (begins, &self.knowledge) {
-            self.noted_since_us = now_us() + UNTOLD_US;
-            knowledge.wrote(0, self.noted_since_us);
+    pub(super) fn prepare_tracking(&mut self, plan: &ServicePlan) {
+        let starts_tracking = tracks(plan) && !tracks(&self.plan);
+        if let (true, Some(server_info)) = (starts_tracking, &self.server_info) {
+            self.noted_since_us = now_us() + ADOPTION_US;
+            server_info.record_write(0, self.noted_since_us);
         }
     }
 
@@ -93,8 +93,8 @@ impl ManagedService {
     pub(super) fn adopt_rules(&mut self) {
         let plan = self.plan.database.as_ref();
         let plan = plan.filter(|plan| !plan.rules.is_empty());
-        let book = plan.zip(self.service.database.as_ref());
-        self.rules = book.map(|(plan, shared)| Arc::new(rules::book(&plan.rules, shared)));
+        let inputs = plan.zip(self.service.database.as_ref());
+        self.rules = inputs.map(|(plan, shared)| Arc::new(rules::rule_set(&plan.rules, shared)));
     }
 
     pub(super) fn weight(&self, server: &ServerPlan) -> u32 {

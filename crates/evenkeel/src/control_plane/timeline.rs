@@ -21,22 +21,22 @@ const CUT_LIMIT_MS: u64 = 100;
 /// Events so far. The oldest are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
-    events: VecDeque<Kept>,
+    events: VecDeque<StoredEvent>,
     last_id: u64,
     /// Consequences of the current events, recorded after them.
-    later: Vec<NewEvent>,
+    delayed: Vec<NewEvent>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredEvent {
     event: TimelineEvent,
     cuts: Vec<CutCount>,
     /// Time to log the number of terminated sessions. `None` once logged, or if no session could be
     /// terminated.
-    tell_cuts_at_ms: Option<u64>,
+    log_cuts_at_ms: Option<u64>,
 }
 
-impl Kept {
+impl StoredEvent {
     fn event(&self) -> TimelineEvent {
         let mut event = self.event.clone();
         if !self.cuts.is_empty() {
@@ -89,8 +89,8 @@ impl NewEvent {
 }
 
 impl Timeline {
-    pub(super) fn record(&mut self, news: NewEvent) {
-        let NewEvent { mut event, cuts } = news;
+    pub(super) fn record(&mut self, new_event: NewEvent) {
+        let NewEvent { mut event, cuts } = new_event;
         self.last_id += 1;
         event.id = self.last_id;
         event.at_unix_ms = now_unix_ms();
@@ -98,11 +98,11 @@ impl Timeline {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
-        let tell_cuts_at_ms = (!cuts.is_empty()).then(|| now_ms() + CUT_LIMIT_MS);
-        self.events.push_back(Kept {
+        let log_cuts_at_ms = (!cuts.is_empty()).then(|| now_ms() + CUT_LIMIT_MS);
+        self.events.push_back(StoredEvent {
             event,
             cuts,
-            tell_cuts_at_ms,
+            log_cuts_at_ms,
         });
     }
 
@@ -111,16 +111,16 @@ impl Timeline {
     pub(super) fn resume(&mut self, earlier: Vec<TimelineEvent>) {
         self.last_id = earlier.last().map_or(0, |event| event.id);
         let own = std::mem::take(&mut self.events);
-        let kept = |event| Kept {
+        let stored = |event| StoredEvent {
             event,
             cuts: Vec::new(),
-            tell_cuts_at_ms: None,
+            log_cuts_at_ms: None,
         };
-        self.events = earlier.into_iter().map(kept).collect();
-        for mut kept in own {
+        self.events = earlier.into_iter().map(stored).collect();
+        for mut stored in own {
             self.last_id += 1;
-            kept.event.id = self.last_id;
-            self.events.push_back(kept);
+            stored.event.id = self.last_id;
+            self.events.push_back(stored);
         }
         while self.events.len() > EVENTS_MAX {
             self.events.pop_front();
@@ -129,8 +129,8 @@ impl Timeline {
 
     /// Returns the events after this id, oldest first.
     pub(super) fn after(&self, id: u64) -> Vec<TimelineEvent> {
-        let later = self.events.iter().filter(|kept| kept.event.id > id);
-        later.map(Kept::event).collect()
+        let later = self.events.iter().filter(|stored| stored.event.id > id);
+        later.map(StoredEvent::event).collect()
     }
 
     pub(super) fn last(&self) -> Vec<TimelineEvent> {
@@ -140,40 +140,40 @@ impl Timeline {
     pub(super) fn next_due_ms(&self) -> Option<u64> {
         self.events
             .iter()
-            .filter_map(|kept| kept.tell_cuts_at_ms)
+            .filter_map(|stored| stored.log_cuts_at_ms)
             .min()
     }
 
-    fn tell_cuts(&mut self, now_ms: u64) {
-        for kept in &mut self.events {
-            if kept.tell_cuts_at_ms.is_none_or(|at_ms| now_ms < at_ms) {
+    fn log_cuts(&mut self, now_ms: u64) {
+        for stored in &mut self.events {
+            if stored.log_cuts_at_ms.is_none_or(|at_ms| now_ms < at_ms) {
                 continue;
             }
-            kept.tell_cuts_at_ms = None;
-            let sessions: u64 = kept.cuts.iter().map(CutCount::get).sum();
+            stored.log_cuts_at_ms = None;
+            let sessions: u64 = stored.cuts.iter().map(CutCount::get).sum();
             if sessions > 0 {
-                tracing::info!(sessions, "sessions terminated: {}", kept.event.what);
+                tracing::info!(sessions, "sessions terminated: {}", stored.event.what);
             }
         }
     }
 }
 
 impl ControlPlane {
-    pub(super) fn tell(&mut self, news: NewEvent) {
-        self.timeline.record(news);
+    pub(super) fn record_event(&mut self, new_event: NewEvent) {
+        self.timeline.record(new_event);
     }
 
     /// Records a consequence of the current events after them, so that the cause comes first.
-    pub(super) fn record_after(&mut self, news: NewEvent) {
-        self.timeline.later.push(news);
+    pub(super) fn record_after(&mut self, new_event: NewEvent) {
+        self.timeline.delayed.push(new_event);
     }
 
     /// Records pending consequences, and logs counts that are final now.
-    pub(super) fn tell_what_is_due(&mut self, now_ms: u64) {
-        for news in std::mem::take(&mut self.timeline.later) {
-            self.timeline.record(news);
+    pub(super) fn log_due_events(&mut self, now_ms: u64) {
+        for new_event in std::mem::take(&mut self.timeline.delayed) {
+            self.timeline.record(new_event);
         }
-        self.timeline.tell_cuts(now_ms);
+        self.timeline.log_cuts(now_ms);
     }
 }
 
@@ -196,7 +196,7 @@ fn log(event: &TimelineEvent) {
 mod tests {
     use super::*;
 
-    fn told(timeline: &mut Timeline, what: &str) {
+    fn record(timeline: &mut Timeline, what: &str) {
         timeline.record(NewEvent::new(EventKind::State, Severity::Info, what));
     }
 
@@ -204,7 +204,7 @@ mod tests {
     fn events_are_numbered_and_those_after_one_are_given_in_order() {
         let mut timeline = Timeline::default();
         for what in ["one", "two", "three"] {
-            told(&mut timeline, what);
+            record(&mut timeline, what);
         }
         let later: Vec<_> = timeline
             .after(1)
@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn a_story_goes_on_where_another_process_left_it() {
         let (mut old, mut new) = (Timeline::default(), Timeline::default());
-        told(&mut old, "one");
-        told(&mut old, "two");
-        told(&mut new, "three");
+        record(&mut old, "one");
+        record(&mut old, "two");
+        record(&mut new, "three");
         new.resume(old.after(0));
         let all = new.after(0).into_iter();
         let all: Vec<_> = all.map(|event| (event.id, event.what)).collect();
@@ -231,7 +231,7 @@ mod tests {
     fn the_oldest_are_forgotten_but_their_numbers_are_not_used_again() {
         let mut timeline = Timeline::default();
         for number in 0..EVENTS_MAX + 3 {
-            told(&mut timeline, &number.to_string());
+            record(&mut timeline, &number.to_string());
         }
         let all = timeline.after(0);
         assert_eq!(all.len(), EVENTS_MAX);

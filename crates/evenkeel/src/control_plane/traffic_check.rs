@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use evenkeel_proxy::Server;
 
-/// Awaits `asking`. Also returns whether clients received bytes from the server after half of
-/// `limit`, while `asking` was pending.
+/// Awaits `query`. Also returns whether clients received bytes from the server after half of
+/// `limit`, while `query` was pending.
 pub(super) async fn with_traffic_check<T>(
     server: &Server,
     limit: Duration,
-    asking: impl Future<Output = T>,
+    query: impl Future<Output = T>,
 ) -> (T, bool) {
-    tokio::pin!(asking);
+    tokio::pin!(query);
     tokio::select! {
-        answer = &mut asking => return (answer, false),
+        answer = &mut query => return (answer, false),
         () = tokio::time::sleep(limit / 2) => {}
     }
     let before = server.counters.bytes.to_clients();
-    let answer = asking.await;
+    let answer = query.await;
     (answer, server.counters.bytes.to_clients() > before)
 }
 
 /// Returns once clients have received nothing from the server for half of `limit`, not before
 /// `limit` has passed.
-pub(super) async fn gives_nothing(server: &Server, limit: Duration) {
+pub(super) async fn await_silence(server: &Server, limit: Duration) {
     tokio::time::sleep(limit / 2).await;
     loop {
         let before = server.counters.bytes.to_clients();

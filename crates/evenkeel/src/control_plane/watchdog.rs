@@ -4,7 +4,7 @@ use super::ControlPlane;
 use crate::notify;
 
 impl ControlPlane {
-    pub(super) fn pulse(&self) {
+    pub(super) fn ping_watchdog(&self) {
         let text = if self.stop_by_ms.is_some() {
             format!(
                 "shutting down: {} left",

@@ -11,28 +11,28 @@ use crate::rules::rules;
 use crate::status::{Explanation, Question, RuleFit};
 
 /// User that matches no rule, since no name is empty.
-const NOBODY: &str = "";
+const UNKNOWN_USER: &str = "";
 
-const OF_ANYBODY: &str = "a user and a database that no rule mentions: set them with --user and \
+const ASSUMED_USER: &str = "a user and a database that no rule mentions: set them with --user and \
                           --database";
 
 /// Result of the rules.
-pub(super) struct Ruled {
-    book: RuleSet,
-    verdict: RuleOutcome,
+pub(super) struct RuleExplanation {
+    rule_set: RuleSet,
+    outcome: RuleOutcome,
     dialect: Dialect,
     /// True if a rule depends on a user or database that the question leaves open.
-    assumes: bool,
+    is_assumed: bool,
 }
 
-impl Ruled {
-    pub(super) fn new(question: &Question, cast: &ExplainContext<'_>) -> Result<Self, String> {
-        let plan = cast.service.database.as_deref();
+impl RuleExplanation {
+    pub(super) fn new(question: &Question, context: &ExplainContext<'_>) -> Result<Self, String> {
+        let plan = context.service.database.as_deref();
         let plans = plan.map_or(&[][..], |plan| &plan.rules);
         let tried = question.rule.as_deref();
         if let Some(tried) = tried.filter(|tried| plans.iter().all(|rule| rule.name != *tried)) {
             let names: Vec<&str> = plans.iter().map(|rule| rule.name.as_str()).collect();
-            let service = &cast.service.name;
+            let service = &context.service.name;
             return Err(match names.as_slice() {
                 [] => format!("service {service:?} has no rules"),
                 names => format!(
@@ -41,48 +41,49 @@ impl Ruled {
                 ),
             });
         }
-        let dialect = match cast.service.protocol {
-            Protocol::Mysql => Dialect::Mysql(cast.modes),
+        let dialect = match context.service.protocol {
+            Protocol::Mysql => Dialect::Mysql(context.modes),
             Protocol::Postgres | Protocol::Tcp => Dialect::Postgres { backslashes: false },
         };
-        let book = RuleSet::new(rules(plans, tried), Vec::new());
-        let asks =
-            |given: &Option<String>, asks: &Option<String>| given.is_none() && asks.is_some();
+        let rule_set = RuleSet::new(rules(plans, tried), Vec::new());
+        let is_restricted =
+            |given: &Option<String>, wanted: &Option<String>| given.is_none() && wanted.is_some();
         Ok(Self {
-            verdict: book.judge(&said(question, dialect)),
-            book,
+            outcome: rule_set.evaluate(&rule_text(question, dialect)),
+            rule_set,
             dialect,
-            assumes: plans.iter().any(|rule| {
-                asks(&question.user, &rule.user) || asks(&question.database, &rule.database)
+            is_assumed: plans.iter().any(|rule| {
+                is_restricted(&question.user, &rule.user)
+                    || is_restricted(&question.database, &rule.database)
             }),
         })
     }
 
     pub(super) fn destination(&self) -> Option<&Destination> {
-        self.book.destination(&self.verdict)
+        self.rule_set.destination(&self.outcome)
     }
 
     /// Returns the context with only the replicas that the rules allow.
-    pub(super) fn cast<'c>(&self, cast: &ExplainContext<'c>) -> ExplainContext<'c> {
+    pub(super) fn restrict<'c>(&self, context: &ExplainContext<'c>) -> ExplainContext<'c> {
         let is_among = |index: &usize| self.destination().is_none_or(|to| to.group.has(*index));
-        let replicas = cast.replicas.iter().copied();
+        let replicas = context.replicas.iter().copied();
         ExplainContext {
-            service: cast.service,
-            primary: cast.primary,
-            modes: cast.modes,
+            service: context.service,
+            primary: context.primary,
+            modes: context.modes,
             replicas: replicas.filter(is_among).collect(),
         }
     }
 
     /// Adds the results of the rules to an explanation.
-    pub(super) fn tell(&self, question: &Question, explanation: &mut Explanation) {
+    pub(super) fn write_to(&self, question: &Question, explanation: &mut Explanation) {
         let text = question.sql.as_bytes();
         explanation.digest = digest(text, self.dialect).to_string();
         explanation.normalized = normalised(text, self.dialect);
-        let fitting = self.book.fitting(&self.verdict);
+        let fitting = self.rule_set.fitting(&self.outcome);
         explanation.rules = fitting.map(|(name, active)| fit(name, active)).collect();
-        explanation.timeout_ms = self.verdict.timeout_ms;
-        explanation.refused = self.book.rejection(&self.verdict);
+        explanation.timeout_ms = self.outcome.timeout_ms;
+        explanation.refused = self.rule_set.rejection(&self.outcome);
         if let Some(why) = &explanation.refused {
             explanation.target = "nowhere".to_owned();
             explanation.servers.clear();
@@ -91,27 +92,30 @@ impl Ruled {
         if let Some(tried) = &question.rule {
             explanation.rule_test = Some(self.tried(tried, question));
         }
-        if self.assumes {
-            explanation.assumed.push(OF_ANYBODY.to_owned());
+        if self.is_assumed {
+            explanation.assumed.push(ASSUMED_USER.to_owned());
         }
     }
 
     /// Describes the result of a single rule.
     fn tried(&self, rule: &str, question: &Question) -> String {
-        let mut fitting = self.book.fitting(&self.verdict);
+        let mut fitting = self.rule_set.fitting(&self.outcome);
         if fitting.any(|(name, _)| name == rule) {
             return format!("{rule} matches");
         }
-        match self.book.differs(rule, &said(question, self.dialect)) {
+        match self
+            .rule_set
+            .differs(rule, &rule_text(question, self.dialect))
+        {
             Some(condition) => format!("{rule} does not match: see its `{condition}`"),
             None => format!("{rule} would match, but an earlier rule decides"),
         }
     }
 }
 
-fn said(question: &Question, dialect: Dialect) -> RuleText<'_> {
+fn rule_text(question: &Question, dialect: Dialect) -> RuleText<'_> {
     RuleText {
-        user: question.user.as_deref().unwrap_or(NOBODY),
+        user: question.user.as_deref().unwrap_or(UNKNOWN_USER),
         database: question.database.as_deref().map(str::as_bytes),
         text: Some(question.sql.as_bytes()),
         dialect,

@@ -14,7 +14,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "Clients by state",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 let mut clients = pooled.clients.iter();
                 clients.try_for_each(|one| emit(&[("state", &one.what)], Now(one.count as f64)))
             })
@@ -25,7 +25,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "Clients pinned to their server connection, by reason; reasons without clients are absent",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 let mut pins = pooled.pins.iter();
                 pins.try_for_each(|one| emit(&[("reason", &one.what)], Now(one.count as f64)))
             })
@@ -36,7 +36,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "Clients waiting for a primary",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 emit(&[], Now(pooled.waiting_for_primary as f64))
             })
         },
@@ -46,7 +46,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "1 while the service is paused; a series per paused database",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 emit(&[], Now(f64::from(u8::from(pooled.all_paused))))?;
                 let mut paused = pooled.paused.iter();
                 paused.try_for_each(|name| emit(&[("database", name)], Now(1.0)))
@@ -57,14 +57,14 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "evenkeel_service_queries",
         "Queries and batches completed",
         None,
-        |service, emit| of(service, |pooled| emit(&[], Count(pooled.queries_total))),
+        |service, emit| with_database(service, |pooled| emit(&[], Count(pooled.queries_total))),
     ),
     counter(
         "evenkeel_service_transactions",
         "Transactions completed",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 emit(&[], Count(pooled.transactions_total))
             })
         },
@@ -73,20 +73,20 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "evenkeel_service_replica_queries",
         "Queries and batches completed on replicas",
         None,
-        |service, emit| of(service, |pooled| emit(&[], Count(pooled.on_replicas_total))),
+        |service, emit| with_database(service, |pooled| emit(&[], Count(pooled.on_replicas_total))),
     ),
     counter(
         "evenkeel_service_retried_queries",
         "Queries and batches retried on another server after a failure",
         None,
-        |service, emit| of(service, |pooled| emit(&[], Count(pooled.retried_total))),
+        |service, emit| with_database(service, |pooled| emit(&[], Count(pooled.retried_total))),
     ),
     counter(
         "evenkeel_service_pool_timeouts",
         "Clients that timed out waiting for a server connection",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 emit(&[], Count(pooled.wait_timeouts_total))
             })
         },
@@ -96,7 +96,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "Transactions lost because their server failed",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 emit(&[], Count(pooled.lost_transactions_total))
             })
         },
@@ -106,7 +106,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "Failed logins",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 emit(&[], Count(pooled.failed_logins_total))
             })
         },
@@ -116,7 +116,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         "Statements matched by the rule that no earlier active rule matched",
         None,
         |service, emit| {
-            of(service, |pooled| {
+            with_database(service, |pooled| {
                 let mut rules = pooled.rules.iter();
                 rules.try_for_each(|rule| {
                     let active = if rule.active { "true" } else { "false" };
@@ -176,7 +176,7 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
     ),
 ];
 
-pub(super) fn of(
+pub(super) fn with_database(
     service: &ServiceStatus,
     emit: impl FnOnce(&DatabaseStatus) -> fmt::Result,
 ) -> fmt::Result {
@@ -184,7 +184,7 @@ pub(super) fn of(
 }
 
 fn pools(service: &ServiceStatus, emit: Emit, value: fn(&PoolStatus) -> Value) -> fmt::Result {
-    of(service, |pooled| {
+    with_database(service, |pooled| {
         let mut pools = pooled.pools.iter();
         pools.try_for_each(|pool| {
             let labels = [
@@ -202,7 +202,7 @@ pub(super) fn users(
     emit: Emit,
     value: impl Fn(&UsageStatus) -> Value,
 ) -> fmt::Result {
-    of(service, |pooled| {
+    with_database(service, |pooled| {
         let mut users = pooled.users.iter();
         users.try_for_each(|user| {
             let labels = [("database", &*user.database), ("user", &*user.user)];

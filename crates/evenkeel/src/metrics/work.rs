@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::SECONDS;
 use super::families::{Emit, Family, Value, counter, gauge};
-use super::pools::{of, users};
+use super::pools::{users, with_database};
 use crate::status::{ServerStatus, ServiceStatus, WorkStatus};
 use Value::{Count, Now, Sum};
 
@@ -79,7 +79,7 @@ fn of_server(server: &ServerStatus, emit: Emit, value: Of) -> fmt::Result {
 }
 
 fn of_digests(service: &ServiceStatus, emit: Emit, value: Of) -> fmt::Result {
-    of(service, |pooled| {
+    with_database(service, |pooled| {
         let mut digests = pooled.digests.iter();
         digests.try_for_each(|one| emit(&[("digest", &one.digest)], value(&one.work)))
     })

@@ -193,7 +193,7 @@ pub struct ControlHandle {
 }
 
 /// Interval between checks whether a pause is complete.
-const PAUSE_LOOK_INTERVAL: Duration = Duration::from_millis(25);
+const PAUSE_POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Most requests that may wait concurrently. The admin port has at most 64 connections, so none
 /// waits long.
@@ -206,7 +206,7 @@ impl ControlHandle {
         (Self { requests }, receiver)
     }
 
-    async fn ask<T>(
+    async fn send<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<T>) -> Request,
     ) -> Result<T, Stopped> {
@@ -218,13 +218,13 @@ impl ControlHandle {
 
     /// Returns the current status.
     pub async fn status(&self) -> Result<Arc<Status>, Stopped> {
-        self.ask(Request::Status).await
+        self.send(Request::Status).await
     }
 
     /// Returns the clients and server connections of a service, or the reason why there are none.
     pub async fn connections(&self, service: &str) -> Result<Result<Connections, String>, Stopped> {
         let service = service.to_owned();
-        self.ask(|answer| Request::Connections { service, answer })
+        self.send(|answer| Request::Connections { service, answer })
             .await
     }
 
@@ -234,7 +234,7 @@ impl ControlHandle {
         service: &str,
     ) -> Result<Result<Vec<DigestStatus>, String>, Stopped> {
         let service = service.to_owned();
-        self.ask(|answer| Request::Digests { service, answer })
+        self.send(|answer| Request::Digests { service, answer })
             .await
     }
 
@@ -243,7 +243,7 @@ impl ControlHandle {
         &self,
         question: Question,
     ) -> Result<Result<Explanation, String>, Stopped> {
-        self.ask(|answer| Request::Explain { question, answer })
+        self.send(|answer| Request::Explain { question, answer })
             .await
     }
 
@@ -254,21 +254,21 @@ impl ControlHandle {
         database: Option<&str>,
         limit: Duration,
     ) -> Result<Reply, Stopped> {
-        let (mut said, mut ours) = (Vec::new(), Vec::new());
+        let (mut messages, mut newly_paused) = (Vec::new(), Vec::new());
         for service in services {
             let reply = self.pause(service, database, limit).await?;
             if !reply.ok {
-                for paused in ours {
+                for paused in newly_paused {
                     self.resume(paused, database).await?;
                 }
                 return Ok(reply);
             }
             if !reply.unchanged {
-                ours.push(service);
+                newly_paused.push(service);
             }
-            said.push(reply.message);
+            messages.push(reply.message);
         }
-        Ok(Reply::done(said.join("; ")))
+        Ok(Reply::done(messages.join("; ")))
     }
 
     /// Pauses, and waits until no server connection is open. If that exceeds the limit, the pause
@@ -292,7 +292,7 @@ impl ControlHandle {
                 }
                 Err(why) => return Ok(Reply::failed(why)),
                 Ok(open) if Instant::now() >= until => {
-                    let what_now = match paused.unchanged {
+                    let outcome = match paused.unchanged {
                         true => "it remains paused",
                         false => "the pause was cancelled",
                     };
@@ -301,11 +301,11 @@ impl ControlHandle {
                     }
                     let limit_ms = limit.as_millis();
                     return Ok(Reply::failed(format!(
-                        "server connections still in use after {limit_ms} ms ({open}); {what_now}: \
+                        "server connections still in use after {limit_ms} ms ({open}); {outcome}: \
                          retry with a longer limit, or terminate their clients first"
                     )));
                 }
-                Ok(_) => tokio::time::sleep(PAUSE_LOOK_INTERVAL).await,
+                Ok(_) => tokio::time::sleep(PAUSE_POLL_INTERVAL).await,
             }
         }
     }
@@ -326,7 +326,7 @@ impl ControlHandle {
         database: Option<&str>,
     ) -> Result<Result<u64, String>, Stopped> {
         let (service, database) = (service.to_owned(), database.map(str::to_owned));
-        self.ask(|answer| Request::Open {
+        self.send(|answer| Request::Open {
             service,
             database,
             answer,
@@ -341,7 +341,7 @@ impl ControlHandle {
         limit_ms: Option<u64>,
         end_draining: bool,
     ) -> Result<Reply, Stopped> {
-        self.ask(|answer| Request::Upgrade {
+        self.send(|answer| Request::Upgrade {
             binary,
             limit_ms,
             end_draining,
@@ -352,12 +352,12 @@ impl ControlHandle {
 
     /// Returns the events after this id, oldest first.
     pub async fn events(&self, after: u64) -> Result<Vec<TimelineEvent>, Stopped> {
-        self.ask(|answer| Request::Events { after, answer }).await
+        self.send(|answer| Request::Events { after, answer }).await
     }
 
     /// Executes a command.
     pub async fn command(&self, command: Command) -> Result<Reply, Stopped> {
-        self.ask(|answer| Request::Command(command, answer)).await
+        self.send(|answer| Request::Command(command, answer)).await
     }
 }
 
@@ -369,7 +369,7 @@ mod tests {
     /// `busy`, and `paused` was paused before.
     async fn commands(services: &[&str]) -> (Reply, Vec<Command>) {
         let (control, mut requests) = ControlHandle::channel();
-        let world = tokio::spawn(async move {
+        let control_plane = tokio::spawn(async move {
             let mut commands = Vec::new();
             while let Some(request) = requests.recv().await {
                 match request {
@@ -394,7 +394,7 @@ mod tests {
         let limit = Duration::from_millis(1);
         let reply = control.pause_all(&services, None, limit).await.unwrap();
         drop(control);
-        (reply, world.await.unwrap())
+        (reply, control_plane.await.unwrap())
     }
 
     fn pause(service: &str) -> Command {
@@ -409,22 +409,22 @@ mod tests {
 
     #[tokio::test]
     async fn services_are_paused_together_or_not_at_all() {
-        let (reply, told) = commands(&["one", "two"]).await;
+        let (reply, sent) = commands(&["one", "two"]).await;
         assert!(reply.ok, "{reply:?}");
-        assert_eq!(told, [pause("one"), pause("two")]);
-        let (reply, told) = commands(&["one", "busy"]).await;
+        assert_eq!(sent, [pause("one"), pause("two")]);
+        let (reply, sent) = commands(&["one", "busy"]).await;
         assert!(reply.message.contains("pause was cancelled"), "{reply:?}");
         let all = [pause("one"), pause("busy"), resume("busy"), resume("one")];
-        assert_eq!(told, all);
+        assert_eq!(sent, all);
     }
 
     #[tokio::test]
     async fn a_pause_that_somebody_else_began_is_not_taken_back() {
-        let (reply, told) = commands(&["paused and busy"]).await;
+        let (reply, sent) = commands(&["paused and busy"]).await;
         assert!(!reply.ok && reply.message.contains("it remains paused"));
-        assert_eq!(told, [pause("paused and busy")]);
-        let (reply, told) = commands(&["paused", "busy"]).await;
+        assert_eq!(sent, [pause("paused and busy")]);
+        let (reply, sent) = commands(&["paused", "busy"]).await;
         assert!(!reply.ok);
-        assert_eq!(told, [pause("paused"), pause("busy"), resume("busy")]);
+        assert_eq!(sent, [pause("paused"), pause("busy"), resume("busy")]);
     }
 }

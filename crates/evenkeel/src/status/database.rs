@@ -253,7 +253,7 @@ pub struct ClientStatus {
 
 impl ClientStatus {
     /// Lists the pins, each with the setting or object that holds it.
-    pub fn bound_by(&self) -> String {
+    pub fn pin_names(&self) -> String {
         let object = |pin: &String| {
             let mut causes = self.pinned_by.iter();
             let cause = causes.find(|cause| cause.reason.split(", ").any(|one| one == pin));

@@ -25,12 +25,12 @@ pub(crate) fn pair() -> io::Result<(Receiving, OwnedFd)> {
 pub(crate) struct Receiving(tokio::net::UnixStream);
 
 impl Receiving {
-    /// Passes each request to `hand_on` until the new process has closed its end.
-    pub(crate) async fn each(mut self, hand_on: impl Fn(u32, &[u8])) {
+    /// Passes each request to `forward` until the new process has closed its end.
+    pub(crate) async fn forward_all(mut self, forward: impl Fn(u32, &[u8])) {
         let mut frame = [0; FRAME_BYTES];
         while self.0.read_exact(&mut frame).await.is_ok() {
             if let Some((process, secret)) = read(&frame) {
-                hand_on(process, secret);
+                forward(process, secret);
             }
         }
     }
@@ -91,12 +91,12 @@ mod tests {
         assert!(sending.send(u32::MAX, &long));
         assert!(!sending.send(1, &[0; FRAME_BYTES]), "too long");
         drop(sending);
-        let heard = std::cell::RefCell::new(Vec::new());
+        let received = std::cell::RefCell::new(Vec::new());
         receiving
-            .each(|process, secret| heard.borrow_mut().push((process, secret.to_vec())))
+            .forward_all(|process, secret| received.borrow_mut().push((process, secret.to_vec())))
             .await;
         let expected = vec![(5, b"abcd".to_vec()), (u32::MAX, long)];
-        assert_eq!(heard.into_inner(), expected);
+        assert_eq!(received.into_inner(), expected);
     }
 
     #[tokio::test]

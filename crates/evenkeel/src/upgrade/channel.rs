@@ -69,7 +69,7 @@ impl Channel {
     }
 
     /// Removes the time limit of sends: from now on they wait as long as the peer lives.
-    pub(crate) fn be_patient(&self) -> io::Result<()> {
+    pub(crate) fn clear_timeout(&self) -> io::Result<()> {
         self.stream.set_write_timeout(None)
     }
 
@@ -82,16 +82,19 @@ impl Channel {
     }
 
     /// Receives the next message. Without a deadline this waits as long as the peer lives.
-    pub(crate) fn receive<T: DeserializeOwned>(&mut self, by: Option<Instant>) -> io::Result<T> {
+    pub(crate) fn receive<T: DeserializeOwned>(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> io::Result<T> {
         let mut length = [0; LENGTH_BYTES];
-        self.read_exact(&mut length, by)?;
+        self.read_exact(&mut length, deadline)?;
         let mut body = vec![0; body_bytes(length)?];
-        self.read_exact(&mut body, by)?;
+        self.read_exact(&mut body, deadline)?;
         Ok(serde_json::from_slice(&body)?)
     }
 
     /// Sends a descriptor, attached to a single byte.
-    pub(crate) fn pass(&mut self, descriptor: &impl AsFd) -> io::Result<()> {
+    pub(crate) fn send_descriptor(&mut self, descriptor: &impl AsFd) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let descriptors = [descriptor.as_fd()];
@@ -104,8 +107,8 @@ impl Channel {
     }
 
     /// Receives a descriptor.
-    pub(crate) fn be_passed(&mut self, by: Option<Instant>) -> io::Result<OwnedFd> {
-        self.wait_until(by)?;
+    pub(crate) fn receive_descriptor(&mut self, deadline: Option<Instant>) -> io::Result<OwnedFd> {
+        self.wait_until(deadline)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
@@ -119,9 +122,9 @@ impl Channel {
         passed.ok_or_else(|| io::Error::other("expected file descriptor not received"))
     }
 
-    fn read_exact(&mut self, mut into: &mut [u8], by: Option<Instant>) -> io::Result<()> {
+    fn read_exact(&mut self, mut into: &mut [u8], deadline: Option<Instant>) -> io::Result<()> {
         while !into.is_empty() {
-            self.wait_until(by)?;
+            self.wait_until(deadline)?;
             match self.stream.read(into) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => into = &mut into[count..],
@@ -134,15 +137,15 @@ impl Channel {
 
     /// Waits until the socket is readable. Polls it even after the deadline: a process that was not
     /// scheduled for a while must not mistake arrived data for silence.
-    fn wait_until(&self, by: Option<Instant>) -> io::Result<()> {
-        let left = by.map(|by| by.saturating_duration_since(Instant::now()));
-        let left = left.map(Timespec::try_from).transpose();
-        let left = left.map_err(io::Error::other)?;
+    fn wait_until(&self, deadline: Option<Instant>) -> io::Result<()> {
+        let remaining = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let remaining = remaining.map(Timespec::try_from).transpose();
+        let remaining = remaining.map_err(io::Error::other)?;
         let mut ready = [PollFd::new(&self.stream, PollFlags::IN)];
-        match poll(&mut ready, left.as_ref()) {
+        match poll(&mut ready, remaining.as_ref()) {
             Ok(0) => Err(io::ErrorKind::TimedOut.into()),
             Ok(_) => Ok(()),
-            Err(Errno::INTR) => self.wait_until(by),
+            Err(Errno::INTR) => self.wait_until(deadline),
             Err(error) => Err(error.into()),
         }
     }

@@ -16,35 +16,35 @@ const DESCRIPTORS_MAX: i32 = 65_536;
 /// Starts the command as a grandchild. The child waits for it and exits with the same status, or is
 /// killed to detach it.
 pub(super) fn start(mut command: Command) -> io::Result<(Child, u32)> {
-    let (mut told, mut tell) = io::pipe()?;
+    let (mut reader, mut writer) = io::pipe()?;
     #[expect(unsafe_code, reason = "std has no other way to fork a second time")]
     // SAFETY: between fork and exec it makes system calls only, and touches no lock or heap.
     unsafe {
-        command.pre_exec(move || stay_behind(&mut tell));
+        command.pre_exec(move || fork_and_wait(&mut writer));
     }
     let child = command.spawn()?;
     // Closes the copies of the pipe's end and of the new process's end of the socket.
     drop(command);
-    let pid = read_pid(&mut told)?;
+    let pid = read_pid(&mut reader)?;
     Ok((child, pid))
 }
 
-fn read_pid(told: &mut PipeReader) -> io::Result<u32> {
+fn read_pid(reader: &mut PipeReader) -> io::Result<u32> {
     let mut pid = [0; size_of::<i32>()];
-    told.read_exact(&mut pid)?;
+    reader.read_exact(&mut pid)?;
     Ok(i32::from_ne_bytes(pid).cast_unsigned())
 }
 
 /// Forks again. Returns in the new process only: the intermediate one waits for it.
-fn stay_behind(tell: &mut PipeWriter) -> io::Result<()> {
+fn fork_and_wait(writer: &mut PipeWriter) -> io::Result<()> {
     #[expect(unsafe_code, reason = "std has no fork")]
     // SAFETY: fork without a stack of its own; what follows in both is system calls only.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     match i32::try_from(pid) {
         Ok(0) => Ok(()),
         Ok(pid @ 1..) => {
-            let told = tell.write_all(&pid.to_ne_bytes());
-            wait_for(pid, told.is_ok())
+            let sent = writer.write_all(&pid.to_ne_bytes());
+            wait_for(pid, sent.is_ok())
         }
         _ => Err(io::Error::last_os_error()),
     }

@@ -58,19 +58,19 @@ pub struct Predecessor {
     /// Handle of the process, not confused with a later process of the same id.
     process: Process,
     channel: Channel,
-    by: Instant,
+    deadline: Instant,
     generation: u32,
 }
 
 impl Predecessor {
     /// Returns the process that started this one for a takeover. `None`: this is no upgrade.
     pub fn find() -> Result<Option<Predecessor>, TakeOverError> {
-        let Some(told) = std::env::var_os(PREDECESSOR) else {
+        let Some(value) = std::env::var_os(PREDECESSOR) else {
             return Ok(None);
         };
-        let told = told.to_string_lossy().into_owned();
-        let Ok(pid) = told.parse() else {
-            return Err(TakeOverError::NotStarted(told));
+        let value = value.to_string_lossy().into_owned();
+        let Ok(pid) = value.parse() else {
+            return Err(TakeOverError::NotStarted(value));
         };
         let found = standard_input_of(pid).and_then(|stream| Predecessor::on(pid, stream));
         let step = "opening its socket on standard input";
@@ -84,16 +84,16 @@ impl Predecessor {
             process: Process::find(pid),
             channel: Channel::new(stream)?,
             // The old process knows the actual limit, and terminates this one at its end.
-            by: Instant::now() + Duration::from_millis(LIMIT_MS_MAX),
+            deadline: Instant::now() + Duration::from_millis(LIMIT_MS_MAX),
             generation: 0,
         })
     }
 
     /// Requests and receives the sockets of the old process. Fails if that uses another protocol
     /// version, or did not start this process.
-    pub fn ask(&mut self) -> Result<InheritedSockets, TakeOverError> {
-        let by = Some(self.by);
-        let hello = self.channel.receive(by);
+    pub fn request_sockets(&mut self) -> Result<InheritedSockets, TakeOverError> {
+        let deadline = Some(self.deadline);
+        let hello = self.channel.receive(deadline);
         match hello.map_err(|cause| self.broken("reading its greeting", cause))? {
             OldProcessMessage::Hello {
                 version,
@@ -114,25 +114,26 @@ impl Predecessor {
                     theirs: version,
                 });
             }
-            other => return Err(self.out_of_turn(&other)),
+            other => return Err(self.unexpected(&other)),
         }
-        let asked = self.channel.send(&NewProcessMessage::Asks);
-        asked.map_err(|cause| self.broken("requesting its sockets", cause))?;
-        let listed = self.channel.receive(by);
+        let sent = self.channel.send(&NewProcessMessage::Asks);
+        sent.map_err(|cause| self.broken("requesting its sockets", cause))?;
+        let listed = self.channel.receive(deadline);
         let purposes = match listed.map_err(|cause| self.broken("receiving its sockets", cause))? {
             OldProcessMessage::Sockets(purposes) => purposes,
-            other => return Err(self.out_of_turn(&other)),
+            other => return Err(self.unexpected(&other)),
         };
         let mut inherited = InheritedSockets::default();
         for purpose in purposes {
-            let passed = self.channel.be_passed(by);
+            let passed = self.channel.receive_descriptor(deadline);
             let socket = passed.map_err(|cause| self.broken("receiving its sockets", cause))?;
             inherited.sockets.entry(purpose).or_default().push(socket);
         }
         Ok(inherited)
     }
 
-    /// Returns the old process's number in the series of upgrades. Valid after [`Self::ask`].
+    /// Returns the old process's number in the series of upgrades. Valid after
+    /// [`Self::request_sockets`].
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
@@ -141,10 +142,10 @@ impl Predecessor {
     /// is empty if that process has exited, since this one has its sockets and must serve.
     pub(crate) fn ready(&mut self) -> Result<UpgradeState, TakeOverError> {
         let state = self.channel.send(&NewProcessMessage::Ready);
-        let state = state.and_then(|()| self.channel.receive(Some(self.by)));
+        let state = state.and_then(|()| self.channel.receive(Some(self.deadline)));
         match state {
             Ok(OldProcessMessage::State(state)) => Ok(*state),
-            Ok(other) => Err(self.out_of_turn(&other)),
+            Ok(other) => Err(self.unexpected(&other)),
             Err(cause) if self.is_orphaned(&cause) => Ok(UpgradeState {
                 pid: self.pid,
                 ..UpgradeState::default()
@@ -174,12 +175,12 @@ impl Predecessor {
     }
 
     /// Returns the link that receives the old process's reports from now on.
-    pub(crate) fn line(
+    pub(crate) fn into_link(
         self,
-        heard: mpsc::UnboundedSender<PredecessorEvent>,
+        events: mpsc::UnboundedSender<PredecessorEvent>,
     ) -> io::Result<PredecessorLink> {
         let stream = self.channel.into_stream();
-        PredecessorLink::new(self.pid, stream.into(), heard)
+        PredecessorLink::new(self.pid, stream.into(), events)
     }
 
     fn broken(&self, step: &'static str, cause: io::Error) -> TakeOverError {
@@ -194,8 +195,8 @@ impl Predecessor {
         }
     }
 
-    fn out_of_turn(&self, said: &OldProcessMessage) -> TakeOverError {
-        let cause = io::Error::other(format!("unexpected message: {said:?}"));
+    fn unexpected(&self, message: &OldProcessMessage) -> TakeOverError {
+        let cause = io::Error::other(format!("unexpected message: {message:?}"));
         self.broken("reading its answer", cause)
     }
 }

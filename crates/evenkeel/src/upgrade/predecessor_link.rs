@@ -34,12 +34,12 @@ impl PredecessorLink {
     pub(crate) fn new(
         pid: u32,
         socket: OwnedFd,
-        heard: mpsc::UnboundedSender<PredecessorEvent>,
+        events: mpsc::UnboundedSender<PredecessorEvent>,
     ) -> io::Result<PredecessorLink> {
         let stream = std::os::unix::net::UnixStream::from(socket);
         stream.set_nonblocking(true)?;
         let stream = Arc::new(UnixStream::from_std(stream)?);
-        let listening = tokio::spawn(listen(pid, Arc::clone(&stream), heard));
+        let listening = tokio::spawn(listen(pid, Arc::clone(&stream), events));
         Ok(PredecessorLink {
             pid,
             stream,
@@ -48,20 +48,20 @@ impl PredecessorLink {
     }
 
     /// Reports that this process received a stop signal.
-    pub(crate) fn say_stopping(&self) {
-        if let Err(error) = self.say(&NewProcessMessage::Stopping) {
+    pub(crate) fn send_stopping(&self) {
+        if let Err(error) = self.send(&NewProcessMessage::Stopping) {
             tracing::debug!("cannot send stop notice to process {}: {error}", self.pid);
         }
     }
 
     /// Requests that the process terminate its sessions now.
     pub(crate) fn end_draining(&self) -> io::Result<()> {
-        self.say(&NewProcessMessage::EndDraining)
+        self.send(&NewProcessMessage::EndDraining)
     }
 
     /// Sends a message. Fails if the process reads nothing and the socket's buffer is full.
-    fn say(&self, what: &NewProcessMessage) -> io::Result<()> {
-        let bytes = message(what)?;
+    fn send(&self, content: &NewProcessMessage) -> io::Result<()> {
+        let bytes = message(content)?;
         match self.stream.try_write(&bytes)? {
             sent if sent == bytes.len() => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
@@ -75,18 +75,22 @@ impl Drop for PredecessorLink {
     }
 }
 
-async fn listen(pid: u32, stream: Arc<UnixStream>, heard: mpsc::UnboundedSender<PredecessorEvent>) {
+async fn listen(
+    pid: u32,
+    stream: Arc<UnixStream>,
+    events: mpsc::UnboundedSender<PredecessorEvent>,
+) {
     let mut unread = Vec::new();
-    while stream.readable().await.is_ok() && hear(pid, &stream, &mut unread, &heard).is_ok() {}
+    while stream.readable().await.is_ok() && receive(pid, &stream, &mut unread, &events).is_ok() {}
     // The process's sessions hold their permits until it exits, whether its reports can be read or
     // not.
-    end_of(pid).await;
+    wait_for_exit(pid).await;
     // The receiver is dropped only when this process ends.
-    let _ = heard.send(PredecessorEvent::Gone);
+    let _ = events.send(PredecessorEvent::Gone);
 }
 
 /// Waits until a process has exited. Returns immediately if the system cannot report that.
-async fn end_of(pid: u32) {
+async fn wait_for_exit(pid: u32) {
     let Some(process) = Process::find(pid).into_descriptor() else {
         return;
     };
@@ -99,27 +103,27 @@ async fn end_of(pid: u32) {
     }
 }
 
-fn hear(
+fn receive(
     pid: u32,
     stream: &UnixStream,
     unread: &mut Vec<u8>,
-    heard: &mpsc::UnboundedSender<PredecessorEvent>,
+    events: &mpsc::UnboundedSender<PredecessorEvent>,
 ) -> io::Result<()> {
     match stream.try_read_buf(unread) {
         Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
         _ => {}
     }
-    let not_understood = |error: &io::Error| {
+    let log_error = |error: &io::Error| {
         tracing::error!(
             "cannot read the session counts of process {pid}: {error}; its last known counts are \
              used until it exits"
         );
     };
-    while let Some(message) = next_in(unread).inspect_err(not_understood)? {
+    while let Some(message) = next_in(unread).inspect_err(log_error)? {
         if let OldProcessMessage::Report(report) = message {
             // The receiver is dropped only when this process ends.
-            let _ = heard.send(PredecessorEvent::Report(report));
+            let _ = events.send(PredecessorEvent::Report(report));
         }
     }
     Ok(())

@@ -191,7 +191,7 @@ impl CounterTotals {
 
 impl DrainReport {
     /// Applies a later report. Numbers that it leaves out are kept.
-    pub(crate) fn follow(&mut self, later: DrainReport) {
+    pub(crate) fn merge(&mut self, later: DrainReport) {
         self.sessions = later.sessions;
         self.oldest_unix_ms = later.oldest_unix_ms;
         self.left_ms = later.left_ms;
@@ -202,13 +202,13 @@ impl DrainReport {
     }
 
     /// Returns the part of this report that differs from `earlier`.
-    pub(crate) fn news(&self, earlier: &DrainReport) -> DrainReport {
+    pub(crate) fn changes_since(&self, earlier: &DrainReport) -> DrainReport {
         DrainReport {
             sessions: self.sessions,
             oldest_unix_ms: self.oldest_unix_ms,
             left_ms: self.left_ms,
-            services: changed_places(&self.services, &earlier.services),
-            servers: changed_places(&self.servers, &earlier.servers),
+            services: changed_permits(&self.services, &earlier.services),
+            servers: changed_permits(&self.servers, &earlier.servers),
             service_counts: changed(&self.service_counts, &earlier.service_counts),
             server_counts: changed(&self.server_counts, &earlier.server_counts),
         }
@@ -216,7 +216,7 @@ impl DrainReport {
 }
 
 /// Returns the changed permits. A removed entry has zero.
-fn changed_places(
+fn changed_permits(
     now: &BTreeMap<String, u32>,
     before: &BTreeMap<String, u32>,
 ) -> BTreeMap<String, u32> {

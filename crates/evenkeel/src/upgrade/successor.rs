@@ -23,25 +23,25 @@ use super::state::{DrainReport, NewProcessMessage, OldProcessMessage, Purpose, U
 use super::{PREDECESSOR, VERSION};
 
 /// Most bytes kept of the new process's output. The last ones explain a failure best.
-const WORDS_BYTES_MAX: usize = 2_000;
+const OUTPUT_BYTES_MAX: usize = 2_000;
 
 /// Time limit for a process that closed the socket to exit, and for its last output to arrive.
-const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
+const OUTPUT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Time limit from sending the state to the first client: the new process has all it needs.
 const SERVING_LIMIT: Duration = Duration::from_secs(1);
 
 /// Time limit of sending the last report before this process exits.
-const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+const REPORT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Interval between checks whether a process has exited.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Event that the thread reports to the control plane.
 #[derive(Debug)]
 pub(crate) enum SuccessorEvent {
     /// The new process requests the sockets.
-    Asks,
+    SocketsRequested,
     /// The new process is ready, and requests the state.
     Ready,
     /// The new process serves, with these sockets.
@@ -62,16 +62,16 @@ pub(crate) enum SuccessorCommand {
     State(Box<UpgradeState>),
     Report(Box<DrainReport>),
     /// The upgrade is aborted.
-    GiveUp,
+    Abort,
 }
 
 /// A new process that is starting or has taken over. Dropping this before the takeover terminates
 /// it.
 pub(crate) struct Successor {
-    orders: flume::Sender<SuccessorCommand>,
+    commands: flume::Sender<SuccessorCommand>,
     /// Duplicate of this process's end of the socket. Shutting it down ends the communication.
     stream: UnixStream,
-    is_given_up: Arc<AtomicBool>,
+    is_aborted: Arc<AtomicBool>,
     /// Disconnected once the thread has ended.
     ended: flume::Receiver<()>,
 }
@@ -81,64 +81,64 @@ impl Successor {
     pub(crate) fn start(
         program: Option<PathBuf>,
         (limit, generation): (Duration, u32),
-        said: mpsc::UnboundedSender<SuccessorEvent>,
+        events: mpsc::UnboundedSender<SuccessorEvent>,
     ) -> io::Result<Successor> {
         let mut arguments = std::env::args_os();
-        let own = arguments.next().and_then(|name| own_program(&name));
-        let Some(program) = program.or(own) else {
+        let own_path = arguments.next().and_then(|name| own_program(&name));
+        let Some(program) = program.or(own_path) else {
             return Err(io::Error::other(
                 "cannot determine the program of this process",
             ));
         };
-        let (orders, inbox) = flume::unbounded();
-        let (until, ended) = flume::bounded::<()>(0);
+        let (commands, inbox) = flume::unbounded();
+        let (done, ended) = flume::bounded::<()>(0);
         let (ours, theirs) = UnixStream::pair()?;
         let stream = ours.try_clone()?;
-        let is_given_up = Arc::default();
+        let is_aborted = Arc::default();
         let start = Start {
             program,
             generation,
             arguments: arguments.collect(),
             limit,
-            is_given_up: Arc::clone(&is_given_up),
+            is_aborted: Arc::clone(&is_aborted),
         };
         let thread = std::thread::Builder::new().name("successor".to_owned());
         thread.spawn(move || {
-            let _until = until;
-            start.lead((ours, theirs), &inbox, &said);
+            let _done = done;
+            start.run((ours, theirs), &inbox, &events);
         })?;
         Ok(Successor {
-            orders,
+            commands,
             stream,
-            is_given_up,
+            is_aborted,
             ended,
         })
     }
 
     /// Terminates a new process that does not serve yet. The outcome is reported as usual.
-    pub(crate) fn give_up(&self) {
-        self.is_given_up.store(true, SeqCst);
+    pub(crate) fn abort(&self) {
+        self.is_aborted.store(true, SeqCst);
         // Ends the thread's wait for the new process.
         let _ = self.stream.shutdown(Shutdown::Both);
-        self.tell(SuccessorCommand::GiveUp);
+        self.send(SuccessorCommand::Abort);
     }
 
-    pub(crate) fn tell(&self, order: SuccessorCommand) {
+    pub(crate) fn send(&self, command: SuccessorCommand) {
         // A thread that has ended has reported why.
-        let _ = self.orders.send(order);
+        let _ = self.commands.send(command);
     }
 
     /// Returns whether the thread has taken all commands sent so far.
     pub(crate) fn is_idle(&self) -> bool {
-        self.orders.is_empty()
+        self.commands.is_empty()
     }
 
-    /// Sends the remaining commands and ends the thread. Waits at most `GOODBYE_LIMIT` for a new
+    /// Sends the remaining commands and ends the thread. Waits at most `REPORT_LIMIT` for a new
     /// process that does not read: it detects this process's exit anyway.
     pub(crate) fn finish(self) {
-        drop(self.orders);
+        drop(self.commands);
         // The channel carries no values: this waits for the thread's end.
-        let _ = self.ended.recv_timeout(GOODBYE_LIMIT);
+        let _ = self.ended.recv_timeout(REPORT_LIMIT);
     }
 }
 
@@ -159,38 +159,38 @@ struct Start {
     generation: u32,
     arguments: Vec<OsString>,
     limit: Duration,
-    is_given_up: Arc<AtomicBool>,
+    is_aborted: Arc<AtomicBool>,
 }
 
 impl Start {
-    fn lead(
+    fn run(
         self,
         (ours, theirs): (UnixStream, UnixStream),
-        orders: &flume::Receiver<SuccessorCommand>,
-        said: &mpsc::UnboundedSender<SuccessorEvent>,
+        commands: &flume::Receiver<SuccessorCommand>,
+        events: &mpsc::UnboundedSender<SuccessorEvent>,
     ) {
         let mut new = match self.launch(ours, theirs) {
             Ok(new) => new,
             Err(error) => {
                 let program = self.program.display();
                 let failed = SuccessorEvent::Failed(format!("cannot start {program}: {error}"));
-                let _ = said.send(failed);
+                let _ = events.send(failed);
                 return;
             }
         };
         let by = Instant::now() + self.limit;
-        match new.hand_over(orders, said, by) {
+        match new.hand_over(commands, events, by) {
             Ok(taken) => {
                 let pid = new.pid;
                 new.detach();
-                let _ = said.send(SuccessorEvent::Serving { pid, taken });
-                if let Some(was_stopped) = new.report(orders, said) {
-                    let _ = said.send(SuccessorEvent::Lost { was_stopped });
+                let _ = events.send(SuccessorEvent::Serving { pid, taken });
+                if let Some(was_stopped) = new.report(commands, events) {
+                    let _ = events.send(SuccessorEvent::Lost { was_stopped });
                 }
             }
             Err(error) => {
                 let why = self.explain(new, &error);
-                let _ = said.send(SuccessorEvent::Failed(why));
+                let _ = events.send(SuccessorEvent::Failed(why));
             }
         }
     }
@@ -202,50 +202,50 @@ impl Start {
             .env(PREDECESSOR, std::process::id().to_string())
             .stdin(OwnedFd::from(theirs))
             .stderr(Stdio::piped());
-        let (mut midwife, pid) = double_fork::start(command)?;
-        let words = StartupOutput::listen(midwife.stderr.take())?;
+        let (mut intermediate, pid) = double_fork::start(command)?;
+        let output = StartupOutput::listen(intermediate.stderr.take())?;
         Ok(NewProcess {
-            intermediate: midwife,
+            intermediate,
             pid,
             generation: self.generation,
             process: Process::find(pid),
-            words,
+            output,
             channel: Channel::new(ours)?,
             has_state: false,
         })
     }
 
     fn explain(&self, mut new: NewProcess, error: &io::Error) -> String {
-        let is_given_up = self.is_given_up.load(SeqCst);
+        let is_aborted = self.is_aborted.load(SeqCst);
         let limit_ms = self.limit.as_millis();
-        let hung = matches!(
+        let is_timeout = matches!(
             error.kind(),
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
         );
         // The kind depends on which side notices first.
-        let hung_up = matches!(
+        let is_disconnected = matches!(
             error.kind(),
             io::ErrorKind::UnexpectedEof
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::ConnectionReset
         );
-        let ended = new.end(hung || is_given_up);
+        let ended = new.end(is_timeout || is_aborted);
         let program = self.program.display();
-        if is_given_up {
+        if is_aborted {
             return format!("{program} was terminated: this process is shutting down");
         }
         let what = match ended {
-            _ if hung && new.has_state => format!(
+            _ if is_timeout && new.has_state => format!(
                 "received the complete state, but did not serve within {} ms and was terminated",
                 SERVING_LIMIT.as_millis()
             ),
-            _ if hung => format!("did not take over within {limit_ms} ms and was terminated"),
-            Ok(status) if hung_up => format!("exited before it took over ({status})"),
+            _ if is_timeout => format!("did not take over within {limit_ms} ms and was terminated"),
+            Ok(status) if is_disconnected => format!("exited before it took over ({status})"),
             _ => format!("did not take over: {error}"),
         };
-        match new.words.last() {
-            words if words.is_empty() => format!("{program} {what}, without any output"),
-            words => format!("{program} {what}; its output:\n{words}"),
+        match new.output.last() {
+            output if output.is_empty() => format!("{program} {what}, without any output"),
+            output => format!("{program} {what}; its output:\n{output}"),
         }
     }
 }
@@ -259,7 +259,7 @@ struct NewProcess {
     /// Generation of this process. That of the new one is the next.
     generation: u32,
     process: Process,
-    words: StartupOutput,
+    output: StartupOutput,
     channel: Channel,
     /// True once the state was sent. Services near their limits accept no clients until the new
     /// process serves.
@@ -269,19 +269,19 @@ struct NewProcess {
 impl NewProcess {
     fn hand_over(
         &mut self,
-        orders: &flume::Receiver<SuccessorCommand>,
-        said: &mpsc::UnboundedSender<SuccessorEvent>,
+        commands: &flume::Receiver<SuccessorCommand>,
+        events: &mpsc::UnboundedSender<SuccessorEvent>,
         by: Instant,
     ) -> io::Result<Vec<Purpose>> {
-        let next = || match orders.recv_deadline(by) {
-            Ok(SuccessorCommand::GiveUp) | Err(flume::RecvTimeoutError::Disconnected) => {
-                Err(world_gone())
+        let next = || match commands.recv_deadline(by) {
+            Ok(SuccessorCommand::Abort) | Err(flume::RecvTimeoutError::Disconnected) => {
+                Err(shutting_down())
             }
-            Ok(order) => Ok(order),
+            Ok(command) => Ok(command),
             Err(flume::RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
         };
         let mut by = by;
-        let ask = |what| said.send(what).map_err(|_| world_gone());
+        let notify = |what| events.send(what).map_err(|_| shutting_down());
         let channel = &mut self.channel;
         channel.send(&OldProcessMessage::Hello {
             version: VERSION,
@@ -292,13 +292,13 @@ impl NewProcess {
         loop {
             match channel.receive(Some(by))? {
                 NewProcessMessage::Asks => {
-                    ask(SuccessorEvent::Asks)?;
+                    notify(SuccessorEvent::SocketsRequested)?;
                     if let SuccessorCommand::Sockets(sockets) = next()? {
                         pass_sockets(channel, sockets)?;
                     }
                 }
                 NewProcessMessage::Ready => {
-                    ask(SuccessorEvent::Ready)?;
+                    notify(SuccessorEvent::Ready)?;
                     if let SuccessorCommand::State(state) = next()? {
                         channel.send(&OldProcessMessage::State(state))?;
                         self.has_state = true;
@@ -328,36 +328,36 @@ impl NewProcess {
     /// process is left to receive them, returns whether the last one received a stop signal.
     fn report(
         mut self,
-        orders: &flume::Receiver<SuccessorCommand>,
-        said: &mpsc::UnboundedSender<SuccessorEvent>,
+        commands: &flume::Receiver<SuccessorCommand>,
+        events: &mpsc::UnboundedSender<SuccessorEvent>,
     ) -> Option<bool> {
-        let patient = self.channel.be_patient();
+        let patient = self.channel.clear_timeout();
         let mut was_stopped = false;
-        while let (Ok(()), Ok(order)) = (&patient, orders.recv()) {
-            let SuccessorCommand::Report(report) = order else {
+        while let (Ok(()), Ok(command)) = (&patient, commands.recv()) {
+            let SuccessorCommand::Report(report) = command else {
                 continue;
             };
             let sent = self.channel.send(&OldProcessMessage::Report(report));
-            was_stopped |= self.hear(said);
+            was_stopped |= self.receive(events);
             if let Err(error) = sent {
                 tracing::debug!("cannot send session counts to the new process: {error}");
                 return Some(was_stopped);
             }
         }
-        self.words.wait();
+        self.output.wait();
         None
     }
 
     /// Processes messages that the new process has sent meanwhile. Returns whether it received a
     /// stop signal.
-    fn hear(&mut self, said: &mpsc::UnboundedSender<SuccessorEvent>) -> bool {
+    fn receive(&mut self, events: &mpsc::UnboundedSender<SuccessorEvent>) -> bool {
         let (now, mut was_stopped) = (Some(Instant::now()), false);
-        while let Ok(heard) = self.channel.receive::<NewProcessMessage>(now) {
-            match heard {
+        while let Ok(message) = self.channel.receive::<NewProcessMessage>(now) {
+            match message {
                 NewProcessMessage::Stopping => was_stopped = true,
                 NewProcessMessage::EndDraining => {
                     // A control plane that has ended has no sessions.
-                    let _ = said.send(SuccessorEvent::EndDraining);
+                    let _ = events.send(SuccessorEvent::EndDraining);
                 }
                 _ => {}
             }
@@ -366,12 +366,12 @@ impl NewProcess {
     }
 
     fn end(&mut self, now: bool) -> io::Result<ExitStatus> {
-        let by = Instant::now() + LAST_WORDS_LIMIT;
+        let by = Instant::now() + OUTPUT_LIMIT;
         while !now && Instant::now() < by {
             if let Some(status) = self.intermediate.try_wait()? {
                 return Ok(status);
             }
-            std::thread::sleep(LOOK_INTERVAL);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.process.signal(Signal::KILL)?;
         self.intermediate.wait()
@@ -381,11 +381,13 @@ impl NewProcess {
 fn pass_sockets(channel: &mut Channel, sockets: Vec<(Purpose, OwnedFd)>) -> io::Result<()> {
     let (purposes, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();
     channel.send(&OldProcessMessage::Sockets(purposes))?;
-    sockets.iter().try_for_each(|socket| channel.pass(socket))
+    sockets
+        .iter()
+        .try_for_each(|socket| channel.send_descriptor(socket))
 }
 
 /// Returns the error of a control plane that ended because of a stop signal.
-fn world_gone() -> io::Error {
+fn shutting_down() -> io::Error {
     io::Error::other("this process is shutting down")
 }
 
@@ -399,17 +401,17 @@ struct StartupOutput {
 impl StartupOutput {
     fn listen(source: Option<ChildStderr>) -> io::Result<StartupOutput> {
         let tail: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (kept, (until, ended)) = (Arc::clone(&tail), flume::bounded(0));
+        let (shared_tail, (done, ended)) = (Arc::clone(&tail), flume::bounded(0));
         let copy = move || {
-            let _until = until;
+            let _done = done;
             let Some(mut source) = source else { return };
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = source.read(&mut bytes) {
                 // Without stderr the error cannot be logged.
                 let _ = io::stderr().write_all(&bytes[..count]);
-                let mut tail = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut tail = shared_tail.lock().unwrap_or_else(PoisonError::into_inner);
                 tail.extend(&bytes[..count]);
-                let surplus = tail.len().saturating_sub(WORDS_BYTES_MAX);
+                let surplus = tail.len().saturating_sub(OUTPUT_BYTES_MAX);
                 tail.drain(..surplus);
             }
         };
@@ -418,11 +420,11 @@ impl StartupOutput {
         Ok(StartupOutput { tail, ended })
     }
 
-    /// Waits until the output is closed, up to `LAST_WORDS_LIMIT`: a child of the new process may
+    /// Waits until the output is closed, up to `OUTPUT_LIMIT`: a child of the new process may
     /// keep it open.
     fn wait(&self) {
         // The channel carries no values.
-        let _ = self.ended.recv_timeout(LAST_WORDS_LIMIT);
+        let _ = self.ended.recv_timeout(OUTPUT_LIMIT);
     }
 
     fn last(&self) -> String {

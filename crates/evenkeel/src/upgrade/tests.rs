@@ -30,7 +30,7 @@ fn hello(version: u32) -> OldProcessMessage {
 fn another_version_of_the_hand_over_is_refused_with_both_named() {
     let (mut old, mut new) = pair();
     old.send(&hello(super::VERSION + 1)).unwrap();
-    let Err(error) = new.ask() else {
+    let Err(error) = new.request_sockets() else {
         panic!("took over");
     };
     assert!(matches!(error, TakeOverError::Version { .. }));
@@ -46,7 +46,7 @@ fn an_old_process_that_hangs_up_is_named() {
     let (mut old, mut new) = pair();
     old.send(&hello(super::VERSION)).unwrap();
     drop(old);
-    let Err(error) = new.ask() else {
+    let Err(error) = new.request_sockets() else {
         panic!("took over");
     };
     let error = error.to_string();
@@ -64,9 +64,9 @@ fn a_socket_arrives_as_the_same_socket_under_its_purpose() {
     old.send(&hello(super::VERSION)).unwrap();
     old.send(&OldProcessMessage::Sockets(vec![purpose.clone()]))
         .unwrap();
-    old.pass(&there).unwrap();
+    old.send_descriptor(&there).unwrap();
     drop(there);
-    let mut inherited = new.ask().unwrap();
+    let mut inherited = new.request_sockets().unwrap();
     assert!(matches!(
         old.receive(None).unwrap(),
         NewProcessMessage::Asks
@@ -77,8 +77,8 @@ fn a_socket_arrives_as_the_same_socket_under_its_purpose() {
     assert_eq!(inherited.taken(), [purpose]);
     let mut passed = Channel::new(passed.into()).unwrap();
     Channel::new(here).unwrap().send(&"hello").unwrap();
-    let by = Instant::now() + Duration::from_secs(10);
-    let heard: String = passed.receive(Some(by)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let heard: String = passed.receive(Some(deadline)).unwrap();
     assert_eq!(heard, "hello");
 }
 
@@ -96,7 +96,7 @@ fn a_report_says_only_what_is_new_and_the_two_together_say_all() {
             .map(|(key, n)| ((*key).to_owned(), *n))
             .collect()
     };
-    let mut told = DrainReport {
+    let mut reported = DrainReport {
         services: places(&[("a", 1), ("b", 2)]),
         ..DrainReport::default()
     };
@@ -104,19 +104,19 @@ fn a_report_says_only_what_is_new_and_the_two_together_say_all() {
         services: places(&[("a", 1), ("b", 3)]),
         ..DrainReport::default()
     };
-    let news = now.news(&told);
-    assert_eq!(news.services, places(&[("b", 3)]));
-    told.follow(news);
-    assert_eq!(told, now);
+    let changes = now.changes_since(&reported);
+    assert_eq!(changes.services, places(&[("b", 3)]));
+    reported.merge(changes);
+    assert_eq!(reported, now);
     // A removed server has no permits any more. That is reported once.
     let later = DrainReport {
         services: places(&[("a", 1)]),
         ..DrainReport::default()
     };
-    let news = later.news(&told);
-    assert_eq!(news.services, places(&[("b", 0)]));
-    told.follow(news);
-    assert_eq!(later.news(&told), DrainReport::default());
+    let changes = later.changes_since(&reported);
+    assert_eq!(changes.services, places(&[("b", 0)]));
+    reported.merge(changes);
+    assert_eq!(later.changes_since(&reported), DrainReport::default());
 }
 
 #[test]

@@ -145,8 +145,8 @@ fn a_user_of_the_file_has_a_password_or_what_the_server_keeps_of_it() {
     let password = user_of("password = 'p'");
     assert!(matches!(password, Ok(Some(Credential::Password(_)))));
     let wrong = |lines: &str, words: &str| {
-        let told = user_of(lines).expect_err("a problem");
-        assert!(told.contains(words), "{told}");
+        let error = user_of(lines).expect_err("a problem");
+        assert!(error.contains(words), "{error}");
     };
     wrong("verifier = '*12'", "is not a valid password hash");
     wrong(

@@ -50,9 +50,9 @@ impl Files {
         let [problem] = problems.list.as_slice() else {
             panic!("{users}\nexpected {code}, found {:#?}", problems.list);
         };
-        let said = format!("{} / {}", problem.message, problem.help);
+        let described = format!("{} / {}", problem.message, problem.help);
         assert!(
-            problem.code == code && said.contains(words),
+            problem.code == code && described.contains(words),
             "{users}\n{problem:#?}"
         );
         let shown = problems.render(Style::Plain);

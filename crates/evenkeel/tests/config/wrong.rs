@@ -9,14 +9,14 @@ pub(crate) fn check(text: &str, expected: &str, words: &str) {
         panic!("{text}\nexpected {expected} alone, found {problems:#?}");
     };
     assert_eq!(code_and_place(problem), expected, "{text}\n{problem:#?}");
-    let said = format!(
+    let described = format!(
         "{} / {}",
         problem.message,
         problem.help.as_deref().unwrap_or_default()
     );
     assert!(
-        said.contains(words),
-        "{text}\n{said}\ndoes not say: {words}"
+        described.contains(words),
+        "{text}\n{described}\ndoes not say: {words}"
     );
 }
 

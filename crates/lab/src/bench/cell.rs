@@ -76,7 +76,7 @@ pub(crate) fn measure(
     let mut raw = run.raw;
     if cell.failure.is_some() {
         raw.push_str("\n== last output of the balancer\n");
-        raw.push_str(&front.said());
+        raw.push_str(&front.log_tail());
     }
     Ok((cell, raw))
 }

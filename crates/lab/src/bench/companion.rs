@@ -6,17 +6,17 @@ use anyhow::Result;
 use super::cell;
 use super::experiment::{Load, Sweep, Tool};
 use super::outcome::{Experiment, Metric};
-use super::part::{Asked, TestBed};
+use super::part::{RunParameters, TestBed};
 use super::runner::Runner;
 
 /// Runs each load that has a companion, at each percentage, block by block.
 pub(crate) fn run(
-    stage: &mut TestBed,
+    bed: &mut TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Result<()> {
-    let percentages: Vec<u32> = stage.effort.open_loop_percent.iter().collect();
-    let part = stage.part;
+    let percentages: Vec<u32> = bed.effort.open_loop_percent.iter().collect();
+    let part = bed.part;
     let loads = part.load.iter().filter(|load| load.open_loop);
     let loads: Vec<&Load> = loads
         .filter(|load| can_keep_a_rate(load) && runner.wants_load(load))
@@ -24,11 +24,11 @@ pub(crate) fn run(
     if loads.is_empty() || percentages.is_empty() {
         return Ok(());
     }
-    for block in 1..=stage.effort.blocks as u32 {
+    for block in 1..=bed.effort.blocks as u32 {
         runner.begin_block(experiment)?;
         for load in &loads {
             for percent in &percentages {
-                turns(stage, runner, experiment, (load, *percent, block))?;
+                turns(bed, runner, experiment, (load, *percent, block))?;
             }
         }
     }
@@ -47,18 +47,18 @@ fn can_keep_a_rate(load: &Load) -> bool {
 
 /// Runs every target once.
 fn turns(
-    stage: &mut TestBed,
+    bed: &mut TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
     (load, percent, block): (&Load, u32, u32),
 ) -> Result<()> {
     let name = format!("{}-open", load.name);
-    let count = stage.fronts.len();
+    let count = bed.fronts.len();
     for turn in 0..count {
         runner.check()?;
-        let number = stage.fronts[(block as usize + percent as usize + turn) % count].number;
-        let target = &stage.part.target[number];
-        if stage.front(number).is_none() || !target.takes(load) {
+        let number = bed.fronts[(block as usize + percent as usize + turn) % count].number;
+        let target = &bed.part.target[number];
+        if bed.front(number).is_none() || !target.takes(load) {
             continue;
         }
         let is_done = experiment.cells.iter().any(|cell| {
@@ -70,7 +70,7 @@ fn turns(
         });
         let Some((point, peak)) = peak(experiment, &target.name, &load.name).filter(|_| !is_done)
         else {
-            runner.progress.skipped(stage.step_time());
+            runner.progress.skipped(bed.step_time());
             continue;
         };
         let at = format!(
@@ -78,18 +78,18 @@ fn turns(
             target.name
         );
         runner.now(&at);
-        stage.prepare(number, experiment, &at)?;
-        let Some(front) = stage.front(number) else {
+        bed.prepare(number, experiment, &at)?;
+        let Some(front) = bed.front(number) else {
             continue;
         };
-        let asked = Asked {
+        let parameters = RunParameters {
             point,
-            seconds: stage.effort.seconds,
+            seconds: bed.effort.seconds,
             rate: Some(peak * f64::from(percent) / 100.0),
             seed: runner.seed() + u64::from(block),
         };
-        let task = stage.task(load, front, asked);
-        let (mut cell, raw) = cell::measure(&task, front, &stage.topology, &runner.stop)?;
+        let task = bed.task(load, front, parameters);
+        let (mut cell, raw) = cell::measure(&task, front, &bed.topology, &runner.stop)?;
         runner.note_command(experiment, &name, &raw);
         let file = format!(
             "raw/{}/{name}/{}-{percent}-block-{block}.txt",
@@ -99,7 +99,7 @@ fn turns(
         cell.load.clone_from(&name);
         cell.point = f64::from(percent);
         (cell.block, cell.turn) = (block, turn as u32 + 1);
-        runner.add(experiment, cell, &at, stage.step_time());
+        runner.add(experiment, cell, &at, bed.step_time());
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let common = pairs(&a, &b, metrics);
     let (pairs, thin): (Vec<Pair>, Vec<Pair>) = common.into_iter().partition(Pair::has_intervals);
-    print!("{}", told(&a, &b, &pairs, thin.len()));
+    print!("{}", describe(&a, &b, &pairs, thin.len()));
     // Runs without a common ratio have not been compared.
     let at_least = options.at_least.unwrap_or(0.0);
     let is_enough = share(&pairs).is_some_and(|share| share >= at_least);
@@ -135,7 +135,7 @@ fn share<'p>(pairs: impl IntoIterator<Item = &'p Pair>) -> Option<f64> {
     (all > 0).then(|| 100.0 * agreeing.iter().sum::<usize>() as f64 / all as f64)
 }
 
-fn told(a: &Outcome, b: &Outcome, pairs: &[Pair], thin: usize) -> String {
+fn describe(a: &Outcome, b: &Outcome, pairs: &[Pair], thin: usize) -> String {
     let mut text = differences(a, b);
     let Some(whole) = share(pairs) else {
         return text + "the runs have no ratio in common\n";
@@ -260,7 +260,7 @@ mod tests {
             }
         }
         let pairs = pairs(&a, &b, &[Metric::Rate]);
-        let text = told(&a, &b, &pairs, 0);
+        let text = describe(&a, &b, &pairs, 0);
         assert!(text.contains("haproxy / direct"), "{text}");
         assert!(!text.contains("nginx / direct"), "{text}");
         assert!(share(&pairs).unwrap() < 100.0);
@@ -311,7 +311,7 @@ mod tests {
         let is_of_haproxy =
             |pair: &Pair| [&pair.key.target, &pair.key.to].contains(&&"haproxy".to_owned());
         assert!(!thin.is_empty() && thin.iter().all(is_of_haproxy));
-        let text = told(&a, &b, &solid, thin.len());
+        let text = describe(&a, &b, &solid, thin.len());
         assert!(text.contains("and therefore no interval"), "{text}");
     }
 
@@ -321,7 +321,7 @@ mod tests {
         b.machine.kernel = "7.0".to_owned();
         b.versions.insert("sysbench".to_owned(), "1.1".to_owned());
         b.experiments.clear();
-        let text = told(&a, &b, &pairs(&a, &b, &USUAL), 0);
+        let text = describe(&a, &b, &pairs(&a, &b, &USUAL), 0);
         assert_eq!(
             text,
             "different kernel: 6.18.0 / 7.0\ndifferent sysbench: 1.0.20 / 1.1\n\

@@ -59,29 +59,29 @@ fn is_tried(fault: &Fault, target: &Target) -> bool {
 
 /// Runs the trials of every fault in rounds; each round has one trial of each target.
 pub(crate) fn run(
-    stage: &mut TestBed,
+    bed: &mut TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Result<()> {
-    let trials = stage.effort.trials as u32;
-    let part = stage.part;
+    let trials = bed.effort.trials as u32;
+    let part = bed.part;
     if trials == 0 || part.fault.is_empty() {
         return Ok(());
     }
-    let present: Vec<usize> = stage
+    let present: Vec<usize> = bed
         .fronts
         .iter_mut()
-        .filter_map(|seat| seat.front.take().map(|_| seat.number))
+        .filter_map(|slot| slot.front.take().map(|_| slot.number))
         .collect();
     if part.fault.iter().any(|one| one.victim != Victim::Balancer) {
-        lift_shares(stage, experiment);
+        lift_shares(bed, experiment);
     }
     for fault in &part.fault {
         let targets = present.iter().map(|number| &part.target[*number]);
         let wanted: Vec<&Target> = targets.filter(|target| is_tried(fault, target)).collect();
         let mut contestants = match fault.victim {
-            Victim::Balancer => pair::contestants((fault, &wanted), stage, runner, experiment),
-            _ => writes::contestants(&wanted, stage, runner, experiment),
+            Victim::Balancer => pair::contestants((fault, &wanted), bed, runner, experiment),
+            _ => writes::contestants(&wanted, bed, runner, experiment),
         };
         let count = contestants.len();
         for trial in 1..=trials {
@@ -98,13 +98,13 @@ pub(crate) fn run(
 
 /// Removes the processor limits: with a share of a core, a server needs most of a minute to
 /// restart.
-fn lift_shares(stage: &TestBed, experiment: &mut Experiment) {
-    let part = stage.part;
+fn lift_shares(bed: &TestBed, experiment: &mut Experiment) {
+    let part = bed.part;
     let note = format!(
         "{}: in the fault trials the servers are held to no share of the processor.",
         part.name
     );
-    let is_lifted = !part.servers.cpu_percent.is_empty() && stage.topology.lift_shares().is_ok();
+    let is_lifted = !part.servers.cpu_percent.is_empty() && bed.topology.lift_shares().is_ok();
     if is_lifted && !experiment.notes.contains(&note) {
         experiment.notes.push(note);
     }
@@ -165,14 +165,19 @@ fn one(
     outcome.scenario.clone_from(&fault.name);
     outcome.trial = number;
     outcome.probe_ms = 10.0;
-    tell(&outcome, &at, runner, experiment);
+    report_outcome(&outcome, &at, runner, experiment);
     runner.progress.done(TRIAL);
     experiment.faults.retain(|old| !is_this(old));
     experiment.faults.push(outcome);
     contestant.settle()
 }
 
-fn tell(outcome: &FaultTrial, at: &str, runner: &mut Runner, experiment: &mut Experiment) {
+fn report_outcome(
+    outcome: &FaultTrial,
+    at: &str,
+    runner: &mut Runner,
+    experiment: &mut Experiment,
+) {
     match (&outcome.failure, outcome.outage_ms()) {
         (Some(why), _) => runner.fail(experiment, at, why),
         (None, Some(ms)) => {

@@ -38,7 +38,7 @@ pub(crate) struct Order {
 pub(crate) struct Keeper {
     directory: PathBuf,
     /// Reason why output could not be saved; reported once.
-    complaint: Option<String>,
+    write_error: Option<String>,
     /// Reason why nothing more can be saved, with advice.
     full: Option<String>,
 }
@@ -93,7 +93,7 @@ impl Keeper {
     fn at(directory: &Path) -> Keeper {
         Keeper {
             directory: directory.to_owned(),
-            complaint: None,
+            write_error: None,
             full: None,
         }
     }
@@ -125,19 +125,19 @@ impl Keeper {
         match self.noted(&full, written) {
             Ok(()) => path.to_owned(),
             Err(error) => {
-                self.complaint.get_or_insert(format!("{error:#}"));
+                self.write_error.get_or_insert(format!("{error:#}"));
                 String::new()
             }
         }
     }
 
     /// Returns why some output could not be saved, on the first call only.
-    pub(crate) fn take_complaint(&mut self) -> Option<String> {
-        self.complaint.take()
+    pub(crate) fn take_write_error(&mut self) -> Option<String> {
+        self.write_error.take()
     }
 
     /// Checks whether the disk of the results or of the servers is nearly full.
-    pub(crate) fn look_at_disks(&mut self) {
+    pub(crate) fn check_disks(&mut self) {
         for path in [self.directory.clone(), crate::home()] {
             let left_mb = free_mb(&path).filter(|left_mb| *left_mb < DISK_MB_MIN);
             if let Some(left_mb) = left_mb {
@@ -202,25 +202,25 @@ mod tests {
 
     #[test]
     fn a_run_is_not_written_over_another_and_what_is_no_run_is_not_resumed() {
-        let room = tempfile::tempdir().expect("a directory");
-        let keeper = Keeper::create(room.path()).expect("it is empty");
-        assert!(Keeper::open(room.path()).is_err());
+        let work_dir = tempfile::tempdir().expect("a directory");
+        let keeper = Keeper::create(work_dir.path()).expect("it is empty");
+        assert!(Keeper::open(work_dir.path()).is_err());
         fs::write(keeper.directory().join(RESULTS), "{}").expect("it can be written");
-        let error = Keeper::create(room.path()).err().expect("it is taken");
+        let error = Keeper::create(work_dir.path()).err().expect("it is taken");
         assert!(error.to_string().contains("--resume"), "{error}");
-        let error = Keeper::open(room.path()).err().expect("it is no run");
+        let error = Keeper::open(work_dir.path()).err().expect("it is no run");
         assert!(error.to_string().contains("not a run's results"), "{error}");
     }
 
     #[test]
     fn output_that_cannot_be_kept_is_complained_of_once_and_harms_nothing() {
-        let room = tempfile::tempdir().expect("a directory");
-        let mut keeper = Keeper::create(room.path()).expect("it is empty");
+        let work_dir = tempfile::tempdir().expect("a directory");
+        let mut keeper = Keeper::create(work_dir.path()).expect("it is empty");
         assert_eq!(keeper.keep_raw("raw/a.txt", "text"), "raw/a.txt");
-        fs::write(room.path().join("file"), "").expect("it can be written");
+        fs::write(work_dir.path().join("file"), "").expect("it can be written");
         assert_eq!(keeper.keep_raw("file/a.txt", "text"), "");
-        assert!(keeper.take_complaint().is_some());
-        assert!(keeper.take_complaint().is_none());
+        assert!(keeper.take_write_error().is_some());
+        assert!(keeper.take_write_error().is_none());
     }
 
     #[test]

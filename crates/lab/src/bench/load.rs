@@ -42,7 +42,7 @@ pub(crate) struct Task<'a> {
     pub(crate) rows: u32,
     pub(crate) seed: u64,
     /// Directory for this run's scripts and logs.
-    pub(crate) room: &'a Path,
+    pub(crate) work_dir: &'a Path,
 }
 
 /// Numbers that a generator reported.
@@ -98,8 +98,8 @@ impl Task<'_> {
     fn read(&self, text: &str) -> Result<Report, String> {
         match &self.load.tool {
             Tool::Sysbench => sysbench::read(text),
-            Tool::Pgbench => pgbench::read(text, self.room),
-            Tool::Ab => ab::read(text, self.room),
+            Tool::Pgbench => pgbench::read(text, self.work_dir),
+            Tool::Ab => ab::read(text, self.work_dir),
             Tool::Wrk => wrk::read(text),
             Tool::Httperf => httperf::read(text),
             Tool::Command => command::read(text),
@@ -113,17 +113,17 @@ impl Task<'_> {
         }
         let mut command = self.command()?;
         let line = words(&command);
-        let log = self.room.join("output");
+        let log = self.work_dir.join("output");
         let file = std::fs::File::create(&log).context("cannot keep the generator's output")?;
         command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file);
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut child =
             process::spawn_tied(command).with_context(|| format!("cannot run {line}"))?;
         let ended = self.wait(&mut child, stop);
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
         let raw = format!("$ {line}\n{text}");
         let report = match ended? {
@@ -196,7 +196,7 @@ fn number_after(text: &str, label: &str) -> Option<f64> {
 }
 
 /// Returns the lines that explain why the output contains no numbers.
-fn complaint(text: &str) -> String {
+fn unreadable_output(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let fatal = lines
         .clone()

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 
 use super::outcome::Machine;
-use super::versions::said;
+use super::versions::version_line;
 
 /// Number of sockets above which their peers are examined, which takes time.
 const MANY_SOCKETS: u32 = 10_000;
@@ -46,11 +46,12 @@ pub(crate) fn cores() -> u32 {
 }
 
 fn virtualization() -> String {
-    crate::tool::find("systemd-detect-virt").map_or_else(|_| String::new(), |path| said_word(&path))
+    crate::tool::find("systemd-detect-virt")
+        .map_or_else(|_| String::new(), |path| printed_word(&path))
 }
 
 /// Returns the program's answer if it is one word without a digit.
-fn said_word(program: &Path) -> String {
+fn printed_word(program: &Path) -> String {
     let output = std::process::Command::new(program).output();
     let text = output.map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&text).trim().to_owned()
@@ -72,7 +73,7 @@ fn further() -> BTreeMap<String, String> {
     };
     found.insert("run as root".to_owned(), root.to_owned());
     if let Ok(path) = crate::tool::find("ip") {
-        found.insert("iproute2".to_owned(), said(&path, &["-V"]));
+        found.insert("iproute2".to_owned(), version_line(&path, &["-V"]));
     }
     found
 }

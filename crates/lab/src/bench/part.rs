@@ -30,11 +30,11 @@ pub(crate) struct TestBed<'a> {
     pub(crate) effort: Effort,
     pub(crate) seed: u64,
     pub(crate) topology: Topology,
-    pub(crate) fronts: Vec<Seat>,
+    pub(crate) fronts: Vec<FrontSlot>,
 }
 
 /// A target and its state in this part.
-pub(crate) struct Seat {
+pub(crate) struct FrontSlot {
     /// Index in the part's list of targets.
     pub(crate) number: usize,
     pub(crate) front: Option<Box<Front>>,
@@ -43,7 +43,7 @@ pub(crate) struct Seat {
 
 /// Parameters of a run, beyond those of its load.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct RunParameters {
     pub(crate) point: u32,
     pub(crate) seconds: u32,
     pub(crate) rate: Option<f64>,
@@ -53,7 +53,7 @@ pub(crate) struct Asked {
 impl<'a> TestBed<'a> {
     /// Starts servers and targets. Notes targets that are unavailable; returns an error if a server
     /// does not start.
-    pub(crate) fn set(
+    pub(crate) fn set_up(
         part: &'a Part,
         runner: &mut Runner,
         experiment: &mut Experiment,
@@ -78,7 +78,7 @@ impl<'a> TestBed<'a> {
             part: part.name.clone(),
             configs: topology.configs(),
         });
-        let mut stage = TestBed {
+        let mut bed = TestBed {
             part,
             depth,
             effort,
@@ -91,14 +91,14 @@ impl<'a> TestBed<'a> {
                 continue;
             }
             runner.progress.now(&format!("starting {}", target.name));
-            let front = stage.start(target, experiment);
-            stage.fronts.push(Seat {
+            let front = bed.start(target, experiment);
+            bed.fronts.push(FrontSlot {
                 number,
                 front,
                 crashes: 0,
             });
         }
-        Ok(stage)
+        Ok(bed)
     }
 
     /// Runs all blocks, after the discarded warm-up runs.
@@ -137,8 +137,8 @@ impl<'a> TestBed<'a> {
     }
 
     fn present(&self) -> Vec<usize> {
-        let seats = self.fronts.iter().filter(|seat| seat.front.is_some());
-        seats.map(|seat| seat.number).collect()
+        let slots = self.fronts.iter().filter(|slot| slot.front.is_some());
+        slots.map(|slot| slot.number).collect()
     }
 
     fn is_done(&self, step: &Step, experiment: &Experiment) -> bool {
@@ -170,7 +170,7 @@ impl<'a> TestBed<'a> {
             runner
                 .progress
                 .now(&format!("warming up: {}, {}", target.name, load.name));
-            let asked = Asked {
+            let parameters = RunParameters {
                 point: match load.sweep {
                     Sweep::Requests => step.point.min(1000),
                     _ => step.point,
@@ -179,7 +179,7 @@ impl<'a> TestBed<'a> {
                 rate: None,
                 seed: step.seed,
             };
-            let task = self.task(load, front, asked);
+            let task = self.task(load, front, parameters);
             task.run(&runner.stop)?;
         }
         Ok(())
@@ -207,13 +207,13 @@ impl<'a> TestBed<'a> {
                 ..Cell::default()
             },
             Some(front) => {
-                let asked = Asked {
+                let parameters = RunParameters {
                     point: step.point,
                     seconds: self.effort.seconds,
                     rate: None,
                     seed: step.seed,
                 };
-                let task = self.task(load, front, asked);
+                let task = self.task(load, front, parameters);
                 let (mut cell, raw) = cell::measure(&task, front, &self.topology, &runner.stop)?;
                 runner.note_command(experiment, &load.name, &raw);
                 let file = format!(
@@ -248,11 +248,13 @@ impl<'a> TestBed<'a> {
 
     /// Restarts dead servers. Returns an error, which ends the part, if one does not start.
     fn mend_servers(&self, experiment: &mut Experiment, at: &str) -> Result<()> {
-        while let Some((server, said)) = self.topology.dead() {
+        while let Some((server, printed)) = self.topology.dead() {
             let name = server.name.clone();
             experiment.failures.push(Failure {
                 at: at.to_owned(),
-                why: format!("the server {name} has ended; it was started again. It said:\n{said}"),
+                why: format!(
+                    "the server {name} has ended; it was started again. It said:\n{printed}"
+                ),
             });
             // Processes left over from a killed server may still occupy its resources for a moment.
             eventually(RESTART_LIMIT, &format!("the return of {name}"), || {
@@ -265,15 +267,15 @@ impl<'a> TestBed<'a> {
 
     /// Restarts a crashed target, up to `CRASHES_MAX` crashes.
     fn mend(&mut self, number: usize, experiment: &mut Experiment, at: &str) {
-        let Some(seat) = self.fronts.iter_mut().find(|seat| seat.number == number) else {
+        let Some(slot) = self.fronts.iter_mut().find(|slot| slot.number == number) else {
             return;
         };
-        let Some(said) = seat.front.as_ref().and_then(|front| front.crash()) else {
+        let Some(printed) = slot.front.as_ref().and_then(|front| front.crash()) else {
             return;
         };
-        seat.crashes += 1;
-        let gives_up = seat.crashes > CRASHES_MAX;
-        seat.front = None;
+        slot.crashes += 1;
+        let gives_up = slot.crashes > CRASHES_MAX;
+        slot.front = None;
         let then = if gives_up {
             "it is not started again"
         } else {
@@ -281,14 +283,14 @@ impl<'a> TestBed<'a> {
         };
         experiment.failures.push(Failure {
             at: at.to_owned(),
-            why: format!("it had ended before this run; {then}. It said:\n{said}"),
+            why: format!("it had ended before this run; {then}. It said:\n{printed}"),
         });
         if gives_up {
             return;
         }
         let front = self.start(&self.part.target[number], experiment);
-        if let Some(seat) = self.fronts.iter_mut().find(|seat| seat.number == number) {
-            seat.front = front;
+        if let Some(slot) = self.fronts.iter_mut().find(|slot| slot.number == number) {
+            slot.front = front;
         }
     }
 
@@ -327,30 +329,41 @@ impl<'a> TestBed<'a> {
     }
 
     pub(crate) fn front(&self, number: usize) -> Option<&Front> {
-        let seat = self.fronts.iter().find(|seat| seat.number == number)?;
-        seat.front.as_deref()
+        let slot = self.fronts.iter().find(|slot| slot.number == number)?;
+        slot.front.as_deref()
     }
 
-    pub(crate) fn task<'t>(&'t self, load: &'t Load, front: &'t Front, asked: Asked) -> Task<'t> {
-        let point = asked.point;
+    pub(crate) fn task<'t>(
+        &'t self,
+        load: &'t Load,
+        front: &'t Front,
+        parameters: RunParameters,
+    ) -> Task<'t> {
+        let point = parameters.point;
         let (at_once, requests, rate) = match load.sweep {
-            Sweep::Threads | Sweep::Connections => (point, None, asked.rate),
-            Sweep::Requests if asked.rate.is_none() => (load.at_once, Some(point.into()), None),
-            Sweep::Requests => (load.at_once, None, asked.rate),
-            Sweep::Rate => (load.at_once, None, asked.rate.or(Some(f64::from(point)))),
+            Sweep::Threads | Sweep::Connections => (point, None, parameters.rate),
+            Sweep::Requests if parameters.rate.is_none() => {
+                (load.at_once, Some(point.into()), None)
+            }
+            Sweep::Requests => (load.at_once, None, parameters.rate),
+            Sweep::Rate => (
+                load.at_once,
+                None,
+                parameters.rate.or(Some(f64::from(point))),
+            ),
         };
         Task {
             load,
             driver: self.topology.driver(),
             addresses: front.addresses(load.sends),
             point: at_once,
-            seconds: asked.seconds,
+            seconds: parameters.seconds,
             requests,
             rate,
             tables: self.part.servers.tables,
             rows: self.part.servers.rows(self.depth).max(1),
-            seed: asked.seed,
-            room: self.topology.room(),
+            seed: parameters.seed,
+            work_dir: self.topology.work_dir(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Progress of the whole run.
 pub(crate) struct Progress {
     live: bool,
-    begun: Instant,
+    started: Instant,
     /// Planned duration of all steps, in seconds.
     planned_s: f64,
     /// Planned duration of the completed steps, in seconds.
@@ -19,7 +19,7 @@ impl Progress {
     pub(crate) fn new(planned: Duration) -> Progress {
         Progress {
             live: stderr().is_terminal(),
-            begun: Instant::now(),
+            started: Instant::now(),
             planned_s: planned.as_secs_f64(),
             done_s: 0.0,
             skipped_s: 0.0,
@@ -29,7 +29,7 @@ impl Progress {
     /// Prints a permanent line.
     pub(crate) fn event(&self, text: &str) {
         self.clear();
-        let _ = writeln!(stderr(), "{:>8}  {text}", short(self.begun.elapsed()));
+        let _ = writeln!(stderr(), "{:>8}  {text}", short(self.started.elapsed()));
     }
 
     /// Shows the current step on the live line.
@@ -53,7 +53,7 @@ impl Progress {
     /// Returns the remaining time: the planned one, corrected by the pace so far.
     pub(crate) fn left(&self) -> Duration {
         let left = (self.planned_s - self.done_s - self.skipped_s).max(0.0);
-        let took = self.begun.elapsed().as_secs_f64();
+        let took = self.started.elapsed().as_secs_f64();
         // The first minute is not representative.
         let pace = if took > 60.0 && self.done_s > 30.0 {
             (took / self.done_s).clamp(0.5, 4.0)

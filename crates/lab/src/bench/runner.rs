@@ -167,7 +167,7 @@ impl Runner {
                     whole = false;
                     self.fail(&mut state, &part.name, &format!("{error:#}"));
                     // Servers end, or do not start, if the disk is full.
-                    self.keeper.look_at_disks();
+                    self.keeper.check_disks();
                 }
             }
             self.outcome.experiments[place] = state.clone();
@@ -189,12 +189,12 @@ impl Runner {
         if !has_target || !part.load.iter().any(|load| self.wants_load(load)) {
             return Ok(());
         }
-        self.keeper.look_at_disks();
+        self.keeper.check_disks();
         self.check()?;
-        let mut stage = TestBed::set(part, self, state, effort)?;
-        stage.run(self, state)?;
-        companion::run(&mut stage, self, state)?;
-        fault::run(&mut stage, self, state)
+        let mut bed = TestBed::set_up(part, self, state, effort)?;
+        bed.run(self, state)?;
+        companion::run(&mut bed, self, state)?;
+        fault::run(&mut bed, self, state)
     }
 
     /// Returns the index of the experiment's results; those of an earlier run are continued.
@@ -324,7 +324,7 @@ impl Runner {
         text: &str,
     ) -> String {
         let kept = self.keeper.keep_raw(path, text);
-        if let Some(why) = self.keeper.take_complaint() {
+        if let Some(why) = self.keeper.take_write_error() {
             self.fail(state, "the generators' own output", &why);
         }
         kept
@@ -334,7 +334,7 @@ impl Runner {
     pub(crate) fn begin_block(&mut self, state: &outcome::Experiment) -> Result<()> {
         self.take(state);
         self.save();
-        self.keeper.look_at_disks();
+        self.keeper.check_disks();
         self.check()
     }
 

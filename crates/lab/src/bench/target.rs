@@ -15,7 +15,7 @@ use super::experiment::{Program, Sends, Speech, Target};
 use super::outcome::ConfigFile;
 use super::topology::Topology;
 use super::versions;
-use crate::rival::{Door, Rival, joined};
+use crate::rival::{Endpoint, Rival, joined};
 use crate::{Balancer, Odyssey, Pgbouncer, Pgpool, free_port, procfs};
 
 /// A running target, or a direct connection.
@@ -52,11 +52,11 @@ pub(crate) struct Order<'a> {
     /// Address to listen on.
     pub(crate) listen: SocketAddr,
     /// Address at which clients reach the target.
-    pub(crate) door: Door,
+    pub(crate) endpoint: Endpoint,
     /// True if writes must follow the primary when it changes.
     pub(crate) follows_primary: bool,
     /// A directory that every program can read.
-    pub(crate) room: &'a Path,
+    pub(crate) work_dir: &'a Path,
 }
 
 /// A balancer's process with its two ports.
@@ -83,9 +83,13 @@ pub(crate) fn start(
 }
 
 /// Starts a target with a separate client address; it listens on that port of all local addresses.
-pub(crate) fn start_behind(target: &Target, topology: &Topology, door: Door) -> Result<Started> {
-    let listen = SocketAddr::from(([0, 0, 0, 0], door.address.port()));
-    started(&Order::new(target, topology, listen, door))
+pub(crate) fn start_behind(
+    target: &Target,
+    topology: &Topology,
+    endpoint: Endpoint,
+) -> Result<Started> {
+    let listen = SocketAddr::from(([0, 0, 0, 0], endpoint.address.port()));
+    started(&Order::new(target, topology, listen, endpoint))
 }
 
 fn started(order: &Order) -> Result<Started> {
@@ -124,16 +128,21 @@ pub(crate) fn is_absent(program: Program) -> bool {
 }
 
 impl<'a> Order<'a> {
-    fn new(target: &'a Target, topology: &'a Topology, listen: SocketAddr, door: Door) -> Self {
+    fn new(
+        target: &'a Target,
+        topology: &'a Topology,
+        listen: SocketAddr,
+        endpoint: Endpoint,
+    ) -> Self {
         let count = target.servers.unwrap_or(topology.addresses.len());
         Order {
             target,
             topology,
             servers: topology.addresses.iter().take(count).copied().collect(),
             listen,
-            door,
+            endpoint,
             follows_primary: false,
-            room: topology.room(),
+            work_dir: topology.work_dir(),
         }
     }
 
@@ -278,7 +287,7 @@ impl Front {
     }
 
     /// Returns the last output of the balancer, running or not.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         match &self.process {
             Process::Nothing => String::new(),
             Process::Evenkeel(balancer) => last_lines(&balancer.log(), LOG_LINES),

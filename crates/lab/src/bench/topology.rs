@@ -26,7 +26,7 @@ pub(crate) struct Topology {
     /// Deviations from the requested setup, for the report.
     pub(crate) notes: Vec<String>,
     home: Home,
-    room: PathBuf,
+    work_dir: PathBuf,
 }
 
 enum Home {
@@ -51,14 +51,14 @@ impl Topology {
             speech: servers.speech(),
             web: servers.program.unwrap_or_default(),
             notes,
-            room: PathBuf::new(),
+            work_dir: PathBuf::new(),
             home,
         };
         if !topology.is_external() {
             let own = topology.servers().iter();
             topology.addresses = own.map(|server| server.address).collect();
         }
-        topology.room = topology.make_room()?;
+        topology.work_dir = topology.create_work_dir()?;
         topology.fill(servers)?;
         topology.limit(servers);
         Ok(topology)
@@ -77,7 +77,7 @@ impl Topology {
     /// Returns the network of the servers' namespaces, if they have any.
     pub(crate) fn network(&self) -> Option<&Network> {
         match &self.home {
-            Home::Scenario(scene) => scene.lab.network(),
+            Home::Scenario(scenario) => scenario.lab.network(),
             Home::Web(lab, _) => lab.network(),
             Home::External(_) => None,
         }
@@ -86,16 +86,16 @@ impl Topology {
     /// Returns the lab's servers; empty for external ones.
     pub(crate) fn servers(&self) -> &[Server] {
         match &self.home {
-            Home::Scenario(scene) => &scene.servers,
+            Home::Scenario(scenario) => &scenario.servers,
             Home::Web(_, servers) => servers,
             Home::External(_) => &[],
         }
     }
 
     /// Returns the cluster, if the servers form one whose writer can change.
-    pub(crate) fn scene(&self) -> Option<&Scenario> {
+    pub(crate) fn scenario(&self) -> Option<&Scenario> {
         match &self.home {
-            Home::Scenario(scene) => Some(scene),
+            Home::Scenario(scenario) => Some(scenario),
             _ => None,
         }
     }
@@ -105,8 +105,8 @@ impl Topology {
     }
 
     /// Returns a directory that every program can read, removed with the servers.
-    pub(crate) fn room(&self) -> &Path {
-        &self.room
+    pub(crate) fn work_dir(&self) -> &Path {
+        &self.work_dir
     }
 
     pub(crate) fn driver(&self) -> Driver {
@@ -192,15 +192,16 @@ impl Topology {
         all.collect::<Option<Vec<_>>>().unwrap_or_default()
     }
 
-    fn make_room(&self) -> Result<PathBuf> {
+    fn create_work_dir(&self) -> Result<PathBuf> {
         let parent = match &self.home {
-            Home::Scenario(scene) => scene.lab.path(),
+            Home::Scenario(scenario) => scenario.lab.path(),
             Home::Web(lab, _) => lab.path(),
             Home::External(directory) => directory.path(),
         };
-        let room = parent.join("bench");
-        std::fs::create_dir(&room).with_context(|| format!("cannot make {}", room.display()))?;
-        Ok(room)
+        let work_dir = parent.join("bench");
+        std::fs::create_dir(&work_dir)
+            .with_context(|| format!("cannot make {}", work_dir.display()))?;
+        Ok(work_dir)
     }
 
     /// Runs the experiment's statements on the first server, and waits for the others.
@@ -217,7 +218,7 @@ impl Topology {
             return Ok(());
         }
         match &self.home {
-            Home::Scenario(scene) => scene.wait_caught_up(),
+            Home::Scenario(scenario) => scenario.wait_caught_up(),
             _ => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ use crate::web::WebProgram;
 use crate::{process, rootfs, tool};
 
 /// Returns the first line with a digit in the program's output.
-pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
+pub(crate) fn version_line(program: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     process::plain_environment(&mut command);
     let Ok(output) = command.args(arguments).output() else {
@@ -30,7 +30,10 @@ pub(crate) fn of_package(name: &str) -> String {
 }
 
 pub(crate) fn of_evenkeel() -> String {
-    find_binary().map_or_else(|_| String::new(), |path| said(&path, &["--version"]))
+    find_binary().map_or_else(
+        |_| String::new(),
+        |path| version_line(&path, &["--version"]),
+    )
 }
 
 /// Returns the servers' versions, by the name of their kind.
@@ -47,7 +50,7 @@ pub(crate) fn of_servers(topology: &Topology) -> BTreeMap<String, String> {
                 WebProgram::Nginx => ("web servers", "nginx"),
                 WebProgram::Apache => ("web servers, Apache", "apache2"),
             };
-            let version = tool::find(program).map(|path| said(&path, &["-v"]));
+            let version = tool::find(program).map(|path| version_line(&path, &["-v"]));
             (name, version.ok())
         }
     };
@@ -72,5 +75,5 @@ pub(crate) fn of_tool(tool: Tool) -> Option<(String, String)> {
         Tool::Httperf => ("httperf", tool::find("httperf"), "--version"),
         Tool::Command => return None,
     };
-    Some((name.to_owned(), said(&path.ok()?, &[argument])))
+    Some((name.to_owned(), version_line(&path.ok()?, &[argument])))
 }

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::abrupt_clients::Cruelty;
+use super::abrupt_clients::AbruptAction;
 use super::failure::Failure;
-use super::writer::Act;
+use super::writer::WriteMethod;
 
 /// Query for rows that no session has ever committed.
 pub(super) const GHOSTS: &str = "SELECT tag FROM chaos_ghost";
@@ -54,10 +54,10 @@ pub(super) trait Client: Sized + 'static {
     fn tables() -> Vec<String>;
 
     /// Returns the methods of writing rows.
-    fn acts() -> &'static [Act<Self>];
+    fn write_methods() -> &'static [WriteMethod<Self>];
 
     /// Returns the abrupt actions on connections, by name.
-    fn cruelties() -> &'static [(&'static str, Cruelty<Self>)];
+    fn abrupt_actions() -> &'static [(&'static str, AbruptAction<Self>)];
 
     /// Returns the objects that must not remain on a server after all clients have disconnected.
     fn leftovers() -> Vec<Leftover>;
@@ -66,13 +66,13 @@ pub(super) trait Client: Sized + 'static {
     fn connect(address: SocketAddr, name: &str, limit: Duration) -> Result<Self, Failure>;
 
     /// Returns the answer to one statement.
-    fn ask(&mut self, text: &str) -> Result<Rows, Failure>;
+    fn run_query(&mut self, text: &str) -> Result<Rows, Failure>;
 
     /// Returns the answer to a statement that is prepared first; all of its values are texts.
-    fn ask_prepared(&mut self, text: &str) -> Result<Rows, Failure>;
+    fn run_prepared(&mut self, text: &str) -> Result<Rows, Failure>;
 
     /// Returns the answer to a statement in a read-only transaction.
-    fn ask_read_only(&mut self, text: &str) -> Result<Rows, Failure>;
+    fn run_read_only(&mut self, text: &str) -> Result<Rows, Failure>;
 
     /// Prepares the statement that [`Client::read`] executes.
     fn prepare_read(&mut self) -> Result<(), Failure>;
@@ -87,7 +87,7 @@ pub(super) trait Client: Sized + 'static {
     fn marks(&mut self, name: &str) -> Result<Vec<(String, Option<String>)>, Failure>;
 
     /// Returns unsolicited messages.
-    fn strays(&mut self) -> Vec<String> {
+    fn unsolicited(&mut self) -> Vec<String> {
         Vec::new()
     }
 

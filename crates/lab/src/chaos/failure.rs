@@ -23,12 +23,12 @@ pub(super) struct SqlError {
     /// SQLSTATE; for MySQL the error number, which is more specific.
     pub(super) code: String,
     pub(super) text: String,
-    pub(super) means: Means,
+    pub(super) meaning: ErrorMeaning,
 }
 
 /// Meaning of an error for the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Means {
+pub(super) enum ErrorMeaning {
     /// The command was not executed.
     NotDone,
     /// The outcome is unknown.

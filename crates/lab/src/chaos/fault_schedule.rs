@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
-use super::seed::Chance;
+use super::seed::ChaosRng;
 use crate::replication::parse_instant;
 use crate::scenario::How;
 use crate::{Balancer, ClusterKind, Pooler, Scenario, Server, eventually};
@@ -96,9 +96,9 @@ impl Event {
 
 /// An event that occurred.
 #[derive(Clone, Debug)]
-pub(super) struct Happened {
+pub(super) struct FaultRecord {
     pub(super) event: Event,
-    pub(super) begun: SystemTime,
+    pub(super) started: SystemTime,
     /// Time from which writes were possible again; `None` if they always were.
     pub(super) writable_at: Option<SystemTime>,
     /// Interval of acknowledged writes that the cluster itself may have lost: asynchronous replicas
@@ -109,21 +109,21 @@ pub(super) struct Happened {
 }
 
 /// Injects server faults while clients run.
-pub(super) struct Director<'a> {
-    pub(super) scene: &'a Scenario,
+pub(super) struct FaultInjector<'a> {
+    pub(super) scenario: &'a Scenario,
     pub(super) front: &'a Pooler,
     /// Time between two events.
-    pub(super) calm: Duration,
+    pub(super) interval: Duration,
     /// Names of the events to run, in this order; empty means all.
     pub(super) only: &'a [String],
-    pub(super) chance: Chance,
+    pub(super) rng: ChaosRng,
 }
 
 /// Prepares servers before their first use.
-pub(super) fn prepare(scene: &Scenario) -> Result<()> {
-    let mut servers = scene.servers.iter();
-    servers.try_for_each(|server| settle(scene.kind, server))?;
-    scene.wait_whole()
+pub(super) fn prepare(scenario: &Scenario) -> Result<()> {
+    let mut servers = scenario.servers.iter();
+    servers.try_for_each(|server| settle(scenario.kind, server))?;
+    scenario.wait_whole()
 }
 
 /// Applies settings that every server needs, again after each start or rebuild: the lab's servers
@@ -143,21 +143,21 @@ fn settle(kind: ClusterKind, server: &Server) -> Result<()> {
     texts.iter().try_for_each(|text| server.sql(text).map(drop))
 }
 
-impl Director<'_> {
+impl FaultInjector<'_> {
     /// Runs events until `until`; the last one is completed.
-    pub(super) fn run(&mut self, until: Instant) -> Result<Vec<Happened>> {
+    pub(super) fn run(&mut self, until: Instant) -> Result<Vec<FaultRecord>> {
         let events = self.events()?;
-        let mut happened = Vec::new();
+        let mut faults = Vec::new();
         let mut whole_at = SystemTime::now();
         for turn in 0.. {
-            let calm_ms = u64::try_from(self.calm.as_millis())?;
-            let calm = Duration::from_millis(calm_ms / 2 + self.chance.below(calm_ms));
-            sleep(calm.min(until.saturating_duration_since(Instant::now())));
+            let calm_ms = u64::try_from(self.interval.as_millis())?;
+            let interval = Duration::from_millis(calm_ms / 2 + self.rng.below(calm_ms));
+            sleep(interval.min(until.saturating_duration_since(Instant::now())));
             if Instant::now() >= until {
                 break;
             }
             let event = events[turn % events.len()];
-            let begun = SystemTime::now();
+            let started = SystemTime::now();
             let log_at = self.front.log().len();
             eprintln!("event {turn}: {event:?}");
             let writable_at = self
@@ -172,17 +172,17 @@ impl Director<'_> {
             };
             let may_lose = lost_until.filter(|_| is_lossy).map(|at| (whole_at, at));
             whole_at = SystemTime::now();
-            let whole = self.scene.wait_whole();
+            let whole = self.scenario.wait_whole();
             whole.with_context(|| format!("after event {turn}, {event:?}"))?;
-            happened.push(Happened {
+            faults.push(FaultRecord {
                 event,
-                begun,
+                started,
                 writable_at,
                 may_lose,
                 log_at,
             });
         }
-        Ok(happened)
+        Ok(faults)
     }
 
     fn events(&self) -> Result<Vec<Event>> {
@@ -199,7 +199,7 @@ impl Director<'_> {
     }
 
     fn all_events(&self) -> &'static [Event] {
-        match self.scene.kind {
+        match self.scenario.kind {
             _ if self.front.balancer().is_none() => &IN_PLACE,
             ClusterKind::Galera => &GALERA,
             ClusterKind::GroupReplication => &GROUP,
@@ -209,15 +209,18 @@ impl Director<'_> {
 
     /// Returns whether the primary acknowledges writes that no other server has yet.
     fn is_asynchronous(&self) -> bool {
-        matches!(self.scene.kind, ClusterKind::Mariadb | ClusterKind::Mysql)
+        matches!(
+            self.scenario.kind,
+            ClusterKind::Mariadb | ClusterKind::Mysql
+        )
     }
 
     /// Returns the server that receives the clients' writes.
     pub(super) fn primary(&self) -> Result<Server> {
         match self.front.balancer() {
             // All nodes accept writes.
-            Some(balancer) if self.scene.kind == ClusterKind::Galera => self.chosen(balancer),
-            _ => self.scene.writer(),
+            Some(balancer) if self.scenario.kind == ClusterKind::Galera => self.chosen(balancer),
+            _ => self.scenario.writer(),
         }
     }
 
@@ -227,7 +230,7 @@ impl Director<'_> {
             let primary = status["clusters"][0]["primary"].as_str();
             Ok(primary.map(str::to_owned))
         });
-        self.scene.named(&name?).cloned()
+        self.scenario.named(&name?).cloned()
     }
 
     fn carry_out(&mut self, event: Event) -> Result<Option<SystemTime>> {
@@ -241,7 +244,7 @@ impl Director<'_> {
             end?;
             sleep(FREEZE);
             replica.start()?;
-            settle(self.scene.kind, &replica).map(|()| None)
+            settle(self.scenario.kind, &replica).map(|()| None)
         };
         match event {
             Event::KillReplica => gone(replica.kill()),
@@ -251,7 +254,7 @@ impl Director<'_> {
             Event::KillPrimary => {
                 primary.kill()?;
                 primary.start()?;
-                settle(self.scene.kind, &primary)?;
+                settle(self.scenario.kind, &primary)?;
                 Ok(Some(SystemTime::now()))
             }
             Event::Promote => self.change(&primary, How::Planned),
@@ -262,8 +265,8 @@ impl Director<'_> {
     }
 
     fn change(&self, primary: &Server, how: How) -> Result<Option<SystemTime>> {
-        let change = self.scene.change(primary, how)?;
-        let writable_at = match self.scene.kind {
+        let change = self.scenario.change(primary, how)?;
+        let writable_at = match self.scenario.kind {
             ClusterKind::Postgres => self.followed_at()?.max(change.writable_at),
             _ => change.writable_at,
         };
@@ -273,14 +276,14 @@ impl Director<'_> {
             primary.thaw()?;
             sleep(FREEZE);
         }
-        self.scene.bring_back(primary)?;
-        settle(self.scene.kind, primary)?;
+        self.scenario.bring_back(primary)?;
+        settle(self.scenario.kind, primary)?;
         Ok(Some(writable_at))
     }
 
     /// Returns when a standby follows: a synchronous primary acknowledges nothing before.
     fn followed_at(&self) -> Result<SystemTime> {
-        let primary = self.scene.writer()?;
+        let primary = self.scenario.writer()?;
         let first = "SELECT extract(epoch FROM min(backend_start)) FROM pg_stat_replication \
                      WHERE state = 'streaming'";
         eventually(WHOLE_LIMIT, "a standby of the new primary", || {
@@ -290,9 +293,9 @@ impl Director<'_> {
 
     /// Returns a random server other than the primary.
     fn other_than(&mut self, primary: &Server) -> Result<Server> {
-        let servers = self.scene.servers.iter();
+        let servers = self.scenario.servers.iter();
         let others: Vec<&Server> = servers.filter(|one| one.name != primary.name).collect();
-        let index = self.chance.below(others.len() as u64) as usize;
+        let index = self.rng.below(others.len() as u64) as usize;
         let chosen = others.get(index).copied().cloned();
         chosen.context("the cluster has one server")
     }

@@ -8,10 +8,10 @@ mod write_methods;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::abrupt_clients::Cruelty;
+use super::abrupt_clients::AbruptAction;
 use super::client::{self as all, Leftover, READ, Rows};
 use super::failure::Failure;
-use super::writer::Act;
+use super::writer::WriteMethod;
 use client::Value;
 
 pub(super) use client::Client;
@@ -43,11 +43,11 @@ impl all::Client for Client {
         ]
     }
 
-    fn acts() -> &'static [Act<Client>] {
+    fn write_methods() -> &'static [WriteMethod<Client>] {
         &write_methods::ALL
     }
 
-    fn cruelties() -> &'static [(&'static str, Cruelty<Client>)] {
+    fn abrupt_actions() -> &'static [(&'static str, AbruptAction<Client>)] {
         &cruel::ALL
     }
 
@@ -80,18 +80,18 @@ impl all::Client for Client {
         Client::log_in(address, limit)
     }
 
-    fn ask(&mut self, text: &str) -> Result<Rows, Failure> {
+    fn run_query(&mut self, text: &str) -> Result<Rows, Failure> {
         self.query(text).map(|answer| answer.rows)
     }
 
-    fn ask_prepared(&mut self, text: &str) -> Result<Rows, Failure> {
+    fn run_prepared(&mut self, text: &str) -> Result<Rows, Failure> {
         let statement = self.prepare(text)?;
         let answer = self.execute(statement, &[])?;
         self.close(statement)?;
         Ok(answer.rows)
     }
 
-    fn ask_read_only(&mut self, text: &str) -> Result<Rows, Failure> {
+    fn run_read_only(&mut self, text: &str) -> Result<Rows, Failure> {
         self.query("START TRANSACTION READ ONLY")?;
         let answer = self.query(text)?;
         self.query("COMMIT")?;

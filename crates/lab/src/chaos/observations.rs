@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use super::failure::{Failure, Means};
+use super::failure::{ErrorMeaning, Failure};
 
 /// Outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Attempt {
 
 /// A session did not see a row that it wrote: stale, unless the cluster itself has lost the row.
 #[derive(Clone, Debug)]
-pub(super) struct Sight {
+pub(super) struct MissedWrite {
     pub(super) session: u64,
     /// Kind of the query.
     pub(super) asked: String,
@@ -55,9 +55,9 @@ pub(super) struct Sight {
     pub(super) port: Option<String>,
 }
 
-impl fmt::Display for Sight {
+impl fmt::Display for MissedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sight {
+        let MissedWrite {
             asked, wrote, seen, ..
         } = self;
         let port = self.port.as_deref().unwrap_or("unknown");
@@ -68,7 +68,7 @@ impl fmt::Display for Sight {
 /// One read of a session that only reads.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    pub(super) begun: SystemTime,
+    pub(super) started: SystemTime,
     pub(super) ended: SystemTime,
     pub(super) failure: Option<String>,
 }
@@ -78,13 +78,13 @@ pub(super) struct Reading {
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) what: &'static str,
-    pub(super) begun: SystemTime,
+    pub(super) started: SystemTime,
     pub(super) ended: SystemTime,
 }
 
 /// A violation of the guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wrong {
+pub enum Violation {
     /// A session saw data of another: rows, settings, notifications, cancels.
     Foreign,
     /// An acknowledged row is missing.
@@ -103,30 +103,30 @@ pub enum Wrong {
     Stuck,
 }
 
-impl Wrong {
+impl Violation {
     /// All violations, the worst first.
-    pub const ALL: [Wrong; 8] = [
-        Wrong::Foreign,
-        Wrong::Lost,
-        Wrong::Stale,
-        Wrong::Doubled,
-        Wrong::Ghost,
-        Wrong::Refused,
-        Wrong::Protocol,
-        Wrong::Stuck,
+    pub const ALL: [Violation; 8] = [
+        Violation::Foreign,
+        Violation::Lost,
+        Violation::Stale,
+        Violation::Doubled,
+        Violation::Ghost,
+        Violation::Refused,
+        Violation::Protocol,
+        Violation::Stuck,
     ];
 
     /// Returns the name in one word.
     pub fn name(self) -> &'static str {
         match self {
-            Wrong::Foreign => "foreign",
-            Wrong::Lost => "lost",
-            Wrong::Stale => "stale",
-            Wrong::Doubled => "doubled",
-            Wrong::Ghost => "ghosts",
-            Wrong::Refused => "refused-but-there",
-            Wrong::Protocol => "protocol",
-            Wrong::Stuck => "stuck",
+            Violation::Foreign => "foreign",
+            Violation::Lost => "lost",
+            Violation::Stale => "stale",
+            Violation::Doubled => "doubled",
+            Violation::Ghost => "ghosts",
+            Violation::Refused => "refused-but-there",
+            Violation::Protocol => "protocol",
+            Violation::Stuck => "stuck",
         }
     }
 }
@@ -136,48 +136,48 @@ const SLOW: Duration = Duration::from_secs(1);
 
 /// Observations, recorded while the participants run.
 #[derive(Default)]
-pub(super) struct Notes(Mutex<Content>);
+pub(super) struct Observations(Mutex<Content>);
 
 #[derive(Default)]
 pub(super) struct Content {
     pub(super) attempts: Vec<Attempt>,
     pub(super) readings: Vec<Reading>,
     pub(super) slow: Vec<Step>,
-    pub(super) sights: Vec<Sight>,
-    pub(super) wrongs: Vec<(Wrong, String)>,
+    pub(super) missed_writes: Vec<MissedWrite>,
+    pub(super) violations: Vec<(Violation, String)>,
     /// Number of abrupt actions, by name.
-    pub(super) cruelties: BTreeMap<&'static str, u64>,
+    pub(super) abrupt_actions: BTreeMap<&'static str, u64>,
     pub(super) checks: u64,
 }
 
-impl Notes {
+impl Observations {
     pub(super) fn content(&self) -> MutexGuard<'_, Content> {
         self.0.lock().expect("no holder of the lock panics")
     }
 
-    pub(super) fn wrong(&self, what: Wrong, detail: String) {
+    pub(super) fn record_violation(&self, what: Violation, detail: String) {
         eprintln!("WRONG: {what:?}: {detail}");
-        self.content().wrongs.push((what, detail));
+        self.content().violations.push((what, detail));
     }
 
     /// Records that a session did not see its own write.
-    pub(super) fn unseen(&self, sight: Sight) {
-        eprintln!("UNSEEN: {sight}");
-        self.content().sights.push(sight);
+    pub(super) fn record_missed_write(&self, missed: MissedWrite) {
+        eprintln!("UNSEEN: {missed}");
+        self.content().missed_writes.push(missed);
     }
 
     /// Records the end of a writer's step, successful or not.
-    pub(super) fn took(&self, name: &str, what: &'static str, begun: SystemTime) {
+    pub(super) fn record_step(&self, name: &str, what: &'static str, started: SystemTime) {
         let ended = SystemTime::now();
-        if between(begun, ended) >= SLOW {
+        if between(started, ended) >= SLOW {
             eprintln!(
                 "SLOW: {name}, {what}: {} ms",
-                between(begun, ended).as_millis()
+                between(started, ended).as_millis()
             );
             let step = Step {
                 name: name.to_owned(),
                 what,
-                begun,
+                started,
                 ended,
             };
             self.content().slow.push(step);
@@ -185,29 +185,35 @@ impl Notes {
     }
 
     /// Records the violation that a failure proves by itself.
-    pub(super) fn judge(&self, who: &str, failure: &Failure) {
+    pub(super) fn record_failure(&self, session: &str, failure: &Failure) {
         match failure {
-            Failure::Broken(what) => self.wrong(Wrong::Protocol, format!("{who}: {what}")),
-            Failure::Late(what) => self.wrong(Wrong::Stuck, format!("{who}: {what}")),
-            Failure::Refused(error) | Failure::Ended(error) if error.means == Means::Cancelled => {
+            Failure::Broken(what) => {
+                self.record_violation(Violation::Protocol, format!("{session}: {what}"))
+            }
+            Failure::Late(what) => {
+                self.record_violation(Violation::Stuck, format!("{session}: {what}"))
+            }
+            Failure::Refused(error) | Failure::Ended(error)
+                if error.meaning == ErrorMeaning::Cancelled =>
+            {
                 let what = format!(
-                    "{who}: received a cancel it did not request: {}",
+                    "{session}: received a cancel it did not request: {}",
                     error.text
                 );
-                self.wrong(Wrong::Foreign, what);
+                self.record_violation(Violation::Foreign, what);
             }
             _ => {}
         }
     }
 
     /// Returns whether the answer is the expected one; another session's is the worst violation.
-    pub(super) fn compare(&self, who: &str, wanted: &str, came: Option<&str>) -> bool {
+    pub(super) fn compare(&self, session: &str, expected: &str, received: Option<&str>) -> bool {
         self.content().checks += 1;
-        if came == Some(wanted) {
+        if received == Some(expected) {
             return true;
         }
-        let what = format!("{who}: expected {wanted:?}, received {came:?}");
-        self.wrong(Wrong::Foreign, what);
+        let what = format!("{session}: expected {expected:?}, received {received:?}");
+        self.record_violation(Violation::Foreign, what);
         false
     }
 }
@@ -216,12 +222,14 @@ impl Notes {
 pub(super) fn outcome(failure: &Failure) -> Outcome {
     let text = failure.to_string();
     match failure {
-        Failure::Refused(error) if error.means != Means::Doubtful => Outcome::Refused(text),
+        Failure::Refused(error) if error.meaning != ErrorMeaning::Doubtful => {
+            Outcome::Refused(text)
+        }
         _ => Outcome::Unknown(text),
     }
 }
 
 /// Returns the time between two instants.
-pub(super) fn between(begun: SystemTime, ended: SystemTime) -> Duration {
-    ended.duration_since(begun).unwrap_or_default()
+pub(super) fn between(started: SystemTime, ended: SystemTime) -> Duration {
+    ended.duration_since(started).unwrap_or_default()
 }

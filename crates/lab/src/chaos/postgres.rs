@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use evenkeel_wire::postgres::build;
 
-use super::abrupt_clients::Cruelty;
+use super::abrupt_clients::AbruptAction;
 use super::client::{self as all, Leftover, READ, Rows};
 use super::failure::Failure;
-use super::writer::Act;
+use super::writer::WriteMethod;
 
 pub(super) use client::Client;
 
@@ -32,11 +32,11 @@ impl all::Client for Client {
         vec![tables.to_owned()]
     }
 
-    fn acts() -> &'static [Act<Client>] {
+    fn write_methods() -> &'static [WriteMethod<Client>] {
         &write_methods::ALL
     }
 
-    fn cruelties() -> &'static [(&'static str, Cruelty<Client>)] {
+    fn abrupt_actions() -> &'static [(&'static str, AbruptAction<Client>)] {
         &cruel::ALL
     }
 
@@ -70,16 +70,16 @@ impl all::Client for Client {
         Client::log_in_as(address, name, limit)
     }
 
-    fn ask(&mut self, text: &str) -> Result<Rows, Failure> {
+    fn run_query(&mut self, text: &str) -> Result<Rows, Failure> {
         self.query(text).map(|reply| reply.rows)
     }
 
     /// Uses the unnamed statement.
-    fn ask_prepared(&mut self, text: &str) -> Result<Rows, Failure> {
+    fn run_prepared(&mut self, text: &str) -> Result<Rows, Failure> {
         write_methods::extended(self, text).map(|reply| reply.rows)
     }
 
-    fn ask_read_only(&mut self, text: &str) -> Result<Rows, Failure> {
+    fn run_read_only(&mut self, text: &str) -> Result<Rows, Failure> {
         self.query("BEGIN READ ONLY")?;
         let reply = self.query(text)?;
         self.query("COMMIT")?;
@@ -120,7 +120,7 @@ impl all::Client for Client {
         Ok(marks)
     }
 
-    fn strays(&mut self) -> Vec<String> {
+    fn unsolicited(&mut self) -> Vec<String> {
         let notified = std::mem::take(&mut self.notified);
         let told = |channel| format!("a notification on {channel}");
         notified.into_iter().map(told).collect()

@@ -11,29 +11,29 @@ use super::stage::TestBed;
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
 
-/// Reads until the stage ends.
-pub(super) fn read<C: Client>(stage: &TestBed, number: u64) {
+/// Reads until the test bed ends.
+pub(super) fn read<C: Client>(bed: &TestBed, number: u64) {
     let name = format!("r{number}");
     let mut nonce = 0_u64;
-    while stage.goes_on() {
-        let begun = SystemTime::now();
-        let mut client = match connect::<C>(stage, &name) {
+    while bed.is_running() {
+        let started = SystemTime::now();
+        let mut client = match connect::<C>(bed, &name) {
             Ok(client) => client,
             Err(failure) => {
-                note(stage, &name, begun, Some(&failure));
+                note(bed, &name, started, Some(&failure));
                 sleep(PAUSE_AFTER_FAILURE);
                 continue;
             }
         };
-        while stage.goes_on() {
+        while bed.is_running() {
             nonce += 1;
             let word = format!("{name}.{nonce}");
-            let begun = SystemTime::now();
-            let rows = ask(&mut client, &word, nonce.is_multiple_of(2));
-            note(stage, &name, begun, rows.as_ref().err());
+            let started = SystemTime::now();
+            let rows = query(&mut client, &word, nonce.is_multiple_of(2));
+            note(bed, &name, started, rows.as_ref().err());
             match rows {
                 Ok(rows) => {
-                    stage.notes.compare(&name, &word, rows.value(0, 0));
+                    bed.observations.compare(&name, &word, rows.value(0, 0));
                 }
                 Err(Failure::Refused(_)) => sleep(PAUSE_AFTER_FAILURE),
                 Err(_) => break,
@@ -43,25 +43,25 @@ pub(super) fn read<C: Client>(stage: &TestBed, number: u64) {
     }
 }
 
-fn connect<C: Client>(stage: &TestBed, name: &str) -> Result<C, Failure> {
-    let mut client: C = stage.connect(name)?;
+fn connect<C: Client>(bed: &TestBed, name: &str) -> Result<C, Failure> {
+    let mut client: C = bed.connect(name)?;
     client.prepare_read()?;
     Ok(client)
 }
 
-fn ask<C: Client>(client: &mut C, word: &str, by_statement: bool) -> Result<Rows, Failure> {
+fn query<C: Client>(client: &mut C, word: &str, by_statement: bool) -> Result<Rows, Failure> {
     match by_statement {
         true => client.read(word),
-        false => client.ask(&format!("SELECT '{word}', {READ}")),
+        false => client.run_query(&format!("SELECT '{word}', {READ}")),
     }
 }
 
-fn note(stage: &TestBed, name: &str, begun: SystemTime, failure: Option<&Failure>) {
+fn note(bed: &TestBed, name: &str, started: SystemTime, failure: Option<&Failure>) {
     if let Some(failure) = failure {
-        stage.notes.judge(name, failure);
+        bed.observations.record_failure(name, failure);
     }
-    stage.notes.content().readings.push(Reading {
-        begun,
+    bed.observations.content().readings.push(Reading {
+        started,
         ended: SystemTime::now(),
         failure: failure.map(Failure::to_string),
     });

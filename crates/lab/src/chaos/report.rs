@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Result, anyhow};
 
 use super::client::{Client, GHOSTS, Rows};
-use super::fault_schedule::Happened;
-use super::observations::{Attempt, Content, Outcome, Sight, Wrong};
+use super::fault_schedule::FaultRecord;
+use super::observations::{Attempt, Content, MissedWrite, Outcome, Violation};
 use super::quorum::Span;
 use crate::{Server, eventually};
 pub use outage::Outage;
@@ -33,11 +33,11 @@ pub struct Report {
     /// Number of answers compared with the expected ones.
     pub checks: u64,
     /// Number of abrupt actions, by name.
-    pub cruelties: BTreeMap<&'static str, u64>,
+    pub abrupt_actions: BTreeMap<&'static str, u64>,
     /// Server events, and their effect on clients.
     pub outages: Vec<Outage>,
     /// Violations.
-    pub wrongs: Vec<(Wrong, String)>,
+    pub violations: Vec<(Violation, String)>,
     /// Causes of failed reads, with counts.
     pub read_failures: BTreeMap<String, usize>,
     /// Causes of failed writes, with counts; the rows decide the outcome of the writes.
@@ -53,19 +53,19 @@ impl Report {
     /// cluster itself may have lost acknowledged writes.
     pub(super) fn of<C: Client>(
         content: &mut Content,
-        (happened, lossy): (&[Happened], &[Span]),
+        (faults, lossy): (&[FaultRecord], &[Span]),
         server: &Server,
     ) -> Result<Report> {
         let mut client = C::connect(server.address, "report", CLEAN_LIMIT)
             .map_err(|failure| anyhow!("{}: {failure}", server.name))?;
         let kept = kept(&mut client)?;
-        let not_kept = compare(content, &kept, (happened, lossy));
-        let stale = content.sights.iter();
-        let stale = stale.filter(|sight| is_stale(sight, content, &kept));
-        let stale_at = stale.map(|sight| sight.ended).collect();
-        let ghosts = ask(&mut client, GHOSTS)?;
-        let ghosts = (ghosts.into_iter()).map(|row| (Wrong::Ghost, row.join(" ")));
-        content.wrongs.extend(ghosts);
+        let not_kept = compare(content, &kept, (faults, lossy));
+        let stale = content.missed_writes.iter();
+        let stale = stale.filter(|missed| is_stale(missed, content, &kept));
+        let stale_at = stale.map(|missed| missed.ended).collect();
+        let ghosts = query(&mut client, GHOSTS)?;
+        let ghosts = (ghosts.into_iter()).map(|row| (Violation::Ghost, row.join(" ")));
+        content.violations.extend(ghosts);
         let is = |wanted: fn(&Outcome) -> bool| {
             let attempts = content.attempts.iter();
             attempts.filter(|one| wanted(&one.outcome)).count()
@@ -87,9 +87,9 @@ impl Report {
             reads: [content.readings.len(), read_failures.values().sum()],
             not_kept,
             checks: content.checks,
-            cruelties: content.cruelties.clone(),
-            outages: outages(content, happened),
-            wrongs: content.wrongs.clone(),
+            abrupt_actions: content.abrupt_actions.clone(),
+            outages: outages(content, faults),
+            violations: content.violations.clone(),
             read_failures,
             write_failures,
             late: Vec::new(),
@@ -98,15 +98,15 @@ impl Report {
     }
 
     /// Keeps the logs that explain slow events and stale reads.
-    pub(super) fn keep_logs(&mut self, happened: &[Happened], log: &str) {
-        let begins = happened.iter().map(|one| one.log_at);
+    pub(super) fn keep_logs(&mut self, faults: &[FaultRecord], log: &str) {
+        let begins = faults.iter().map(|one| one.log_at);
         let spans = begins.clone().zip(begins.skip(1).chain([log.len()]));
         let is_odd = |(number, outage): (usize, &Outage)| {
             outage.is_late()
                 || self
                     .stale_at
                     .iter()
-                    .any(|at| nth_at(*at, happened) == Some(number))
+                    .any(|at| nth_at(*at, faults) == Some(number))
         };
         let all = self.outages.iter().enumerate().zip(spans);
         let odd = all.filter(|(one, _)| is_odd(*one));
@@ -118,14 +118,14 @@ impl Report {
     }
 
     /// Returns the first acknowledged row that was missing, permanently or when it was read.
-    pub(super) fn missed(&mut self) -> Option<&mut (Wrong, String)> {
-        let mut wrongs = self.wrongs.iter_mut();
-        wrongs.find(|(wrong, _)| matches!(wrong, Wrong::Lost | Wrong::Stale))
+    pub(super) fn missed(&mut self) -> Option<&mut (Violation, String)> {
+        let mut violations = self.violations.iter_mut();
+        violations.find(|(violation, _)| matches!(violation, Violation::Lost | Violation::Stale))
     }
 
     /// Returns whether there was no violation.
     pub fn is_faultless(&self) -> bool {
-        self.wrongs.is_empty()
+        self.violations.is_empty()
     }
 
     /// Returns whether writes resumed in time after every change of primary, and reads never paused
@@ -147,8 +147,8 @@ fn counted<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeMap<String, usize> 
 pub(super) fn left_behind<C: Client>(
     servers: &[Server],
     connections_max: u32,
-) -> Vec<(Wrong, String)> {
-    let mut wrongs = Vec::new();
+) -> Vec<(Violation, String)> {
+    let mut violations = Vec::new();
     for server in servers {
         for leftover in C::leftovers() {
             let (what, most) = (leftover.what, leftover.most.unwrap_or(connections_max));
@@ -161,11 +161,11 @@ pub(super) fn left_behind<C: Client>(
                 let sessions = server.sql(C::SESSIONS).unwrap_or_default();
                 let name = &server.name;
                 let what = format!("{last} {what} on {name}, at most {most} expected; {sessions}");
-                wrongs.push((Wrong::Stuck, what));
+                violations.push((Violation::Stuck, what));
             }
         }
     }
-    wrongs
+    violations
 }
 
 /// Describes how many rows each server has, and which rows it lacks that another has. A difference
@@ -197,7 +197,7 @@ struct Row {
 
 fn kept<C: Client>(client: &mut C) -> Result<Kept> {
     let mut kept = Kept::new();
-    for row in ask(client, C::ROWS)? {
+    for row in query(client, C::ROWS)? {
         let [session, id, tag, more @ ..] = &row[..] else {
             return Err(anyhow!("a row of {} columns", row.len()));
         };
@@ -211,66 +211,71 @@ fn kept<C: Client>(client: &mut C) -> Result<Kept> {
     Ok(kept)
 }
 
-fn ask<C: Client>(client: &mut C, text: &str) -> Result<Vec<Vec<String>>> {
+fn query<C: Client>(client: &mut C, text: &str) -> Result<Vec<Vec<String>>> {
     let Rows(rows) = client
-        .ask(text)
+        .run_query(text)
         .map_err(|failure| anyhow!("{text}: {failure}"))?;
     let full = |row: Vec<Option<String>>| row.into_iter().map(Option::unwrap_or_default).collect();
     Ok(rows.into_iter().map(full).collect())
 }
 
 /// Returns the violations, and how many acknowledged writes the cluster itself has not kept.
-fn compare(content: &mut Content, kept: &Kept, (happened, lossy): (&[Happened], &[Span])) -> usize {
-    let mut wrongs = Vec::new();
+fn compare(
+    content: &mut Content,
+    kept: &Kept,
+    (faults, lossy): (&[FaultRecord], &[Span]),
+) -> usize {
+    let mut violations = Vec::new();
     let mut known = BTreeSet::new();
     let mut not_kept = 0;
     for attempt in &content.attempts {
         let ids = attempt.ids.iter().map(|id| (attempt.session, *id));
         known.extend(ids);
-        match judge(attempt, kept) {
-            Some(Wrong::Lost) if may_be_lost(attempt, lossy) => not_kept += 1,
-            Some(wrong) => {
-                let when = when(attempt.ended, happened);
-                wrongs.push((wrong, format!("{}, {when}", describe(attempt, kept))));
+        match check_attempt(attempt, kept) {
+            Some(Violation::Lost) if may_be_lost(attempt, lossy) => not_kept += 1,
+            Some(violation) => {
+                let when = when(attempt.ended, faults);
+                violations.push((violation, format!("{}, {when}", describe(attempt, kept))));
             }
             None => {}
         }
     }
     for ((session, id), rows) in kept {
         let tags: Vec<&str> = rows.iter().map(|row| row.tag.as_str()).collect();
-        let mut wrong = |what, why| wrongs.push((what, format!("{session}/{id} {why}: {tags:?}")));
+        let mut violation =
+            |what, why| violations.push((what, format!("{session}/{id} {why}: {tags:?}")));
         if !known.contains(&(*session, *id)) {
-            wrong(Wrong::Ghost, "was never written");
+            violation(Violation::Ghost, "was never written");
         }
         if tags.len() > 1 {
-            wrong(Wrong::Doubled, "is duplicated");
+            violation(Violation::Doubled, "is duplicated");
         }
         let (begin, end) = (format!("w{session}."), format!(".{id}"));
         if !tags
             .iter()
             .all(|tag| tag.starts_with(&begin) && tag.ends_with(&end))
         {
-            wrong(Wrong::Foreign, "belongs to another session");
+            violation(Violation::Foreign, "belongs to another session");
         }
     }
-    let sights = content.sights.iter();
-    let stale = sights.filter(|sight| is_stale(sight, content, kept));
-    wrongs.extend(stale.map(|sight| {
-        let when = when(sight.ended, happened);
-        (Wrong::Stale, format!("{sight}, {when}"))
+    let missed_writes = content.missed_writes.iter();
+    let stale = missed_writes.filter(|missed| is_stale(missed, content, kept));
+    violations.extend(stale.map(|missed| {
+        let when = when(missed.ended, faults);
+        (Violation::Stale, format!("{missed}, {when}"))
     }));
-    content.wrongs.extend(wrongs);
+    content.violations.extend(violations);
     not_kept
 }
 
 /// Returns the violation of a write, given the rows.
-fn judge(attempt: &Attempt, kept: &Kept) -> Option<Wrong> {
+fn check_attempt(attempt: &Attempt, kept: &Kept) -> Option<Violation> {
     let (count, all) = (there(attempt, kept), attempt.ids.len());
     match &attempt.outcome {
-        Outcome::Acknowledged if count < all => Some(Wrong::Lost),
-        Outcome::Refused(_) if count > 0 => Some(Wrong::Refused),
-        _ if count != 0 && count != all => Some(Wrong::Ghost),
-        _ if has_another_key(attempt, kept) => Some(Wrong::Foreign),
+        Outcome::Acknowledged if count < all => Some(Violation::Lost),
+        Outcome::Refused(_) if count > 0 => Some(Violation::Refused),
+        _ if count != 0 && count != all => Some(Violation::Ghost),
+        _ if has_another_key(attempt, kept) => Some(Violation::Foreign),
         _ => None,
     }
 }
@@ -297,14 +302,14 @@ fn may_be_lost(attempt: &Attempt, lossy: &[Span]) -> bool {
 
 /// Returns whether the session missed a row that was acknowledged to it and that the cluster has
 /// kept.
-fn is_stale(sight: &Sight, content: &Content, kept: &Kept) -> bool {
-    let unseen = sight.seen.unwrap_or(0) + 1..=sight.wrote;
+fn is_stale(missed: &MissedWrite, content: &Content, kept: &Kept) -> bool {
+    let unseen = missed.seen.unwrap_or(0) + 1..=missed.wrote;
     let own = content.attempts.iter();
-    let own = own.filter(|one| one.session == sight.session);
+    let own = own.filter(|one| one.session == missed.session);
     let mut acknowledged = own.filter(|one| one.outcome == Outcome::Acknowledged);
     acknowledged.any(|one| {
         let mut ids = one.ids.iter();
-        ids.any(|id| unseen.contains(id) && kept.contains_key(&(sight.session, *id)))
+        ids.any(|id| unseen.contains(id) && kept.contains_key(&(missed.session, *id)))
     })
 }
 
@@ -316,15 +321,15 @@ fn describe(attempt: &Attempt, kept: &Kept) -> String {
 }
 
 /// Returns the index of the last event that began before `at`.
-fn nth_at(at: SystemTime, happened: &[Happened]) -> Option<usize> {
-    happened.iter().rposition(|one| one.begun <= at)
+fn nth_at(at: SystemTime, faults: &[FaultRecord]) -> Option<usize> {
+    faults.iter().rposition(|one| one.started <= at)
 }
 
 /// Formats the last event before `at` and the time since.
-fn when(at: SystemTime, happened: &[Happened]) -> String {
-    let last = nth_at(at, happened).map(|number| &happened[number]);
+fn when(at: SystemTime, faults: &[FaultRecord]) -> String {
+    let last = nth_at(at, faults).map(|number| &faults[number]);
     last.map_or("before the first event".to_owned(), |one| {
-        let after = at.duration_since(one.begun).unwrap_or_default();
+        let after = at.duration_since(one.started).unwrap_or_default();
         format!(
             "{} ms after the start of {:?}",
             after.as_millis(),
@@ -351,7 +356,7 @@ impl fmt::Display for Report {
                  their primary failed, or committed as Galera lost its quorum"
             )?;
         }
-        for (name, count) in &self.cruelties {
+        for (name, count) in &self.abrupt_actions {
             writeln!(f, "  {count:>6} connections {name}")?;
         }
         for outage in &self.outages {
@@ -366,16 +371,16 @@ impl fmt::Display for Report {
         for told in &self.late {
             writeln!(f, "  {told}")?;
         }
-        let mut counts: BTreeMap<Wrong, usize> = BTreeMap::new();
-        for (wrong, _) in &self.wrongs {
-            *counts.entry(*wrong).or_default() += 1;
+        let mut counts: BTreeMap<Violation, usize> = BTreeMap::new();
+        for (violation, _) in &self.violations {
+            *counts.entry(*violation).or_default() += 1;
         }
-        for (wrong, detail) in self.wrongs.iter().take(SHOWN_MAX) {
-            writeln!(f, "  {wrong:?}: {detail}")?;
+        for (violation, detail) in self.violations.iter().take(SHOWN_MAX) {
+            writeln!(f, "  {violation:?}: {detail}")?;
         }
-        for wrong in Wrong::ALL {
-            let count = counts.get(&wrong).copied().unwrap_or(0);
-            write!(f, "{} {count}  ", wrong.name())?;
+        for violation in Violation::ALL {
+            let count = counts.get(&violation).copied().unwrap_or(0);
+            write!(f, "{} {count}  ", violation.name())?;
         }
         writeln!(f)?;
         self.bar(f)

@@ -2,15 +2,15 @@
 
 /// Pseudo-random numbers (xorshift64*, after Vigna).
 #[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
+pub(super) struct ChaosRng(u64);
 
-impl Chance {
+impl ChaosRng {
     /// Returns the stream of this participant.
-    pub(super) fn new(seed: u64, participant: u64) -> Chance {
+    pub(super) fn new(seed: u64, participant: u64) -> ChaosRng {
         let mixed = (seed ^ participant.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut chance = Chance(mixed | 1);
-        chance.next();
-        chance
+        let mut rng = ChaosRng(mixed | 1);
+        rng.next();
+        rng
     }
 
     pub(super) fn next(&mut self) -> u64 {
@@ -33,8 +33,8 @@ mod tests {
     #[test]
     fn the_same_participant_draws_the_same_again_and_another_does_not() {
         let draw = |participant| {
-            let mut chance = Chance::new(7, participant);
-            (0..20).map(|_| chance.below(1000)).collect::<Vec<u64>>()
+            let mut rng = ChaosRng::new(7, participant);
+            (0..20).map(|_| rng.below(1000)).collect::<Vec<u64>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::failure::Failure;
-use super::observations::Notes;
-use super::seed::Chance;
+use super::observations::Observations;
+use super::seed::ChaosRng;
 
 /// State shared by all threads.
 pub(super) struct TestBed {
@@ -15,7 +15,7 @@ pub(super) struct TestBed {
     /// Limit for any answer; longer than writes may wait for a new primary.
     pub(super) limit: Duration,
     pub(super) seed: u64,
-    pub(super) notes: Notes,
+    pub(super) observations: Observations,
     end: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ impl TestBed {
             address,
             limit,
             seed,
-            notes: Notes::default(),
+            observations: Observations::default(),
             end: AtomicBool::new(false),
         }
     }
@@ -34,11 +34,11 @@ impl TestBed {
         C::connect(self.address, name, self.limit)
     }
 
-    pub(super) fn chance(&self, participant: u64) -> Chance {
-        Chance::new(self.seed, participant)
+    pub(super) fn rng(&self, participant: u64) -> ChaosRng {
+        ChaosRng::new(self.seed, participant)
     }
 
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         !self.end.load(Ordering::Relaxed)
     }
 

@@ -50,7 +50,7 @@ pub(super) fn programs() -> Result<PathBuf> {
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
-    room: &Path,
+    work_dir: &Path,
     is_short: bool,
 ) -> Result<Cases> {
     let programs = programs()?;
@@ -63,15 +63,15 @@ pub(super) fn run(
         let ended = Step {
             program: &Program::here(programs.join(&name)),
             arguments: Vec::new(),
-            environment: environment(address, &programs, room),
+            environment: environment(address, &programs, work_dir),
             user: None,
-            directory: room,
-            output: room.join(format!("{name}.log")),
+            directory: work_dir,
+            output: work_dir.join(format!("{name}.log")),
             limit: LIMIT,
             child_limit: LIMIT,
         }
         .run()?;
-        cases.extend(cases_of(&name, &ended.said));
+        cases.extend(cases_of(&name, &ended.printed));
     }
     if cases.values().all(|case| case.verdict == Verdict::Missing) {
         bail!("no Connector/C test completed");
@@ -92,7 +92,7 @@ fn names(programs: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn environment(address: SocketAddr, programs: &Path, room: &Path) -> Vec<(String, String)> {
+fn environment(address: SocketAddr, programs: &Path, work_dir: &Path) -> Vec<(String, String)> {
     let plugins = programs.join("plugins");
     [
         // Without this variable the suite skips all tests, which are meant for a server's own test
@@ -104,8 +104,8 @@ fn environment(address: SocketAddr, programs: &Path, room: &Path) -> Vec<(String
         ("MYSQL_TEST_PASSWD", "sbtest".to_owned()),
         ("MYSQL_TEST_DB", "sbtest".to_owned()),
         ("MYSQL_TEST_PLUGINDIR", plugins.display().to_string()),
-        ("HOME", room.display().to_string()),
-        ("MYSQL_TMP_DIR", room.display().to_string()),
+        ("HOME", work_dir.display().to_string()),
+        ("MYSQL_TMP_DIR", work_dir.display().to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
@@ -113,11 +113,11 @@ fn environment(address: SocketAddr, programs: &Path, room: &Path) -> Vec<(String
 
 /// Returns the verdict of each test of a program, from its TAP output. The program's own name has
 /// the verdict on its completion; lines before a verdict are its reason.
-fn cases_of(program: &str, said: &str) -> Cases {
+fn cases_of(program: &str, printed: &str) -> Cases {
     let mut cases = Cases::new();
     let (mut planned, mut counted) = (None, 0);
     let mut words = String::new();
-    for line in said.lines() {
+    for line in printed.lines() {
         if let Some(plan) = line.strip_prefix("1..") {
             planned = plan
                 .split_whitespace()
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn every_test_has_its_verdict_and_a_program_that_stops_none() {
-        let said = "1..4\n# words\nok 1 - test_a\n# Error: because\nnot ok 2 - test_b\n\
+        let printed = "1..4\n# words\nok 1 - test_a\n# Error: because\nnot ok 2 - test_b\n\
             ok 3 # skip test_c\n# going on\n";
-        let cases = cases_of("ps", said);
+        let cases = cases_of("ps", printed);
         assert_eq!(cases["ps test_a"].verdict, Verdict::Passed);
         assert_eq!(cases["ps test_b"].verdict, Verdict::Failed);
         assert_eq!(cases["ps test_b"].output, "# Error: because\n");

@@ -59,7 +59,7 @@ pub(super) fn source() -> Result<PathBuf> {
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
-    room: &Path,
+    work_dir: &Path,
     is_short: bool,
 ) -> Result<Cases> {
     let source = source()?;
@@ -69,24 +69,24 @@ pub(super) fn run(
         ("evenkeel_runner.py", include_str!("django/runner.py")),
     ];
     for (name, text) in files {
-        fs::write(room.join(name), text)?;
+        fs::write(work_dir.join(name), text)?;
     }
-    let place = Place {
+    let run = DjangoRun {
         source: &source,
         server,
         address,
-        room,
+        work_dir,
     };
     let labels: &[&str] = if is_short { &SHORT } else { &[] };
-    let (first, mut cases) = place.run("first", labels, 1)?;
+    let (first, mut cases) = run.run("first", labels, 1)?;
     if first.is_empty() {
         bail!(
             "Django's tests did not run; the runner said:\n{}",
-            process::tail(&room.join("first.log"))
+            process::tail(&work_dir.join("first.log"))
         );
     }
     for (name, processes) in [("again", 1), ("parallel", 2)] {
-        let (verdicts, of_run) = place.run(name, &SHORT, processes)?;
+        let (verdicts, of_run) = run.run(name, &SHORT, processes)?;
         cases.extend(of_run);
         let name = format!("{name}: each test as in the first run");
         cases.insert(name, judged(otherwise(&first, &verdicts)));
@@ -96,17 +96,17 @@ pub(super) fn run(
 }
 
 /// Environment of the tests.
-struct Place<'a> {
+struct DjangoRun<'a> {
     source: &'a Path,
     server: &'a Server,
     address: SocketAddr,
-    room: &'a Path,
+    work_dir: &'a Path,
 }
 
-impl Place<'_> {
+impl DjangoRun<'_> {
     /// Returns the verdict of each test of this run, and of the run as a whole.
     fn run(&self, name: &str, labels: &[&str], processes: u32) -> Result<(Cases, Cases)> {
-        let verdicts = self.room.join(format!("{name}.json"));
+        let verdicts = self.work_dir.join(format!("{name}.json"));
         let ended = self.step(name, labels, processes, &verdicts)?;
         let left_over = self.server.sql(LEFT_OVER)?;
         let left_over = left_over.trim();
@@ -118,8 +118,8 @@ impl Place<'_> {
             ),
         ];
         let of_run = of_run.map(|(what, fault)| (format!("{name}: {what}"), judged(fault)));
-        let said = fs::read_to_string(&verdicts).unwrap_or_default();
-        Ok((cases(&said), of_run.into()))
+        let printed = fs::read_to_string(&verdicts).unwrap_or_default();
+        Ok((cases(&printed), of_run.into()))
     }
 
     fn step(&self, name: &str, labels: &[&str], processes: u32, verdicts: &Path) -> Result<Ended> {
@@ -131,10 +131,10 @@ impl Place<'_> {
             format!("--parallel={processes}"),
         ];
         arguments.extend(labels.iter().map(|label| (*label).to_owned()));
-        let paths = [self.source, self.room].map(|path| path.display().to_string());
+        let paths = [self.source, self.work_dir].map(|path| path.display().to_string());
         let environment = [
             ("PATH", "/usr/bin:/bin".to_owned()),
-            ("HOME", self.room.display().to_string()),
+            ("HOME", self.work_dir.display().to_string()),
             ("PYTHONPATH", paths.join(":")),
             ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
             ("SERVER_HOST", self.address.ip().to_string()),
@@ -149,7 +149,7 @@ impl Place<'_> {
                 .into(),
             user: None,
             directory: &tests,
-            output: self.room.join(format!("{name}.log")),
+            output: self.work_dir.join(format!("{name}.log")),
             limit: LIMIT,
             child_limit: LIMIT,
         }
@@ -169,7 +169,7 @@ fn judged(fault: Option<String>) -> Case {
 
 /// Returns the last output of a failed run, which contains the cause.
 fn exit(ended: &Ended) -> Option<String> {
-    let lines: Vec<&str> = ended.said.trim_end().lines().collect();
+    let lines: Vec<&str> = ended.printed.trim_end().lines().collect();
     let last = lines[lines.len().saturating_sub(5)..].join("\n");
     match ended.status {
         Some(status) if status.success() => None,
@@ -203,9 +203,9 @@ fn otherwise(first: &Cases, verdicts: &Cases) -> Option<String> {
 }
 
 /// Parses each test's verdict from the lines that `runner.py` writes; a failed test stays failed.
-fn cases(said: &str) -> Cases {
+fn cases(printed: &str) -> Cases {
     let mut cases = Cases::new();
-    let lines = said
+    let lines = printed
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     for line in lines {
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_test_that_failed_once_has_failed_and_one_that_only_began_has_no_verdict() {
-        let said = concat!(
+        let printed = concat!(
             r#"{"test":"basic.A.one","verdict":"begun","words":""}"#,
             "\n",
             r#"{"test":"basic.A.one","verdict":"passed","words":""}"#,
@@ -247,7 +247,7 @@ mod tests {
             "\n",
             r#"{"test":"basic.A.half"#,
         );
-        let cases = cases(said);
+        let cases = cases(printed);
         assert_eq!(cases["basic.A.one"].verdict, Verdict::Passed);
         assert_eq!(cases["basic.A.two"].verdict, Verdict::Failed);
         assert_eq!(cases["basic.A.two"].output, "E: why");
@@ -265,9 +265,9 @@ mod tests {
         assert_eq!(otherwise(&first, &first), None);
         assert!(otherwise(&first, &Cases::new()).is_some());
         let fails = Cases::from([("basic.A.one".to_owned(), verdict(Some("E".to_owned())))]);
-        let said = otherwise(&first, &fails);
+        let printed = otherwise(&first, &fails);
         assert_eq!(
-            said.as_deref(),
+            printed.as_deref(),
             Some("basic.A.one: passed first, then failed")
         );
     }

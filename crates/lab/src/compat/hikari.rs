@@ -133,12 +133,12 @@ fn drivers() -> Result<PathBuf> {
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
-    room: &Path,
+    work_dir: &Path,
     is_short: bool,
 ) -> Result<Cases> {
     let artifacts = drivers()?;
     server.sql(PREPARED)?;
-    compile(&artifacts, room)?;
+    compile(&artifacts, work_dir)?;
     let mut cases = Cases::new();
     for driver in &DRIVERS {
         for (title, options) in &OPTIONS {
@@ -146,70 +146,70 @@ pub(super) fn run(
                 continue;
             }
             let name = format!("{} {title}", driver.name);
-            let output = room.join(format!("{}.log", name.replace(' ', "-")));
-            let mut arguments = class_path(&artifacts, room, Some(driver.name));
+            let output = work_dir.join(format!("{}.log", name.replace(' ', "-")));
+            let mut arguments = class_path(&artifacts, work_dir, Some(driver.name));
             arguments.push("Main".to_owned());
             arguments.push(format!("{}://{address}/hikari", driver.scheme));
             let options = driver.options.iter().chain(*options);
             arguments.extend(options.map(|option| (*option).to_owned()));
-            let said = step("java", arguments, room, output)?;
-            cases.extend(cases_of(&name, &said));
+            let printed = step("java", arguments, work_dir, output)?;
+            cases.extend(cases_of(&name, &printed));
         }
     }
     Ok(cases)
 }
 
-fn compile(artifacts: &Path, room: &Path) -> Result<()> {
-    let mut arguments = class_path(artifacts, room, None);
+fn compile(artifacts: &Path, work_dir: &Path) -> Result<()> {
+    let mut arguments = class_path(artifacts, work_dir, None);
     arguments.push("-d".to_owned());
-    arguments.push(room.join("classes").display().to_string());
+    arguments.push(work_dir.join("classes").display().to_string());
     for (name, text) in SOURCES {
-        let file = room.join(name);
+        let file = work_dir.join(name);
         fs::write(&file, text)?;
         arguments.push(file.display().to_string());
     }
-    let log = room.join("javac.log");
-    step("javac", arguments, room, log.clone())?;
-    if !room.join("classes/Main.class").is_file() {
+    let log = work_dir.join("javac.log");
+    step("javac", arguments, work_dir, log.clone())?;
+    if !work_dir.join("classes/Main.class").is_file() {
         bail!("the program does not compile:\n{}", process::tail(&log));
     }
     Ok(())
 }
 
-fn class_path(artifacts: &Path, room: &Path, driver: Option<&str>) -> Vec<String> {
+fn class_path(artifacts: &Path, work_dir: &Path, driver: Option<&str>) -> Vec<String> {
     let jars = ["pool"].into_iter().chain(driver);
-    let mut places = vec![room.join("classes").display().to_string()];
+    let mut places = vec![work_dir.join("classes").display().to_string()];
     places.extend(jars.map(|name| artifacts.join(name).join("*").display().to_string()));
     vec!["-cp".to_owned(), places.join(":")]
 }
 
-fn step(name: &str, arguments: Vec<String>, room: &Path, output: PathBuf) -> Result<String> {
+fn step(name: &str, arguments: Vec<String>, work_dir: &Path, output: PathBuf) -> Result<String> {
     let ended = Step {
         program: &Program::here(tool::find(name)?),
         arguments,
         environment: vec![
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
-            ("HOME".to_owned(), room.display().to_string()),
+            ("HOME".to_owned(), work_dir.display().to_string()),
             // Environment that the drivers use is the same everywhere.
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ("TZ".to_owned(), "UTC".to_owned()),
         ],
         user: None,
-        directory: room,
+        directory: work_dir,
         output,
         limit: LIMIT,
         child_limit: LIMIT,
     }
     .run()?;
-    Ok(ended.said)
+    Ok(ended.printed)
 }
 
 /// Returns the verdict of each check, with the value read or the failure. The name of the run has
 /// the verdict on its completion.
-fn cases_of(run: &str, said: &str) -> Cases {
+fn cases_of(run: &str, printed: &str) -> Cases {
     let mut cases = Cases::new();
     let mut end = Verdict::Missing;
-    for line in said.lines() {
+    for line in printed.lines() {
         let mut columns = line.splitn(4, '\t');
         if line == "end" {
             end = Verdict::Passed;
@@ -235,10 +235,10 @@ mod tests {
 
     #[test]
     fn every_check_has_its_verdict_and_a_run_that_stops_has_none() {
-        let said = "[main] INFO HikariPool-1 - Starting\n\
+        let printed = "[main] INFO HikariPool-1 - Starting\n\
             verdict\tpassed\t@@sql_mode\tANSI_QUOTES\n\
             verdict\tfailed\ta pool of 30 fills\t20 of 30 connections\n";
-        let cases = cases_of("mysql-9 as it comes", said);
+        let cases = cases_of("mysql-9 as it comes", printed);
         let value = &cases["mysql-9 as it comes: @@sql_mode"];
         assert_eq!(value.verdict, Verdict::Passed);
         assert_eq!(value.output, "ANSI_QUOTES");
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(failed.verdict, Verdict::Failed);
         assert_eq!(failed.output, "20 of 30 connections");
         assert_eq!(cases["mysql-9 as it comes"].verdict, Verdict::Missing);
-        let whole = cases_of("run", &format!("{said}end\n"));
+        let whole = cases_of("run", &format!("{printed}end\n"));
         assert_eq!(whole["run"].verdict, Verdict::Passed);
     }
 }

@@ -34,12 +34,17 @@ pub(super) struct Pgbench {
 
 impl Pgbench {
     /// Runs every mode as the superuser at this address, in a new database.
-    pub(super) fn run(self, server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
+    pub(super) fn run(
+        self,
+        server: &Server,
+        address: SocketAddr,
+        work_dir: &Path,
+    ) -> Result<Cases> {
         server.sql("CREATE DATABASE bench")?;
         let prepare = ["--initialize", "--quiet", "--scale=2"];
-        let made = self.pgbench(server.address, &prepare.map(str::to_owned), room)?;
+        let made = self.pgbench(server.address, &prepare.map(str::to_owned), work_dir)?;
         if !made.is_success() {
-            bail!("pgbench cannot make its tables: {}", made.said);
+            bail!("pgbench cannot make its tables: {}", made.printed);
         }
         let mut cases = Cases::new();
         for mode in MODES {
@@ -50,21 +55,21 @@ impl Pgbench {
                         connects_once,
                         is_select,
                     };
-                    cases.insert(run.name(), self.case(run, address, room)?);
+                    cases.insert(run.name(), self.case(run, address, work_dir)?);
                 }
             }
         }
         Ok(cases)
     }
 
-    fn case(self, run: Run, address: SocketAddr, room: &Path) -> Result<Case> {
+    fn case(self, run: Run, address: SocketAddr, work_dir: &Path) -> Result<Case> {
         let transactions = if run.connects_once {
             self.transactions
         } else {
             (self.transactions / 10).max(2)
         };
         let before = count(address)?;
-        let ended = self.pgbench(address, &run.arguments(transactions), room)?;
+        let ended = self.pgbench(address, &run.arguments(transactions), work_dir)?;
         let written = if run.is_select {
             0
         } else {
@@ -75,8 +80,8 @@ impl Pgbench {
             CLIENTS * transactions
         );
         let mut faults = Vec::new();
-        if !ended.is_success() || !ended.said.contains(&all) {
-            faults.push(ended.said);
+        if !ended.is_success() || !ended.printed.contains(&all) {
+            faults.push(ended.printed);
         }
         let after = count(address)?;
         if after != before + written {
@@ -98,7 +103,7 @@ impl Pgbench {
         })
     }
 
-    fn pgbench(self, address: SocketAddr, arguments: &[String], room: &Path) -> Result<Ended> {
+    fn pgbench(self, address: SocketAddr, arguments: &[String], work_dir: &Path) -> Result<Ended> {
         let program = Programs(Some(Programs(self.version).version()?)).find("pgbench")?;
         let mut all = vec![
             format!("--host={}", address.ip()),
@@ -113,7 +118,7 @@ impl Pgbench {
             environment: vec![("PGPASSWORD".to_owned(), "postgres".to_owned())],
             user: server_user()?,
             directory: Path::new("/"),
-            output: room.join("pgbench.log"),
+            output: work_dir.join("pgbench.log"),
             limit: LIMIT,
             child_limit: LIMIT,
         };

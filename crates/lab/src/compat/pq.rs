@@ -45,7 +45,7 @@ pub(super) fn missing() -> Option<String> {
 }
 
 /// Runs all tests as a superuser, in a new database.
-pub(super) fn run(server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
+pub(super) fn run(server: &Server, address: SocketAddr, work_dir: &Path) -> Result<Cases> {
     let go = Program::here(go().context("go is not in PATH")?);
     let source = fetched(&go)?;
     for statement in ACCOUNTS {
@@ -58,25 +58,25 @@ pub(super) fn run(server: &Server, address: SocketAddr, room: &Path) -> Result<C
         environment: environment(&go, address),
         user: None,
         directory: &source,
-        output: room.join("go-test-1.json"),
+        output: work_dir.join("go-test-1.json"),
         limit: LIMIT,
         child_limit: LIMIT,
     };
-    let said = step.run()?.said;
-    let mut judged = cases(&said);
+    let go_log = step.run()?.printed;
+    let mut judged = cases(&go_log);
     if judged.is_empty() {
-        bail!("lib/pq's tests did not run; go said:\n{said}");
+        bail!("lib/pq's tests did not run; go said:\n{go_log}");
     }
-    let mut broken = broken(&said);
+    let mut broken = broken(&go_log);
     for run in 2..=RUNS_MAX {
         let Some(package) = broken.pop_first() else {
             break;
         };
         step.arguments = arguments(&package, &finished(&judged, &package));
-        step.output = room.join(format!("go-test-{run}.json"));
-        let said = step.run()?.said;
-        judged.extend(cases(&said));
-        broken.extend(self::broken(&said));
+        step.output = work_dir.join(format!("go-test-{run}.json"));
+        let go_log = step.run()?.printed;
+        judged.extend(cases(&go_log));
+        broken.extend(self::broken(&go_log));
     }
     Ok(judged)
 }
@@ -93,8 +93,8 @@ fn arguments(packages: &str, finished: &BTreeSet<String>) -> Vec<String> {
 }
 
 /// Returns the packages in which a test panicked: the other tests have no result.
-fn broken(said: &str) -> BTreeSet<String> {
-    let panics = events(said).filter(|event| {
+fn broken(go_log: &str) -> BTreeSet<String> {
+    let panics = events(go_log).filter(|event| {
         let output = event["Output"].as_str().unwrap_or_default();
         output.starts_with("panic: ")
     });
@@ -119,8 +119,9 @@ fn finished(cases: &Cases, package: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn events(said: &str) -> impl Iterator<Item = Value> {
-    said.lines()
+fn events(go_log: &str) -> impl Iterator<Item = Value> {
+    go_log
+        .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
 }
 
@@ -131,7 +132,7 @@ fn shortened(package: &str) -> &str {
 /// Allows MD5: the lab's servers accept SCRAM only. The first matching line applies, so this one
 /// goes to the top.
 fn allow_md5(server: &Server) -> Result<()> {
-    let rules = server.room.join(&server.name).join("data/pg_hba.conf");
+    let rules = server.work_dir.join(&server.name).join("data/pg_hba.conf");
     let others = fs::read_to_string(&rules)?;
     fs::write(
         &rules,
@@ -164,8 +165,8 @@ fn fetched(go: &Program) -> Result<PathBuf> {
         .env("GOFLAGS", "-modcacherw")
         .output()?;
     if !output.status.success() || !place.is_dir() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{MODULE} {VERSION} cannot be fetched as a Go module: {said}");
+        let go_log = String::from_utf8_lossy(&output.stderr);
+        bail!("{MODULE} {VERSION} cannot be fetched as a Go module: {go_log}");
     }
     Ok(place)
 }
@@ -191,10 +192,10 @@ fn environment(go: &Program, address: SocketAddr) -> Vec<(String, String)> {
 }
 
 /// Returns every test and subtest that `go test -json` completes, and the output of failed ones.
-fn cases(said: &str) -> Cases {
+fn cases(go_log: &str) -> Cases {
     let mut cases = Cases::new();
     let mut printed: BTreeMap<String, String> = BTreeMap::new();
-    for event in events(said) {
+    for event in events(go_log) {
         let text = |key: &str| event[key].as_str().unwrap_or_default();
         let package = shortened(text("Package"));
         let name = match text("Test") {
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_test_has_its_verdict_and_a_failed_one_its_words() {
-        let said = concat!(
+        let go_log = concat!(
             r#"{"Action":"start","Package":"github.com/lib/pq"}"#,
             "\n",
             r#"{"Action":"run","Package":"github.com/lib/pq","Test":"TestExec"}"#,
@@ -248,7 +249,7 @@ mod tests {
             r#"{"Action":"run","Package":"github.com/lib/pq","Test":"TestStuck"}"#,
             "\n",
         );
-        let cases = cases(said);
+        let cases = cases(go_log);
         assert_eq!(cases["TestExec"].verdict, Verdict::Failed);
         assert_eq!(cases["TestExec"].output, "x\n");
         assert_eq!(cases["hstore TestHstore"].verdict, Verdict::Passed);
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn behind_a_panic_only_what_has_no_verdict_is_run_again() {
-        let said = concat!(
+        let go_log = concat!(
             r#"{"Action":"run","Package":"github.com/lib/pq","Test":"TestSlow"}"#,
             "\n",
             r#"{"Action":"output","Package":"github.com/lib/pq","Test":"TestSlow","#,
@@ -272,9 +273,9 @@ mod tests {
             r#"{"Action":"pass","Package":"github.com/lib/pq/hstore","Test":"TestHstore"}"#,
             "\n",
         );
-        let cases = cases(said);
+        let cases = cases(go_log);
         assert_eq!(cases["TestSlow"].verdict, Verdict::Missing);
-        let broken: Vec<String> = broken(said).into_iter().collect();
+        let broken: Vec<String> = broken(go_log).into_iter().collect();
         assert_eq!(broken, [MODULE]);
         let words = arguments(MODULE, &finished(&cases, MODULE));
         assert_eq!(words[ARGUMENTS.len()..], ["-skip=^(TestExec)$", MODULE]);

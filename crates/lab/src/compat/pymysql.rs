@@ -48,13 +48,13 @@ pub(super) fn source() -> Result<PathBuf> {
 pub(super) fn run(
     server: &Server,
     address: SocketAddr,
-    room: &Path,
+    work_dir: &Path,
     is_short: bool,
 ) -> Result<Cases> {
     let source = source()?;
     server.sql(PREPARED)?;
-    suite::copy(&source.join("pymysql"), &room.join("pymysql"))?;
-    let tests = room.join("pymysql/tests");
+    suite::copy(&source.join("pymysql"), &work_dir.join("pymysql"))?;
+    let tests = work_dir.join("pymysql/tests");
     fs::write(tests.join("databases.json"), databases(address))?;
     let files: Vec<PathBuf> = match is_short {
         true => SHORT.iter().map(|file| tests.join(file)).collect(),
@@ -62,28 +62,31 @@ pub(super) fn run(
     };
     let options = ["-m", "pytest", "-v", "-rfE", "-p", "no:cacheprovider"];
     let mut arguments = options.map(str::to_owned).to_vec();
-    arguments.push(format!("--rootdir={}", room.display()));
+    arguments.push(format!("--rootdir={}", work_dir.display()));
     arguments.extend(files.iter().map(|file| file.display().to_string()));
     let ended = Step {
         program: &Program::here(source.join("python/bin/python3")),
         arguments,
         environment: vec![
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
-            ("HOME".to_owned(), room.display().to_string()),
+            ("HOME".to_owned(), work_dir.display().to_string()),
             // Keeps the reason of a failure on one line.
             ("COLUMNS".to_owned(), "1000".to_owned()),
             ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
         ],
         user: None,
-        directory: room,
-        output: room.join("pytest.log"),
+        directory: work_dir,
+        output: work_dir.join("pytest.log"),
         limit: LIMIT,
         child_limit: LIMIT,
     }
     .run()?;
-    let cases = cases(&ended.said);
+    let cases = cases(&ended.printed);
     if cases.is_empty() {
-        bail!("PyMySQL's tests did not run; pytest said:\n{}", ended.said);
+        bail!(
+            "PyMySQL's tests did not run; pytest said:\n{}",
+            ended.printed
+        );
     }
     Ok(cases)
 }
@@ -104,9 +107,9 @@ fn databases(address: SocketAddr) -> String {
 }
 
 /// Returns the verdict of each test, and the reason of each failure.
-fn cases(said: &str) -> Cases {
+fn cases(printed: &str) -> Cases {
     let mut cases = Cases::new();
-    for line in said.lines() {
+    for line in printed.lines() {
         if let Some((name, why)) = reason(line) {
             cases.entry(name).and_modify(|case| case.output = why);
         } else if let Some((name, verdict)) = verdict(line) {
@@ -150,14 +153,14 @@ mod tests {
 
     #[test]
     fn every_test_has_its_verdict_and_a_failed_one_its_reason() {
-        let said = "collected 4 items\n\
+        let printed = "collected 4 items\n\
             pymysql/tests/test_a.py::Test::test_one PASSED      [ 25%]\n\
             pymysql/tests/test_a.py::Test::test_two FAILED      [ 50%]\n\
             pymysql/tests/test_a.py::Test::test_not SKIPPED (…) [ 75%]\n\
             pymysql/tests/test_a.py::Test::test_stuck \n\
             === short test summary info ===\n\
             FAILED pymysql/tests/test_a.py::Test::test_two - Error: (1, 'x - y')\n";
-        let cases = cases(said);
+        let cases = cases(printed);
         let verdict = |name: &str| &cases[&format!("test_a.py::Test::{name}")].verdict;
         assert_eq!(*verdict("test_one"), Verdict::Passed);
         assert_eq!(*verdict("test_two"), Verdict::Failed);

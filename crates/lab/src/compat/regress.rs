@@ -64,20 +64,25 @@ pub(super) struct Regress {
 
 impl Regress {
     /// Runs the files as the superuser at this address, in a new database; all output stays in
-    /// `room`.
-    pub(super) fn run(&self, server: &Server, address: SocketAddr, room: &Path) -> Result<Cases> {
+    /// `work_dir`.
+    pub(super) fn run(
+        &self,
+        server: &Server,
+        address: SocketAddr,
+        work_dir: &Path,
+    ) -> Result<Cases> {
         let version = Programs(self.version).version()?;
-        let inputs = room.join("suite");
+        let inputs = work_dir.join("suite");
         suite::copy(&suite::postgres(version)?, &inputs)?;
         copy_modules(version, &inputs.join("lib"))?;
         for statement in DATABASE {
             server.sql(statement)?;
         }
-        let results = room.join("results-of-run");
+        let results = work_dir.join("results-of-run");
         fs::create_dir(&results)?;
         let schedule = self.schedule(&inputs)?;
         let user = server_user()?;
-        for place in [room, &inputs, &results] {
+        for place in [work_dir, &inputs, &results] {
             open_to(place, user)?;
         }
         let runner = Programs::of_version(version, "lib/pgxs/src/test/regress", "pg_regress")?;
@@ -91,7 +96,7 @@ impl Regress {
             ],
             user,
             directory: &results,
-            output: room.join("pg_regress.log"),
+            output: work_dir.join("pg_regress.log"),
             limit: SUITE_LIMIT,
             child_limit: if self.tests.is_empty() {
                 TEST_LIMIT
@@ -101,14 +106,14 @@ impl Regress {
         }
         .run()?;
         let mut cases = self.expected(&inputs)?;
-        for (name, verdict) in verdicts(&ended.said) {
+        for (name, verdict) in verdicts(&ended.printed) {
             let output = results.join("results").join(format!("{name}.out"));
             let output = fs::read(output).unwrap_or_default();
             let output = String::from_utf8_lossy(&output).into_owned();
             cases.insert(name, Case { verdict, output });
         }
         if cases.values().all(|case| case.verdict == Verdict::Missing) {
-            bail!("pg_regress ran no test; it said:\n{}", ended.said);
+            bail!("pg_regress ran no test; it said:\n{}", ended.printed);
         }
         Ok(cases)
     }
@@ -186,8 +191,9 @@ fn arguments(
 }
 
 /// Parses each test's verdict in the output of `pg_regress`, in the format up to version 15 or TAP.
-fn verdicts(said: &str) -> Vec<(String, Verdict)> {
-    said.lines()
+fn verdicts(printed: &str) -> Vec<(String, Verdict)> {
+    printed
+        .lines()
         .filter_map(|line| verdict_of_tap(line).or_else(|| verdict_of_words(line)))
         .collect()
 }

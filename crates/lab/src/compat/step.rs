@@ -35,7 +35,7 @@ pub(super) struct Step<'a> {
 pub(super) struct Ended {
     /// Exit status; `None` if it was killed after the time limit.
     pub(super) status: Option<ExitStatus>,
-    pub(super) said: String,
+    pub(super) printed: String,
 }
 
 impl Ended {
@@ -52,10 +52,10 @@ impl Step<'_> {
             .spawn(log)
             .with_context(|| format!("cannot start {name}"))?;
         let status = self.wait(&mut child)?;
-        let said = fs::read(&self.output)?;
+        let printed = fs::read(&self.output)?;
         Ok(Ended {
             status,
-            said: String::from_utf8_lossy(&said).into_owned(),
+            printed: String::from_utf8_lossy(&printed).into_owned(),
         })
     }
 
@@ -122,23 +122,23 @@ mod tests {
 
     #[test]
     fn a_child_that_takes_too_long_is_killed_and_the_program_goes_on() {
-        let room = tempfile::tempdir().expect("a directory");
+        let work_dir = tempfile::tempdir().expect("a directory");
         let shell = Program::here("/bin/sh".into());
-        let mut step = step("sleep 60 & wait $!; echo $WORD $?", &shell, room.path());
+        let mut step = step("sleep 60 & wait $!; echo $WORD $?", &shell, work_dir.path());
         step.child_limit = Duration::from_millis(50);
         let ended = step.run().expect("it runs");
         assert!(ended.is_success());
-        assert!(ended.said.ends_with("said 137\n"), "{}", ended.said);
+        assert!(ended.printed.ends_with("said 137\n"), "{}", ended.printed);
     }
 
     #[test]
     fn a_program_that_takes_too_long_is_killed_with_its_children() {
-        let room = tempfile::tempdir().expect("a directory");
+        let work_dir = tempfile::tempdir().expect("a directory");
         let shell = Program::here("/bin/sh".into());
-        let mut step = step("echo begun; sleep 60", &shell, room.path());
+        let mut step = step("echo begun; sleep 60", &shell, work_dir.path());
         step.limit = Duration::from_millis(200);
         let ended = step.run().expect("it runs");
         assert!(ended.status.is_none() && !ended.is_success());
-        assert_eq!(ended.said, "begun\n");
+        assert_eq!(ended.printed, "begun\n");
     }
 }

@@ -46,8 +46,8 @@ impl Source<'_> {
         }
         fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
         eprintln!("fetching {title}");
-        let said = parent.join(format!("{}.log", self.name));
-        let log = File::create(&said)?;
+        let log_path = parent.join(format!("{}.log", self.name));
+        let log = File::create(&log_path)?;
         let script = [include_str!("debian.sh"), self.script].concat();
         let status = Command::new("/bin/sh")
             .args(["-c", &script, "fetch-suite"])
@@ -60,8 +60,8 @@ impl Source<'_> {
         if !status.success() || !place.is_dir() {
             bail!(
                 "{title} cannot be fetched; {} ends with:\n{}",
-                said.display(),
-                process::tail(&said)
+                log_path.display(),
+                process::tail(&log_path)
             );
         }
         Ok(place)

@@ -19,7 +19,7 @@ const AFTER: Duration = Duration::from_secs(2);
 const DECISION: Duration = Duration::from_millis(500);
 
 /// Result of the act.
-pub(crate) struct Changed {
+pub(crate) struct FailoverResult {
     old: String,
     new: String,
     log: WriteLog,
@@ -34,7 +34,7 @@ pub(crate) fn play(
     act: &Act,
     balancer: &Balancer,
     progress: &Progress,
-) -> Result<Changed> {
+) -> Result<FailoverResult> {
     let old = act.servers.first().context("a cluster has servers")?;
     progress.event(&format!(
         "{}: a write every 10 ms through Evenkeel",
@@ -52,7 +52,7 @@ pub(crate) fn play(
     sleep(AFTER);
     let log = probe.finish();
     let new = lab.server(&promotion.primary).context("it was promoted")?;
-    Ok(Changed {
+    Ok(FailoverResult {
         old: old.name.clone(),
         new: promotion.primary,
         killed_at,
@@ -63,7 +63,7 @@ pub(crate) fn play(
     })
 }
 
-impl Changed {
+impl FailoverResult {
     /// Returns whether the result is correct: the new primary has exactly the writes acknowledged
     /// since.
     pub(crate) fn is_sound(&self) -> bool {
@@ -78,8 +78,8 @@ impl Changed {
     }
 }
 
-pub(crate) fn print(changed: &Changed) {
-    let Changed {
+pub(crate) fn print(changed: &FailoverResult) {
+    let FailoverResult {
         old,
         new,
         log,

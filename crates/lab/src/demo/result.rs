@@ -9,7 +9,7 @@ use super::load::Outcome;
 use crate::{row, table};
 
 /// Result of one database's act.
-pub(crate) struct Played {
+pub(crate) struct DemoResult {
     pub(crate) title: &'static str,
     pub(crate) direct_reads: Outcome,
     pub(crate) reads: Outcome,
@@ -21,7 +21,7 @@ pub(crate) struct Played {
     pub(crate) victim: String,
 }
 
-impl Played {
+impl DemoResult {
     pub(crate) fn no_newcomer_failed(&self) -> bool {
         self.failed().is_empty() && self.reads.refused.is_empty() && self.writes.refused.is_empty()
     }
@@ -30,7 +30,7 @@ impl Played {
         self.newcomers
             .failures
             .iter()
-            .filter(|failure| failure.begun > self.killed)
+            .filter(|failure| failure.started > self.killed)
             .collect()
     }
 
@@ -41,7 +41,7 @@ impl Played {
     }
 }
 
-pub(crate) fn print(played: &Played) {
+pub(crate) fn print(played: &DemoResult) {
     println!("\n{}", table::columns(&rate_rows(played)));
     println!("Read connections: {}", shares_sentence(&played.shares));
     let failed = played.failed();
@@ -54,7 +54,7 @@ pub(crate) fn print(played: &Played) {
     for failure in failed.iter().take(3) {
         println!(
             "  a connection started {} ms after the kill failed after {} ms: {}",
-            failure.begun.duration_since(played.killed).as_millis(),
+            failure.started.duration_since(played.killed).as_millis(),
             failure.waited.as_millis(),
             failure.why
         );
@@ -76,7 +76,7 @@ pub(crate) fn print(played: &Played) {
     );
 }
 
-fn rate_rows(played: &Played) -> Vec<Vec<String>> {
+fn rate_rows(played: &DemoResult) -> Vec<Vec<String>> {
     let mut rows = vec![row![played.title, "direct", "Evenkeel", "ratio"]];
     let pairs = [
         ("reads", &played.direct_reads, &played.reads),

@@ -82,8 +82,8 @@ fn act(
     greeting: Greeting,
     servers: Vec<Server>,
 ) -> Act {
-    let service = |door: &str, servers: &[Server]| {
-        let name = format!("{}-{door}", title.to_lowercase());
+    let service = |role: &str, servers: &[Server]| {
+        let name = format!("{}-{role}", title.to_lowercase());
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut service = Service::new(&name, listen, probe, servers);
         // The load uses the whole machine, so a slow login does not mean a dead server. The killed

@@ -9,7 +9,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, bail};
 
 use super::state::{self, Position};
-use crate::lab::Place;
+use crate::lab::ServerSlot;
 use crate::mariadb::{self, Client, Programs, Template};
 use crate::process::{self, Launch, Process};
 use crate::program::Program;
@@ -38,7 +38,7 @@ enum Plan {
 }
 
 struct Member {
-    place: Place,
+    slot: ServerSlot,
     /// Port for traffic between the nodes.
     group_port: u16,
     client: Client,
@@ -51,7 +51,7 @@ struct Member {
 }
 
 struct Galera {
-    own: Arc<Member>,
+    local: Arc<Member>,
     members: Arc<Members>,
     program: Program,
 }
@@ -64,11 +64,11 @@ impl Lab {
         template: &Template,
         members: &Arc<Members>,
     ) -> Result<Server> {
-        let place = self.place(name);
-        fs::create_dir(&place.directory)?;
-        mariadb::copy_directory(&template.directory, &place.directory.join("data"))?;
-        let member = Arc::new(Member::new(place.clone(), self.path(), template.programs)?);
-        give(&place.directory, member.user)?;
+        let slot = self.allocate_slot(name);
+        fs::create_dir(&slot.directory)?;
+        mariadb::copy_directory(&template.directory, &slot.directory.join("data"))?;
+        let member = Arc::new(Member::new(slot.clone(), self.path(), template.programs)?);
+        give(&slot.directory, member.user)?;
         let program = template.programs.find("mariadbd")?;
         let launch = Launch {
             program: program.path.clone(),
@@ -79,11 +79,11 @@ impl Lab {
             ..Launch::default()
         };
         let kind = Galera {
-            own: member.clone(),
+            local: member.clone(),
             members: members.clone(),
             program,
         };
-        let server = self.enlist(&place, Role::Member, launch, Arc::new(kind));
+        let server = self.enlist(&slot, Role::Member, launch, Arc::new(kind));
         *member.process() = Some(server.process.clone());
         members.all().push(member);
         Ok(server)
@@ -94,38 +94,38 @@ impl Kind for Galera {
     /// Returns whether the node serves queries: it does not outside a primary component or while it
     /// joins.
     fn answers(&self) -> bool {
-        let is_synced = self.own.status("wsrep_local_state_comment") == Some("Synced".to_owned());
+        let is_synced = self.local.status("wsrep_local_state_comment") == Some("Synced".to_owned());
         if is_synced {
             let mut starting = self.members.starting();
             *starting = starting
                 .take()
-                .filter(|(name, _)| *name != self.own.place.name);
+                .filter(|(name, _)| *name != self.local.slot.name);
         }
         is_synced
     }
 
     fn sql(&self, statements: &str) -> Result<String> {
-        self.own.client.sql(statements)
+        self.local.client.sql(statements)
     }
 
-    fn how_to_connect(&self) -> String {
-        self.own.client.how_to_connect()
+    fn connect_command(&self) -> String {
+        self.local.client.connect_command()
     }
 
-    fn arguments_now(&self, _own: &Server) -> Result<Vec<String>> {
-        let mut hindrance = String::new();
-        let what = format!("the turn of {} to start", self.own.place.name);
-        let plan = eventually(TURN_LIMIT, &what, || self.plan(&mut hindrance));
-        let plan = plan.with_context(|| hindrance)?;
+    fn start_arguments(&self, _server: &Server) -> Result<Vec<String>> {
+        let mut obstacle = String::new();
+        let what = format!("the turn of {} to start", self.local.slot.name);
+        let plan = eventually(TURN_LIMIT, &what, || self.plan(&mut obstacle));
+        let plan = plan.with_context(|| obstacle)?;
         let mut arguments = vec![format!(
             "--wsrep-cluster-address=gcomm://{}",
             self.members.addresses()
         )];
-        if let Some(position) = self.own.position().take() {
+        if let Some(position) = self.local.position().take() {
             arguments.push(format!("--wsrep-start-position={}", position.text));
         }
         if matches!(plan, Plan::Found) {
-            state::allow_founding(&self.own.data())?;
+            state::allow_founding(&self.local.data())?;
             arguments.push("--wsrep-new-cluster".to_owned());
         }
         Ok(arguments)
@@ -135,18 +135,18 @@ impl Kind for Galera {
 impl Galera {
     /// Decides whether this start bootstraps or joins the cluster; returns `None` and the reason if
     /// that is still undecidable.
-    fn plan(&self, hindrance: &mut String) -> Result<Option<Plan>> {
+    fn plan(&self, obstacle: &mut String) -> Result<Option<Plan>> {
         let mut starting = self.members.starting();
         if let Some((other, since)) = &*starting
             && since.elapsed() < START_LIMIT
         {
-            *hindrance = format!("{other} is starting");
+            *obstacle = format!("{other} is starting");
             return Ok(None);
         }
-        self.learn_position(&self.own)?;
+        self.learn_position(&self.local)?;
         let plan = if self.running_peers().is_empty() {
-            if let Some((best, most)) = self.who_has_more()? {
-                *hindrance = format!("{best} has more (up to {most}): start it first, or both");
+            if let Some((best, most)) = self.find_more_advanced()? {
+                *obstacle = format!("{best} has more (up to {most}): start it first, or both");
                 return Ok(None);
             }
             Plan::Found
@@ -154,20 +154,20 @@ impl Galera {
             self.restore_quorum()?;
             Plan::Join
         };
-        *starting = Some((self.own.place.name.clone(), Instant::now()));
+        *starting = Some((self.local.slot.name.clone(), Instant::now()));
         Ok(Some(plan))
     }
 
     /// Returns the peer with the highest position above this node's; no peer runs.
-    fn who_has_more(&self) -> Result<Option<(String, i64)>> {
+    fn find_more_advanced(&self) -> Result<Option<(String, i64)>> {
         let number = |of: &Member| of.position().as_ref().map_or(-1, |known| known.number);
-        let mut most = number(&self.own);
+        let mut most = number(&self.local);
         let mut best = None;
         for peer in self.peers() {
             self.learn_position(&peer)?;
             if number(&peer) > most {
                 most = number(&peer);
-                best = Some((peer.place.name.clone(), most));
+                best = Some((peer.slot.name.clone(), most));
             }
         }
         Ok(best)
@@ -194,7 +194,7 @@ impl Galera {
             let order = "SET GLOBAL wsrep_provider_options='pc.bootstrap=true'";
             best.client
                 .sql(order)
-                .with_context(|| format!("{} cannot be the cluster alone", best.place.name))?;
+                .with_context(|| format!("{} cannot be the cluster alone", best.slot.name))?;
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Galera {
 
     fn peers(&self) -> Vec<Arc<Member>> {
         let mut peers = self.members.all().clone();
-        peers.retain(|peer| peer.place.name != self.own.place.name);
+        peers.retain(|peer| peer.slot.name != self.local.slot.name);
         peers
     }
 
@@ -227,7 +227,7 @@ impl Members {
         let all = self.all();
         let addresses: Vec<String> = all
             .iter()
-            .map(|member| format!("{}:{}", member.place.address.ip(), member.group_port))
+            .map(|member| format!("{}:{}", member.slot.address.ip(), member.group_port))
             .collect();
         addresses.join(",")
     }
@@ -242,15 +242,15 @@ impl Members {
 }
 
 impl Member {
-    fn new(place: Place, room: &Path, programs: Programs) -> Result<Member> {
+    fn new(slot: ServerSlot, work_dir: &Path, programs: Programs) -> Result<Member> {
         let group_port = free_port();
         require(programs)?;
-        let mut arguments = mariadb::arguments(&place)?;
-        arguments.extend(wsrep(&place, group_port, room));
+        let mut arguments = mariadb::arguments(&slot)?;
+        arguments.extend(wsrep(&slot, group_port, work_dir));
         Ok(Member {
-            client: Client::new(&place)?,
+            client: Client::new(&slot)?,
             user: user()?,
-            place,
+            slot,
             group_port,
             arguments,
             process: Mutex::new(None),
@@ -274,7 +274,7 @@ impl Member {
     }
 
     fn data(&self) -> PathBuf {
-        self.place.directory.join("data")
+        self.slot.directory.join("data")
     }
 
     fn pid(&self) -> Option<u32> {
@@ -326,11 +326,11 @@ fn require(programs: Programs) -> Result<()> {
     Ok(())
 }
 
-fn wsrep(place: &Place, group_port: u16, room: &Path) -> Vec<String> {
-    let host = place.address.ip();
-    let cluster = room.file_name().unwrap_or_default().display();
+fn wsrep(slot: &ServerSlot, group_port: u16, work_dir: &Path) -> Vec<String> {
+    let host = slot.address.ip();
+    let cluster = work_dir.file_name().unwrap_or_default().display();
     vec![
-        format!("--server-id={}", place.address.port()),
+        format!("--server-id={}", slot.address.port()),
         "--binlog-format=ROW".to_owned(),
         "--innodb-autoinc-lock-mode=2".to_owned(),
         "--wsrep-on=ON".to_owned(),
@@ -341,9 +341,9 @@ fn wsrep(place: &Place, group_port: u16, room: &Path) -> Vec<String> {
             free_port()
         ),
         format!("--wsrep-cluster-name={cluster}"),
-        format!("--wsrep-node-name={}", place.name),
+        format!("--wsrep-node-name={}", slot.name),
         format!("--wsrep-node-address={host}:{group_port}"),
-        format!("--wsrep-node-incoming-address={}", place.address),
+        format!("--wsrep-node-incoming-address={}", slot.address),
         "--wsrep-sst-method=rsync".to_owned(),
         format!("--wsrep-sst-receive-address={host}:{}", free_port()),
     ]

@@ -29,12 +29,15 @@ pub(super) fn position(
     let output = recovery()
         .and_then(|mut command| command.output())
         .context("cannot run mariadbd --wsrep-recover")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let found = said
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let found = printed
         .lines()
         .find_map(|line| Some(line.split_once("Recovered position: ")?.1));
     let Some(found) = found else {
-        let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
+        let errors: Vec<&str> = printed
+            .lines()
+            .filter(|line| line.contains("ERROR"))
+            .collect();
         bail!(
             "mariadbd --wsrep-recover reported no position: {}",
             errors.join("\n")

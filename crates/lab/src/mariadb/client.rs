@@ -7,26 +7,26 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use super::os_user;
-use crate::lab::Place;
+use crate::lab::ServerSlot;
 use crate::{process, tool};
 
 pub(crate) struct Client {
     program: PathBuf,
     user: String,
-    place: Place,
+    slot: ServerSlot,
 }
 
 impl Client {
-    pub(crate) fn new(place: &Place) -> Result<Client> {
+    pub(crate) fn new(slot: &ServerSlot) -> Result<Client> {
         Ok(Client {
             program: tool::find("mariadb")?,
             user: os_user()?,
-            place: place.clone(),
+            slot: slot.clone(),
         })
     }
 
     pub(crate) fn is_answered(&self) -> bool {
-        socket(&self.place).exists() && self.sql("SELECT 1").is_ok()
+        socket(&self.slot).exists() && self.sql("SELECT 1").is_ok()
     }
 
     /// Returns the result with columns separated by tabs, rows by newlines.
@@ -46,8 +46,8 @@ impl Client {
             .collect())
     }
 
-    pub(crate) fn how_to_connect(&self) -> String {
-        let (host, port) = (self.place.address.ip(), self.place.address.port());
+    pub(crate) fn connect_command(&self) -> String {
+        let (host, port) = (self.slot.address.ip(), self.slot.address.port());
         format!("mariadb -h {host} -P {port} -u sbtest -psbtest sbtest")
     }
 
@@ -57,7 +57,7 @@ impl Client {
         command
             .args(["--no-defaults", "--batch", "--connect-timeout=5"])
             .args(options)
-            .arg(format!("--socket={}", socket(&self.place).display()))
+            .arg(format!("--socket={}", socket(&self.slot).display()))
             .arg(format!("--user={}", self.user));
         let output = command
             .arg("--execute")
@@ -73,6 +73,6 @@ impl Client {
     }
 }
 
-pub(crate) fn socket(place: &Place) -> PathBuf {
-    place.directory.join("sock")
+pub(crate) fn socket(slot: &ServerSlot) -> PathBuf {
+    slot.directory.join("sock")
 }

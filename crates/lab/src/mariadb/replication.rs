@@ -29,7 +29,7 @@ impl Replication for Mariadb {
         Ok(logged.max(sum(&self.client.sql("SELECT @@gtid_slave_pos")?)?))
     }
 
-    fn trouble(&self) -> String {
+    fn replication_error(&self) -> String {
         const TOLD: [&str; 6] = [
             "Slave_IO_State",
             "Slave_SQL_Running_State",
@@ -54,7 +54,7 @@ impl Replication for Mariadb {
         )
     }
 
-    fn retire(&self, _own: &Server) -> Result<Retired> {
+    fn retire(&self, _server: &Server) -> Result<Retired> {
         // Waits for commits in progress; later ones fail.
         let at = self.client.sql(&format!("SET GLOBAL read_only=1; {NOW}"))?;
         self.cut_clients()?;
@@ -69,9 +69,9 @@ impl Replication for Mariadb {
         parse_instant(&self.client.sql(&statements)?)
     }
 
-    fn follow(&self, own: &Server, primary: &Server) -> Result<()> {
-        if !own.is_running() {
-            own.start()?;
+    fn follow(&self, server: &Server, primary: &Server) -> Result<()> {
+        if !server.is_running() {
+            server.start()?;
         }
         // A demoted primary has its position only in its own log; on replicas both are equal.
         self.client.sql(&format!(
@@ -87,23 +87,23 @@ impl Replication for Mariadb {
 
     /// Rejoins the cluster. A server with transactions that the primary lacks is emptied: the
     /// primary's log reaches back to the first statement.
-    fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
-        if own.is_running() {
-            self.retire(own)?;
+    fn rejoin(&self, server: &Server, primary: &Server) -> Result<()> {
+        if server.is_running() {
+            self.retire(server)?;
             self.client.sql("STOP SLAVE")?;
         } else {
             self.be_another();
-            own.start()?;
+            server.start()?;
         }
         let state = "SELECT @@gtid_binlog_state";
         if !contains(&primary.sql(state)?, &self.client.sql(state)?)? {
-            own.stop()?;
-            let data = self.place.directory.join("data");
+            server.stop()?;
+            let data = self.slot.directory.join("data");
             fs::remove_dir_all(&data)?;
             copy_directory(&self.template, &data)?;
             self.be_another();
         }
-        self.follow(own, primary)
+        self.follow(server, primary)
     }
 
     fn lag(&self, by: Duration) -> Result<()> {

@@ -159,10 +159,10 @@ where
     let mut clients = Vec::with_capacity(count);
     while clients.len() < count {
         let at_once = AT_ONCE.min(count - clients.len());
-        let begun: Vec<_> = (0..at_once)
+        let started: Vec<_> = (0..at_once)
             .map(|_| runtime.spawn(client(address)))
             .collect();
-        for one in begun {
+        for one in started {
             let number = clients.len() + 1;
             let client = runtime.block_on(one)?;
             clients.push(client.with_context(|| format!("client {number} of {count}"))?);

@@ -36,11 +36,11 @@ impl Replication for Mysql {
         ))
     }
 
-    fn trouble(&self) -> String {
+    fn replication_error(&self) -> String {
         self.sql(TROUBLE).unwrap_or_default()
     }
 
-    fn retire(&self, _own: &Server) -> Result<Retired> {
+    fn retire(&self, _server: &Server) -> Result<Retired> {
         // Waits for commits in progress; later ones are refused, those of the superuser too.
         let at = self.sql("SET GLOBAL super_read_only = ON; SELECT UNIX_TIMESTAMP(NOW(6))")?;
         for kill in self.sql(WRITERS)?.lines() {
@@ -61,9 +61,9 @@ impl Replication for Mysql {
         parse_instant(&at)
     }
 
-    fn follow(&self, own: &Server, primary: &Server) -> Result<()> {
-        if !own.is_running() {
-            own.start()?;
+    fn follow(&self, server: &Server, primary: &Server) -> Result<()> {
+        if !server.is_running() {
+            server.start()?;
         }
         self.sql(&format!(
             "STOP REPLICA; SET GLOBAL super_read_only = ON; \
@@ -77,16 +77,16 @@ impl Replication for Mysql {
         Ok(())
     }
 
-    fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
-        if !own.is_running() {
-            own.start()?;
+    fn rejoin(&self, server: &Server, primary: &Server) -> Result<()> {
+        if !server.is_running() {
+            server.start()?;
         }
         let theirs = primary.sql("SELECT REPLACE(@@gtid_executed, '\\n', '')")?;
         let more = format!("SELECT REPLACE(GTID_SUBTRACT(@@gtid_executed, '{theirs}'), '\\n', '')");
         if gtid::count(&self.sql(&more)?) > 0 {
-            self.make_anew(own, primary)?;
+            self.make_anew(server, primary)?;
         }
-        self.follow(own, primary)
+        self.follow(server, primary)
     }
 
     fn lag(&self, by: Duration) -> Result<()> {
@@ -109,7 +109,7 @@ impl Replication for Mysql {
 
 impl Mysql {
     /// Replaces all its data by the primary's, which stops the server, and restarts it.
-    fn make_anew(&self, own: &Server, primary: &Server) -> Result<()> {
+    fn make_anew(&self, server: &Server, primary: &Server) -> Result<()> {
         let (host, port) = (primary.address.ip(), primary.address.port());
         self.sql(&format!(
             "STOP REPLICA; SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF; \
@@ -125,7 +125,7 @@ impl Mysql {
         {
             return Err(error.context("cannot copy the primary"));
         }
-        own.process.wait_end(Duration::from_secs(60))?;
-        own.start()
+        server.process.wait_end(Duration::from_secs(60))?;
+        server.start()
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::programs::Programs;
 use super::{Postgres, give_to_server_user, run};
 use crate::eventually;
-use crate::lab::Place;
+use crate::lab::ServerSlot;
 use crate::replication::{Replication, Retired, parse_instant};
 use crate::server::{Kind, Server};
 
@@ -31,15 +31,15 @@ impl Replication for Postgres {
     }
 
     /// Returns nothing: the server reports problems only in its log.
-    fn trouble(&self) -> String {
+    fn replication_error(&self) -> String {
         String::new()
     }
 
     /// Stops the server: a primary can become a standby only at its start. A clean stop waits until
     /// the standbys have everything.
-    fn retire(&self, own: &Server) -> Result<Retired> {
+    fn retire(&self, server: &Server) -> Result<Retired> {
         self.sql("CHECKPOINT")?;
-        own.stop()?;
+        server.stop()?;
         let at = SystemTime::now();
         self.configure(None)?;
         Ok(Retired {
@@ -58,10 +58,10 @@ impl Replication for Postgres {
         parse_instant(answer.lines().last().unwrap_or_default())
     }
 
-    fn follow(&self, own: &Server, primary: &Server) -> Result<()> {
-        if !own.is_running() {
+    fn follow(&self, server: &Server, primary: &Server) -> Result<()> {
+        if !server.is_running() {
             self.configure(Some(primary))?;
-            return own.start();
+            return server.start();
         }
         let source = source(primary).replace('\'', "''");
         self.sql(&format!("ALTER SYSTEM SET primary_conninfo = '{source}'"))?;
@@ -70,23 +70,23 @@ impl Replication for Postgres {
 
     /// Rejoins the cluster: `pg_rewind` undoes changes that the primary lacks; if it cannot, all
     /// data is copied again.
-    fn rejoin(&self, own: &Server, primary: &Server) -> Result<()> {
-        if own.is_running() {
+    fn rejoin(&self, server: &Server, primary: &Server) -> Result<()> {
+        if server.is_running() {
             // Without its standbys, a session with temporary tables waits forever at its end:
             // dropping them is a commit.
-            own.stop_or_kill(CLEAN_END_LIMIT)?;
+            server.stop_or_kill(CLEAN_END_LIMIT)?;
         }
         // pg_rewind reads the primary's timeline from its last checkpoint.
         primary.sql("CHECKPOINT")?;
-        let data = self.place.directory.join("data");
+        let data = self.slot.directory.join("data");
         let mut rewind = self.programs.command("pg_rewind")?;
         rewind.arg("--no-sync").arg("--target-pgdata").arg(&data);
         rewind.arg(format!("--source-server={}", socket_source(primary)));
         if run(rewind).is_err() {
             fs::remove_dir_all(&data)?;
-            copy_data(self.programs, &self.place, primary)?;
+            copy_data(self.programs, &self.slot, primary)?;
         }
-        self.follow(own, primary)
+        self.follow(server, primary)
     }
 
     fn lag(&self, by: Duration) -> Result<()> {
@@ -131,7 +131,7 @@ impl Postgres {
 
     /// Configures a stopped server as a standby of `primary` at its next start, or of no server.
     fn configure(&self, primary: Option<&Server>) -> Result<()> {
-        let data = self.place.directory.join("data");
+        let data = self.slot.directory.join("data");
         let source = primary.map(source).unwrap_or_default().replace('\'', "''");
         let settings = data.join("postgresql.auto.conf");
         fs::write(&settings, format!("primary_conninfo = '{source}'\n"))?;
@@ -144,7 +144,7 @@ impl Postgres {
     /// Returns the position of the last record of a cleanly stopped server.
     fn shutdown_position(&self) -> Result<u64> {
         let mut control = self.programs.command("pg_controldata")?;
-        control.arg(self.place.directory.join("data"));
+        control.arg(self.slot.directory.join("data"));
         let text = run(control)?;
         let position = text
             .lines()
@@ -155,18 +155,18 @@ impl Postgres {
 }
 
 /// Copies a running primary's data; the copy still has its source's settings.
-pub(super) fn copy_data(programs: Programs, place: &Place, primary: &Server) -> Result<()> {
+pub(super) fn copy_data(programs: Programs, slot: &ServerSlot, primary: &Server) -> Result<()> {
     let mut copy = programs.command("pg_basebackup")?;
     copy.arg(format!("--dbname={}", socket_source(primary)));
     copy.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
-    copy.arg("--pgdata").arg(place.directory.join("data"));
+    copy.arg("--pgdata").arg(slot.directory.join("data"));
     run(copy)?;
     Ok(())
 }
 
 /// Returns the lab's own connection to a server: over its Unix socket, independent of its network.
 fn socket_source(primary: &Server) -> String {
-    let directory = primary.room.join(&primary.name);
+    let directory = primary.work_dir.join(&primary.name);
     let port = primary.address.port();
     format!(
         "host={} port={port} user=postgres dbname=postgres",

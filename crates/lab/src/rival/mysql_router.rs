@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 
-use super::room::{self, Room};
+use super::room::{self, Workspace};
 use super::{Rival, WORKERS, files_max, joined};
 use crate::procfs;
 
@@ -17,8 +17,8 @@ impl MysqlRouter {
         let Some(program) = room::program("mysqlrouter") else {
             return Ok(None);
         };
-        let room = Room::new("mysqlrouter")?;
-        let directory = room.path().display();
+        let workspace = Workspace::new("mysqlrouter")?;
+        let directory = workspace.path().display();
         let config = format!(
             "[DEFAULT]\nruntime_folder = {directory}\ndata_folder = {directory}\n\
              logging_folder =\n\
@@ -31,9 +31,9 @@ impl MysqlRouter {
             joined(servers, ","),
             files_max() / 2 - 100,
         );
-        let file = room.write("mysqlrouter.conf", &config)?;
-        let launch = room.launch(program, &["--config", &file]);
-        let rival = Rival::start("mysqlrouter", launch, room.scratch, listen)?;
+        let file = workspace.write("mysqlrouter.conf", &config)?;
+        let launch = workspace.launch(program, &["--config", &file]);
+        let rival = Rival::start("mysqlrouter", launch, workspace.scratch, listen)?;
         Ok(Some(MysqlRouter(rival)))
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 
-use super::room::{self, Room};
+use super::room::{self, Workspace};
 use super::{Rival, WORKERS, files_max};
 use crate::procfs;
 
@@ -24,10 +24,10 @@ impl Odyssey {
         let Some(program) = room::program("odyssey") else {
             return Ok(None);
         };
-        let room = Room::new("odyssey")?;
-        let file = room.write("odyssey.conf", &config(&room, servers, listen))?;
-        let launch = room.launch(program, &[&file]);
-        let rival = Rival::start("odyssey", launch, room.scratch, listen)?;
+        let workspace = Workspace::new("odyssey")?;
+        let file = workspace.write("odyssey.conf", &config(&workspace, servers, listen))?;
+        let launch = workspace.launch(program, &[&file]);
+        let rival = Rival::start("odyssey", launch, workspace.scratch, listen)?;
         Ok(Some(Odyssey(rival)))
     }
 
@@ -42,12 +42,12 @@ impl Odyssey {
     }
 }
 
-fn config(room: &Room, servers: &[SocketAddr], listen: SocketAddr) -> String {
+fn config(workspace: &Workspace, servers: &[SocketAddr], listen: SocketAddr) -> String {
     let hosts: Vec<String> = servers
         .iter()
         .map(|server| format!("[{}]:{}", server.ip(), server.port()))
         .collect();
-    let directory = room.path().display();
+    let directory = workspace.path().display();
     let pool = "    pool \"transaction\"\n    pool_size 20\n    pool_discard no\n    \
                 pool_reserve_prepared_statement yes\n";
     format!(

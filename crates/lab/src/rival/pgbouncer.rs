@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 
-use super::room::{self, Room};
+use super::room::{self, Workspace};
 use super::{Rival, files_max};
 use crate::procfs;
 
@@ -33,14 +33,14 @@ impl Pgbouncer {
         let Some(program) = room::program("pgbouncer") else {
             return Ok(None);
         };
-        let room = Room::new("pgbouncer")?;
+        let workspace = Workspace::new("pgbouncer")?;
         let accounts = [
             ("sbtest", "sbtest"),
             ("postgres", "postgres"),
             ("pqgo", "postgres"),
         ];
         let accounts = accounts.map(|(name, password)| format!("\"{name}\" \"{password}\"\n"));
-        let accounts = room.write("users", &accounts.concat())?;
+        let accounts = workspace.write("users", &accounts.concat())?;
         let config = format!(
             "[databases]\n* = host={} port={}\n\
              [pgbouncer]\nlisten_addr = {}\nlisten_port = {}\nunix_socket_dir =\n\
@@ -54,9 +54,9 @@ impl Pgbouncer {
             listen.port(),
             files_max() - 200,
         );
-        let file = room.write("pgbouncer.ini", &config)?;
-        let launch = room.launch(program, &[&file]);
-        let rival = Rival::start("pgbouncer", launch, room.scratch, listen)?;
+        let file = workspace.write("pgbouncer.ini", &config)?;
+        let launch = workspace.launch(program, &[&file]);
+        let rival = Rival::start("pgbouncer", launch, workspace.scratch, listen)?;
         Ok(Some(Pgbouncer(rival)))
     }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use anyhow::Result;
 
 use super::Rival;
-use super::room::{self, Room};
+use super::room::{self, Workspace};
 use crate::{free_port, procfs};
 
 /// Number of processes; each client needs one, and further clients wait.
@@ -29,21 +29,21 @@ impl Pgpool {
         let Some(program) = room::program("pgpool") else {
             return Ok(None);
         };
-        let room = Room::new("pgpool")?;
+        let workspace = Workspace::new("pgpool")?;
         let accounts = "sbtest:TEXTsbtest\nmonitor:TEXTmonitor\n";
-        let accounts = room.write("pool_passwd", accounts)?;
+        let accounts = workspace.write("pool_passwd", accounts)?;
         let rules = "host all all 127.0.0.1/32 scram-sha-256\n";
-        let rules = room.write("pool_hba.conf", rules)?;
-        let control = room.write("pcp.conf", "")?;
-        let config = config(&room, servers, listen, &accounts);
-        let file = room.write("pgpool.conf", &config)?;
+        let rules = workspace.write("pool_hba.conf", rules)?;
+        let control = workspace.write("pcp.conf", "")?;
+        let config = config(&workspace, servers, listen, &accounts);
+        let file = workspace.write("pgpool.conf", &config)?;
         let arguments = ["-n", "-f", &file, "-a", &rules, "-F", &control];
         let launch = crate::process::Launch {
             // Processes of a killed parent survive; a stopped one ends them.
             children_outlive_it: true,
-            ..room.launch(program, &arguments)
+            ..workspace.launch(program, &arguments)
         };
-        let rival = Rival::start("pgpool", launch, room.scratch, listen)?;
+        let rival = Rival::start("pgpool", launch, workspace.scratch, listen)?;
         Ok(Some(Pgpool(rival)))
     }
 
@@ -58,8 +58,13 @@ impl Pgpool {
     }
 }
 
-fn config(room: &Room, servers: &[SocketAddr], listen: SocketAddr, accounts: &str) -> String {
-    let directory = room.path().display();
+fn config(
+    workspace: &Workspace,
+    servers: &[SocketAddr],
+    listen: SocketAddr,
+    accounts: &str,
+) -> String {
+    let directory = workspace.path().display();
     let mut config = format!(
         "backend_clustering_mode = streaming_replication\n\
          listen_addresses = '{}'\nport = {}\npcp_listen_addresses = '127.0.0.1'\npcp_port = {}\n\

@@ -14,25 +14,25 @@ use crate::scratch::Scratch;
 
 /// A directory created before the rival starts; its files may contain passwords, so only the
 /// rival's user can read them.
-pub(super) struct Room {
+pub(super) struct Workspace {
     pub(super) scratch: Scratch,
     directory: PathBuf,
     user: Option<(u32, u32)>,
 }
 
-impl Room {
+impl Workspace {
     /// Creates the directory for a rival that does not run as root; it runs as the databases' user.
-    pub(super) fn new(name: &str) -> Result<Room> {
+    pub(super) fn new(name: &str) -> Result<Workspace> {
         let scratch = Scratch::new(name)?;
-        let room = Room {
+        let workspace = Workspace {
             directory: scratch.path().join("room"),
             scratch,
             user: server_user()?,
         };
-        fs::create_dir(&room.directory)?;
-        fs::set_permissions(&room.directory, Permissions::from_mode(0o700))?;
-        room.give(&room.directory)?;
-        Ok(room)
+        fs::create_dir(&workspace.directory)?;
+        fs::set_permissions(&workspace.directory, Permissions::from_mode(0o700))?;
+        workspace.give(&workspace.directory)?;
+        Ok(workspace)
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Writers that connect directly to servers of the MySQL family, beside a balancer.
 pub(super) struct Witness {
-    begun: Arc<AtomicBool>,
+    started: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
     writes: Receiver<SystemTime>,
 }
@@ -33,9 +33,9 @@ pub(super) struct Witness {
 impl Witness {
     /// Connects to all servers without writing yet. The table is created on the server that accepts
     /// writes, and replicates from there.
-    pub(super) fn beside(writable: &Server, servers: Vec<SocketAddr>) -> Result<Witness> {
+    pub(super) fn watch(writable: &Server, servers: Vec<SocketAddr>) -> Result<Witness> {
         writable.sql(TABLE)?;
-        let (begun, ended) = (
+        let (started, ended) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicBool::new(false)),
         );
@@ -45,7 +45,7 @@ impl Witness {
         for address in servers {
             let writer = Writer {
                 address,
-                begun: begun.clone(),
+                started: started.clone(),
                 ended: ended.clone(),
                 ready: ready.clone(),
                 written: written.clone(),
@@ -57,14 +57,14 @@ impl Witness {
             are_ready.recv_timeout(Duration::from_secs(10))??;
         }
         Ok(Witness {
-            begun,
+            started,
             ended,
             writes,
         })
     }
 
     pub(super) fn begin(&self) {
-        self.begun.store(true, Ordering::SeqCst);
+        self.started.store(true, Ordering::SeqCst);
     }
 
     /// Returns when any of them acknowledged the first of many writes. A write just before the
@@ -83,7 +83,7 @@ impl Drop for Witness {
 
 struct Writer {
     address: SocketAddr,
-    begun: Arc<AtomicBool>,
+    started: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
     ready: Sender<Result<()>>,
     written: Sender<SystemTime>,
@@ -103,15 +103,15 @@ impl Writer {
         let mut row: Option<(SystemTime, Instant)> = None;
         while !self.ended.load(Ordering::SeqCst) {
             sleep(INTERVAL).await;
-            if !self.begun.load(Ordering::SeqCst) {
+            if !self.started.load(Ordering::SeqCst) {
                 continue;
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             if !self.writes(&mut connection).await {
                 row = None;
                 continue;
             }
-            let going_on = row.filter(|_| begun.elapsed() < GAP);
+            let going_on = row.filter(|_| started.elapsed() < GAP);
             let (first, since) = going_on.unwrap_or((SystemTime::now(), Instant::now()));
             row = Some((first, since));
             if since.elapsed() > FOR_GOOD {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::lab::Place;
+use crate::lab::ServerSlot;
 use crate::process::{self, Launch};
 use crate::tool;
 
@@ -30,14 +30,14 @@ const THREADS: u32 = 256;
 
 /// Writes its configuration beside the pages, and returns how to start it. A clean stop ends its
 /// children; a kill would leave them.
-pub(super) fn prepare(place: &Place) -> Result<(PathBuf, Launch)> {
+pub(super) fn prepare(slot: &ServerSlot) -> Result<(PathBuf, Launch)> {
     let program = tool::find("apache2")?;
-    let config = place.directory.join("apache.conf");
+    let config = slot.directory.join("apache.conf");
     fs::write(
-        place.directory.join("files/index.html"),
-        place.name.as_bytes(),
+        slot.directory.join("files/index.html"),
+        slot.name.as_bytes(),
     )?;
-    fs::write(&config, configuration(place)?)?;
+    fs::write(&config, configuration(slot)?)?;
     let launch = Launch {
         program,
         arguments: ["-D", "FOREGROUND", "-f", &config.display().to_string()]
@@ -50,13 +50,13 @@ pub(super) fn prepare(place: &Place) -> Result<(PathBuf, Launch)> {
     Ok((config, launch))
 }
 
-fn configuration(place: &Place) -> Result<String> {
-    let Place {
+fn configuration(slot: &ServerSlot) -> Result<String> {
+    let ServerSlot {
         name,
         address,
         directory,
         ..
-    } = place;
+    } = slot;
     let directory = directory.display();
     let modules: String = NEEDED
         .iter()

@@ -24,7 +24,7 @@ pub struct Attempt {
     /// Id, unique in its run.
     pub id: u64,
     /// Time at which the write was sent, or its connection begun.
-    pub begun: SystemTime,
+    pub started: SystemTime,
     /// Time of the acknowledgement or failure.
     pub ended: SystemTime,
     /// Outcome of the write.
@@ -54,8 +54,8 @@ pub struct Outage {
 impl Outage {
     /// Returns the time from the last success (or the first error) to the next success.
     pub fn length(&self) -> Option<Duration> {
-        let begun = self.last_success.unwrap_or(self.first_error);
-        self.first_success?.duration_since(begun).ok()
+        let started = self.last_success.unwrap_or(self.first_error);
+        self.first_success?.duration_since(started).ok()
     }
 }
 
@@ -71,7 +71,7 @@ pub struct WriteLog {
 impl WriteLog {
     /// Keeps only the writes that were begun at this time or later.
     pub fn since(mut self, instant: SystemTime) -> WriteLog {
-        self.attempts.retain(|attempt| attempt.begun >= instant);
+        self.attempts.retain(|attempt| attempt.started >= instant);
         self
     }
 
@@ -82,10 +82,9 @@ impl WriteLog {
 
     /// Returns when the first write begun at this time or later was acknowledged.
     pub fn first_success_since(&self, instant: SystemTime) -> Option<SystemTime> {
-        let mut later = self
-            .attempts
-            .iter()
-            .filter(|attempt| attempt.begun >= instant && attempt.outcome == Outcome::Acknowledged);
+        let mut later = self.attempts.iter().filter(|attempt| {
+            attempt.started >= instant && attempt.outcome == Outcome::Acknowledged
+        });
         later.next().map(|attempt| attempt.ended)
     }
 
@@ -245,7 +244,7 @@ mod tests {
     fn log(words: &[&str]) -> WriteLog {
         let attempt = |(id, word): (u64, &&str)| Attempt {
             id,
-            begun: at(id * 10),
+            started: at(id * 10),
             ended: at(id * 10 + 1),
             outcome: match *word {
                 "" => Outcome::Acknowledged,

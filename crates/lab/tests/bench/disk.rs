@@ -8,7 +8,7 @@ use evenkeel_lab::{eventually, own_uid};
 use serde_json::Value;
 
 use crate::resume::has_one_of;
-use crate::{LIMIT, bench, results, said, text_of};
+use crate::{LIMIT, bench, printed, results, text_of};
 
 /// Size slightly above the free space that the bench requires.
 const DISK_MB: usize = 330;
@@ -48,8 +48,8 @@ fn with_little_left_on_the_disk_the_run_ends_at_once_and_resume_goes_on() {
     wait_for_a_block(&out);
     disk.fill(290 << 10);
     let output = run.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let words = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    let words = printed(&output);
     let last = words.lines().last().unwrap();
     for part in [
         "evenkeel-lab: the disk of",
@@ -68,12 +68,12 @@ fn with_little_left_on_the_disk_the_run_ends_at_once_and_resume_goes_on() {
     assert!(page.contains("nearly full") && page.trim_end().ends_with("</html>"));
 
     let again = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+    assert_eq!(again.status.code(), Some(1), "{}", printed(&again));
     assert_eq!(cells(&results(&out), 0), cells(&kept, 0));
 
     disk.empty();
     let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let whole = results(&out);
     assert!(whole["ended_unix_s"].is_number());
     assert_eq!(cells(&whole, 0)[..count], cells(&kept, 0));
@@ -90,11 +90,11 @@ fn a_disk_that_is_full_in_the_middle_of_a_block_leaves_the_results_whole() {
     let before = results(&out);
     disk.fill(0);
     let output = run.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     assert!(
-        said(&output).contains("is full: free some and go on"),
+        printed(&output).contains("is full: free some and go on"),
         "{}",
-        said(&output)
+        printed(&output)
     );
     let kept = results(&out);
     let count = cells(&kept, 0).len();
@@ -105,7 +105,7 @@ fn a_disk_that_is_full_in_the_middle_of_a_block_leaves_the_results_whole() {
 
     disk.empty();
     let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let whole = results(&out);
     assert_eq!(cells(&whole, 0)[..count], cells(&kept, 0));
     assert_eq!([0, 1].map(|place| cells(&whole, place).len()), [6, 6]);
@@ -130,7 +130,7 @@ impl Disk {
         if !output.status.success() {
             eprintln!(
                 "skipped: no small disk can be mounted here: {}",
-                said(&output)
+                printed(&output)
             );
             return None;
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::{bench, results, said, sound, text_of};
+use crate::{bench, printed, results, sound, text_of};
 
 const EXPERIMENT: &str = r#"
 name = "glb"
@@ -45,14 +45,14 @@ fn glb_stands_between_with_its_words_and_its_version_in_the_report() {
     let out = home.path().join("out");
     let mut run = bench(&[&text_of(&file), "--quick", "--out", &text_of(&out)]);
     let output = run.output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let own = &results(&out)["experiments"][0];
     let row = |name: &str| {
         let mut rows = own["targets"].as_array().unwrap().iter();
         rows.find(|row| row["name"] == name).unwrap()
     };
     for (name, has_word) in [("round", true), ("least", false)] {
-        assert_eq!(sound(own, name).len(), 2, "{name}: {}", said(&output));
+        assert_eq!(sound(own, name).len(), 2, "{name}: {}", printed(&output));
         let words = row(name)["configs"][0]["text"].as_str().unwrap();
         assert!(words.contains("--threads 4"), "{words}");
         assert_eq!(words.contains("--round"), has_word, "{words}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use evenkeel_lab::{eventually, procfs};
 use serde_json::Value;
 
-use crate::{LIMIT, bench, results, said, sound, text_of};
+use crate::{LIMIT, bench, printed, results, sound, text_of};
 
 const HEAD: &str = r#"
 name = "mishaps"
@@ -85,14 +85,14 @@ fn a_haproxy_killed_in_a_run_is_started_again_and_a_balancer_that_ends_at_once_i
     let (run, out) = begin(home.path(), FRONTS, None);
     kill_under_load(&run, "haproxy", &out.join("raw/mishaps/pages"));
     let output = run.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let own = &results(&out)["experiments"][0];
-    assert_eq!(sound(own, "direct").len(), 3, "{}", said(&output));
+    assert_eq!(sound(own, "direct").len(), 3, "{}", printed(&output));
     let cells = own["cells"].as_array().unwrap().iter();
     let cells: Vec<&Value> = cells.filter(|cell| cell["target"] == "haproxy").collect();
     let is_hurt = |cell: &Value| !cell["failure"].is_null() || cell["values"]["errors"] != 0.0;
     let hurt: Vec<bool> = cells.iter().map(|cell| is_hurt(cell)).collect();
-    assert_eq!(hurt, [false, true, false], "{}", said(&output));
+    assert_eq!(hurt, [false, true, false], "{}", printed(&output));
     let ended = failure(own, "had ended before this run");
     assert!(ended.contains("it was started again"), "{ended}");
 
@@ -113,7 +113,7 @@ fn a_database_that_does_not_start_ends_its_part_only_and_a_killed_server_comes_b
     let (run, out) = begin(home.path(), SERVERS, Some(&wrapped));
     kill_under_load(&run, "nginx", &out.join("raw/mishaps/web-pages"));
     let output = run.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let own = &results(&out)["experiments"][0];
     let why = failure(own, "do not start");
     assert!(
@@ -122,7 +122,7 @@ fn a_database_that_does_not_start_ends_its_part_only_and_a_killed_server_comes_b
     );
     let back = failure(own, "the server web-1 has ended");
     assert!(back.contains("it was started again"), "{back}");
-    assert!(sound(own, "web").len() >= 2, "{}", said(&output));
+    assert!(sound(own, "web").len() >= 2, "{}", printed(&output));
     assert!(sound(own, "database").is_empty());
     assert!(out.join("report.html").exists());
 }

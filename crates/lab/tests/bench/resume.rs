@@ -9,7 +9,7 @@ use std::time::Duration;
 use evenkeel_lab::{eventually, procfs};
 use serde_json::Value;
 
-use crate::{LIMIT, bench, results, said, text_of};
+use crate::{LIMIT, bench, printed, results, text_of};
 
 const BLOCKS: usize = 4;
 
@@ -59,7 +59,7 @@ fn of_a_run_killed_in_a_block_nothing_is_left_and_resume_does_the_other_blocks_o
     assert_eq!(cells(&out), before, "the results are as of the last block");
 
     let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let after = cells(&out);
     assert_eq!(after[..4], before, "what was done is as it was");
     let runs: BTreeSet<String> = after.iter().map(place).collect();
@@ -83,7 +83,7 @@ fn a_run_killed_before_its_first_block_is_gone_on_with_too() {
     .unwrap();
     kill_and_see_all_gone(&mut run, &labs);
     let output = bench(&["--resume", &text_of(&out)]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     assert_eq!(cells(&out).len(), 2 * BLOCKS);
 }
 

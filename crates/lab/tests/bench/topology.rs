@@ -6,7 +6,7 @@ use std::process::Command;
 use evenkeel_lab::own_uid;
 use serde_json::Value;
 
-use crate::{bench, results, said, sound, text_of};
+use crate::{bench, printed, results, sound, text_of};
 
 const DELAY_US: u32 = 3000;
 
@@ -56,7 +56,7 @@ fn a_delay_of_servers_in_namespaces_is_there_or_the_report_says_why_it_is_not() 
     let out = home.path().join("out");
     let mut run = bench(&[&text_of(&file), "--quick", "--out", &text_of(&out)]);
     let output = run.output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let own = &results(&out)["experiments"][0];
     let mean_ms = |target: &str| sound(own, target)[0]["values"]["mean-ms"].as_f64().unwrap();
     let notes = own["notes"].to_string();

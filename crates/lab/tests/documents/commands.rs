@@ -5,7 +5,7 @@ use std::process::Command;
 
 use evenkeel_lab::balancer::find_binary;
 
-use crate::page::{Block, Place};
+use crate::page::{Block, Location};
 
 /// Languages of blocks that contain commands; the empty one is that of indented blocks.
 const SHELLS: [&str; 4] = ["sh", "console", "bash", ""];
@@ -76,7 +76,7 @@ pub(crate) fn problems_of_block(block: &Block, help: &Help) -> Vec<String> {
     let lines = block.lines.iter().enumerate();
     lines
         .filter(|(_, line)| !is_console || line.starts_with("$ "))
-        .flat_map(|(index, line)| problems(line, &block.place.below(index), help))
+        .flat_map(|(index, line)| problems(line, &block.location.below(index), help))
         .collect()
 }
 
@@ -88,19 +88,19 @@ pub(crate) fn problems_of_text(page: &str, text: &str, help: &Help) -> Vec<Strin
         if line.trim_start().starts_with("```") {
             is_prose = !is_prose;
         } else if is_prose {
-            let place = Place {
+            let location = Location {
                 page: page.to_owned(),
                 line: index + 1,
             };
             let quoted = line.split('`').skip(1).step_by(2);
-            problems.extend(quoted.flat_map(|command| self::problems(command, &place, help)));
+            problems.extend(quoted.flat_map(|command| self::problems(command, &location, help)));
         }
     }
     problems
 }
 
 /// Returns the problems of the commands in a line, which the shell's operators separate.
-fn problems(line: &str, place: &Place, help: &Help) -> Vec<String> {
+fn problems(line: &str, location: &Location, help: &Help) -> Vec<String> {
     let line = without_quoted(line);
     let line = line.split(" #").next().unwrap_or_default();
     let line = line.trim_start_matches(['$', ' ']);
@@ -116,7 +116,7 @@ fn problems(line: &str, place: &Place, help: &Help) -> Vec<String> {
             (*program == "evenkeel" && !rest.is_empty()).then_some(rest.to_vec())
         })
         .filter_map(|words| help.problem(&words))
-        .map(|problem| format!("{place}: {problem}"))
+        .map(|problem| format!("{location}: {problem}"))
         .collect()
 }
 

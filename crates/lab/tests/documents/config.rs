@@ -15,7 +15,7 @@ use evenkeel_lab::balancer::find_binary;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use crate::certificates::{Papers, write_private};
+use crate::certificates::{Certificates, write_private};
 use crate::page::Block;
 
 /// The tables of a file, as opposed to the keys of a service.
@@ -33,23 +33,23 @@ struct Problem {
 }
 
 /// Returns the problems of a block of TOML, each with its place.
-pub(crate) fn problems(block: &Block, papers: &Papers) -> Vec<String> {
+pub(crate) fn problems(block: &Block, certificates: &Certificates) -> Vec<String> {
     if block.has_word("other") {
         return Vec::new();
     }
     let text = block.text();
     let table: Table = match text.parse() {
         Ok(table) => table,
-        Err(error) => return vec![format!("{}: {error}", block.place)],
+        Err(error) => return vec![format!("{}: {error}", block.location)],
     };
     let only_keys = block.has_word("keys");
     let is_of_users = table.contains_key("users");
     let is_whole = table.get("service").is_some_and(Value::is_array);
     if is_whole && !only_keys && !block.has_word("part") {
-        let found = check(&text, USERS, papers).into_iter();
+        let found = check(&text, USERS, certificates).into_iter();
         let lines = found.map(|Problem { line, message, .. }| {
-            let place = block.place.below(line.saturating_sub(1));
-            format!("{place}: {message}")
+            let location = block.location.below(line.saturating_sub(1));
+            format!("{location}: {message}")
         });
         return lines.collect();
     }
@@ -60,29 +60,29 @@ pub(crate) fn problems(block: &Block, papers: &Papers) -> Vec<String> {
     };
     let found = PROTOCOLS.map(|protocol| {
         let config = completed(part.clone(), protocol);
-        let mut found = check(&config, users, papers);
+        let mut found = check(&config, users, certificates);
         found.retain(|problem| !only_keys || problem.code == "E_UNKNOWN_KEY");
         found
     });
     let fewest = found.into_iter().min_by_key(Vec::len).unwrap_or_default();
     let lines = fewest.into_iter();
     lines
-        .map(|problem| format!("{}: {}", block.place, problem.message))
+        .map(|problem| format!("{}: {}", block.location, problem.message))
         .collect()
 }
 
 /// Runs `evenkeel check` on the file, beside the files that it names.
-fn check(config: &str, users: &str, papers: &Papers) -> Vec<Problem> {
-    let room = tempfile::tempdir().expect("a directory");
+fn check(config: &str, users: &str, certificates: &Certificates) -> Vec<Problem> {
+    let work_dir = tempfile::tempdir().expect("a directory");
     let mut config = config.to_owned();
     let table: Table = config.parse().expect("it has been parsed");
     for (key, path) in named_files(&Value::Table(table)) {
         let name = Path::new(&path).file_name().expect("it names a file");
-        let own = room.path().join(name);
+        let own = work_dir.path().join(name);
         config = config.replace(&format!("\"{path}\""), &format!("{:?}", own.display()));
-        write_named(&key, &own, users, papers);
+        write_named(&key, &own, users, certificates);
     }
-    let file = room.path().join("evenkeel.toml");
+    let file = work_dir.path().join("evenkeel.toml");
     fs::write(&file, config).expect("a file can be written");
     let mut command = Command::new(find_binary().expect("a binary"));
     let output = command.args(["check", "--json", "-c"]).arg(&file).output();
@@ -119,8 +119,8 @@ fn named_files(value: &Value) -> Vec<(String, String)> {
 }
 
 /// Writes the file that the value of `key` names.
-fn write_named(key: &str, path: &Path, users: &str, papers: &Papers) {
-    let copy = |name: &str| fs::read_to_string(papers.at(name)).expect("a certificate");
+fn write_named(key: &str, path: &Path, users: &str, certificates: &Certificates) {
+    let copy = |name: &str| fs::read_to_string(certificates.at(name)).expect("a certificate");
     let text = match key {
         "users_file" => users.to_owned(),
         "certificate" => copy("server.crt"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A code block of a page.
 pub(crate) struct Block {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     /// The first word of the block's opening line; empty for an indented block.
     pub(crate) language: String,
     /// The other words of the opening line, which readers do not see.
@@ -27,22 +27,22 @@ impl Block {
 
 /// A line of a page, counted from 1.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) page: String,
     pub(crate) line: usize,
 }
 
-impl Place {
+impl Location {
     /// Returns the place `lines` below this one.
-    pub(crate) fn below(&self, lines: usize) -> Place {
-        Place {
+    pub(crate) fn below(&self, lines: usize) -> Location {
+        Location {
             page: self.page.clone(),
             line: self.line + lines,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.page, self.line)
     }
@@ -110,7 +110,7 @@ fn fenced(page: &str, line: usize, info: &str) -> Block {
         .filter(|word| !word.is_empty())
         .map(str::to_owned);
     Block {
-        place: Place {
+        location: Location {
             page: page.to_owned(),
             line,
         },

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use evenkeel_lab::balancer::find_binary;
 use evenkeel_lab::own_uid;
 
-use crate::page::{Block, Place};
+use crate::page::{Block, Location};
 
 const MACHINES: [&str; 3] = ["evenkeel", "db1", "db2"];
 
@@ -20,7 +20,7 @@ const ANYTHING: &str = "…";
 
 /// A script that runs on a machine.
 pub(crate) struct Step {
-    place: Place,
+    location: Location,
     machine: &'static str,
     script: String,
     /// Expected output lines; `None` means any.
@@ -34,7 +34,7 @@ pub(crate) fn steps(blocks: &[Block]) -> Result<Vec<Step>, String> {
         let named = MACHINES.into_iter().find(|name| block.has_word(name));
         let Some(machine) = named else { continue };
         let step = |script: String| Step {
-            place: block.place.clone(),
+            location: block.location.clone(),
             machine,
             script,
             expected: None,
@@ -52,7 +52,7 @@ pub(crate) fn steps(blocks: &[Block]) -> Result<Vec<Step>, String> {
                 let file = block.words.get(1).map_or("", String::as_str);
                 steps.push(step(given_to(&format!("tee {file} >/dev/null"), &text)));
             }
-            other => return Err(format!("{}: {other} cannot be run", block.place)),
+            other => return Err(format!("{}: {other} cannot be run", block.location)),
         }
     }
     Ok(steps)
@@ -69,7 +69,7 @@ fn commands(block: &Block, machine: &'static str) -> Vec<Step> {
     for (index, line) in block.lines.iter().enumerate() {
         if let Some(command) = line.strip_prefix("$ ") {
             steps.push(Step {
-                place: block.place.below(index),
+                location: block.location.below(index),
                 machine,
                 script: format!("{command}\n"),
                 expected: Some(Vec::new()),
@@ -87,36 +87,38 @@ pub(crate) fn run(steps: &[Step]) -> Result<Option<String>, String> {
     if own_uid() != 0 {
         return Ok(Some("root is needed".to_owned()));
     }
-    let room = tempfile::tempdir().expect("a directory");
+    let work_dir = tempfile::tempdir().expect("a directory");
     let list = steps.iter().enumerate();
     let list = list.map(|(number, step)| {
-        fs::write(room.path().join(format!("{number}.sh")), &step.script).expect("a file");
+        fs::write(work_dir.path().join(format!("{number}.sh")), &step.script).expect("a file");
         format!("{number} {}\n", step.machine)
     });
-    fs::write(room.path().join("list"), list.collect::<String>()).expect("a file");
-    let output = site(room.path());
+    fs::write(work_dir.path().join("list"), list.collect::<String>()).expect("a file");
+    let output = site(work_dir.path());
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     if let Some(reason) = printed.strip_prefix("not run: ") {
         return Ok(Some(reason.trim_end().to_owned()));
     }
     let mut ended = printed.lines();
     for (number, step) in steps.iter().enumerate() {
-        let Step { place, script, .. } = step;
-        let text = fs::read(room.path().join(format!("{number}.out"))).unwrap_or_default();
+        let Step {
+            location, script, ..
+        } = step;
+        let text = fs::read(work_dir.path().join(format!("{number}.out"))).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         match ended.next().and_then(|line| line.split(' ').nth(1)) {
             Some("0") => {}
-            Some(code) => return Err(format!("{place}: exit code {code} of\n{script}\n{text}")),
+            Some(code) => return Err(format!("{location}: exit code {code} of\n{script}\n{text}")),
             None => {
                 let errors = String::from_utf8_lossy(&output.stderr);
-                return Err(format!("{place}: the machines failed before:\n{errors}"));
+                return Err(format!("{location}: the machines failed before:\n{errors}"));
             }
         }
         let expected = step.expected.as_deref();
         if expected.is_some_and(|expected| !is_like(&lines(&text), expected)) {
             let expected = step.expected.as_deref().unwrap_or_default().join("\n");
             return Err(format!(
-                "{place}: {script}printed\n{text}\nand the page says\n{expected}"
+                "{location}: {script}printed\n{text}\nand the page says\n{expected}"
             ));
         }
     }

@@ -23,23 +23,23 @@ const SCRIPT: &str =
 
 /// A certificate authority `ca`, and the certificates that it has signed: `server` for localhost,
 /// `client` for sbtest. Each is a `.crt` and a `.key`.
-pub(crate) struct Papers(TempDir);
+pub(crate) struct Certificates(TempDir);
 
-impl Papers {
+impl Certificates {
     /// Creates them with the program `openssl`; prints a message and returns `None` if that fails.
-    pub(crate) fn make() -> Option<Papers> {
-        let room = tempfile::tempdir().expect("a directory");
+    pub(crate) fn make() -> Option<Certificates> {
+        let work_dir = tempfile::tempdir().expect("a directory");
         let made = Command::new("/bin/sh")
             .args(["-c", SCRIPT])
-            .current_dir(room.path())
+            .current_dir(work_dir.path())
             .output()
             .expect("a shell");
         if !made.status.success() {
-            let said = String::from_utf8_lossy(&made.stderr).into_owned();
-            println!("skipped: openssl: {said}");
+            let printed = String::from_utf8_lossy(&made.stderr).into_owned();
+            println!("skipped: openssl: {printed}");
             return None;
         }
-        Some(Papers(room))
+        Some(Certificates(work_dir))
     }
 
     /// Returns the path of one of its files.

@@ -18,7 +18,7 @@ pub(crate) struct TestBed {
     // Fields in the order in which they are dropped.
     pub(crate) balancer: Balancer,
     pub(crate) listen: SocketAddr,
-    pub(crate) scene: Scenario,
+    pub(crate) scenario: Scenario,
     /// Lines before those of the service.
     pub(crate) head: String,
 }
@@ -26,44 +26,44 @@ pub(crate) struct TestBed {
 impl TestBed {
     /// Starts the balancer in front of ready servers; returns when it knows the role of each.
     pub(crate) fn before(
-        scene: Scenario,
+        scenario: Scenario,
         listen: SocketAddr,
         head: &str,
         further: &str,
     ) -> TestBed {
-        let config =
-            head.to_owned() + &service_toml("db", scene.kind, listen, &scene.servers, further);
+        let config = head.to_owned()
+            + &service_toml("db", scenario.kind, listen, &scenario.servers, further);
         let balancer = Balancer::start(&config).expect("evenkeel starts");
-        let stage = TestBed {
+        let bed = TestBed {
             balancer,
             listen,
-            scene,
+            scenario,
             head: head.to_owned(),
         };
-        stage.wait_whole();
-        stage
+        bed.wait_whole();
+        bed
     }
 
     pub(crate) fn primary(&self) -> Server {
-        self.scene.writer().expect("a primary")
+        self.scenario.writer().expect("a primary")
     }
 
     /// Returns the two replicas.
     pub(crate) fn replicas(&self) -> Vec<Server> {
         let primary = self.primary().name;
-        let servers = self.scene.servers.iter();
+        let servers = self.scenario.servers.iter();
         servers.filter(|one| one.name != primary).cloned().collect()
     }
 
     pub(crate) fn writer(&self) -> WriteProbe {
-        let mut options = WriteProbeOptions::new(self.scene.kind.driver(), self.listen);
+        let mut options = WriteProbeOptions::new(self.scenario.kind.driver(), self.listen);
         options.connect_limit = Duration::from_secs(15);
         options.write_limit = Duration::from_secs(15);
         WriteProbe::start(options).expect("it starts")
     }
 
     pub(crate) fn reader(&self) -> ReadProbe {
-        let mut options = ReadProbeOptions::new(self.scene.kind.driver(), self.listen);
+        let mut options = ReadProbeOptions::new(self.scenario.kind.driver(), self.listen);
         options.limit = Duration::from_secs(5);
         ReadProbe::start(options).expect("it starts")
     }

@@ -74,7 +74,7 @@ pub(crate) fn wait_until(balancer: &Balancer, what: &str, mut is_so: impl FnMut(
 }
 
 /// Returns both outputs of a command.
-pub(crate) fn said(output: &Output) -> String {
+pub(crate) fn printed(output: &Output) -> String {
     [&output.stdout, &output.stderr]
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
         .concat()
@@ -83,8 +83,12 @@ pub(crate) fn said(output: &Output) -> String {
 /// Runs a command of a running balancer and expects success.
 pub(crate) fn done(balancer: &Balancer, arguments: &[&str]) -> String {
     let output = balancer.command(arguments).expect("the command runs");
-    assert!(output.status.success(), "{arguments:?}: {}", said(&output));
-    said(&output)
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        printed(&output)
+    );
+    printed(&output)
 }
 
 /// Runs a command of a running balancer and expects exit code 1.
@@ -94,9 +98,9 @@ pub(crate) fn refused(balancer: &Balancer, arguments: &[&str]) -> String {
         output.status.code(),
         Some(1),
         "{arguments:?}: {}",
-        said(&output)
+        printed(&output)
     );
-    said(&output)
+    printed(&output)
 }
 
 /// A server that accepts connections and sends nothing.

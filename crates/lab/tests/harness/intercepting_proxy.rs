@@ -16,7 +16,7 @@ pub(crate) const MARK: &str = "meddle";
 
 /// Part of the answer that arrives before the connection ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blow {
+pub(crate) enum Interruption {
     /// The server's final error instead of ReadyForQuery.
     LastWord,
     /// No part of it.
@@ -28,34 +28,38 @@ pub(crate) enum Blow {
 
 /// A proxy in front of a server.
 #[derive(Clone)]
-pub(crate) struct Between {
+pub(crate) struct InterceptingProxy {
     pub(crate) address: SocketAddr,
     server: SocketAddr,
     /// Bytes at the end of the answer, followed by ReadyForQuery.
     end: &'static [u8],
-    blow: Blow,
+    interruption: Interruption,
     /// True after the one interception.
     has_struck: Arc<AtomicBool>,
 }
 
-impl Between {
+impl InterceptingProxy {
     /// Starts the proxy; `command` is the tag of the last command in the answer.
-    pub(crate) fn start(server: SocketAddr, command: &'static str, blow: Blow) -> Between {
+    pub(crate) fn start(
+        server: SocketAddr,
+        command: &'static str,
+        interruption: Interruption,
+    ) -> InterceptingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free address");
-        let between = Between {
+        let proxy = InterceptingProxy {
             address: listener.local_addr().expect("it has one"),
             server,
             end: command.as_bytes(),
-            blow,
+            interruption,
             has_struck: Arc::default(),
         };
-        let own = between.clone();
+        let own = proxy.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 own.serve(client);
             }
         });
-        between
+        proxy
     }
 
     fn serve(&self, client: TcpStream) {
@@ -96,7 +100,7 @@ impl Between {
                     break;
                 }
             } else if has(&kept, &[self.end, b"\0Z"].concat()) {
-                self.strike(&kept, &mut to);
+                self.interrupt(&kept, &mut to);
                 break;
             }
         }
@@ -104,12 +108,12 @@ impl Between {
         let _ = from.shutdown(Shutdown::Both);
     }
 
-    fn strike(&self, answer: &[u8], to: &mut TcpStream) {
+    fn interrupt(&self, answer: &[u8], to: &mut TcpStream) {
         self.has_struck.store(true, SeqCst);
-        if self.blow == Blow::Silence {
+        if self.interruption == Interruption::Silence {
             return;
         }
-        if self.blow == Blow::Warning {
+        if self.interruption == Interruption::Warning {
             let _ = to.write_all(&warning());
             // The client reads it before the end arrives.
             thread::sleep(Duration::from_millis(100));

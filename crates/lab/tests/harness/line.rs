@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::LIMIT;
-use super::certificates::Papers;
+use super::certificates::Certificates;
 
 /// A plain or TLS connection.
 pub(crate) struct Line {
@@ -33,9 +33,9 @@ impl Line {
     }
 
     /// Starts TLS with the certificate of `sbtest`.
-    pub(crate) fn encrypt(&mut self, papers: &Papers) {
-        let read = |name| CertificateDer::from_pem_file(papers.at(name)).unwrap();
-        let key = PrivateKeyDer::from_pem_file(papers.at("client.key")).unwrap();
+    pub(crate) fn encrypt(&mut self, certificates: &Certificates) {
+        let read = |name| CertificateDer::from_pem_file(certificates.at(name)).unwrap();
+        let key = PrivateKeyDer::from_pem_file(certificates.at("client.key")).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(read("ca.crt")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());

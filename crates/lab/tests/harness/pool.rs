@@ -70,13 +70,13 @@ impl TestBed {
     ) -> TestBed {
         let address = loopback();
         let balancer = Balancer::start(&config(address)).expect("evenkeel starts");
-        let stage = TestBed { balancer, address };
+        let bed = TestBed { balancer, address };
         let mut last = String::new();
         let ready = eventually(LIMIT, "a first session", || {
-            Ok(try_in(&stage).map_err(|told| last = told).ok())
+            Ok(try_in(&bed).map_err(|reply| last = reply).ok())
         });
-        ready.unwrap_or_else(|error| panic!("{error} ({last}): {}", stage.balancer.log()));
-        stage
+        ready.unwrap_or_else(|error| panic!("{error} ({last}): {}", bed.balancer.log()));
+        bed
     }
 
     pub(crate) fn status(&self) -> Value {
@@ -92,23 +92,25 @@ pub(crate) fn same_as(
     talk: impl Fn(SocketAddr) -> Vec<String>,
 ) {
     for io in DRIVERS {
-        let stage = set(io);
-        let talking = AssertUnwindSafe(|| talk(stage.address));
-        let heard = catch_unwind(talking).unwrap_or_else(|failed| {
-            println!("{io}: {}", stage.balancer.log());
+        let bed = set(io);
+        let talking = AssertUnwindSafe(|| talk(bed.address));
+        let received = catch_unwind(talking).unwrap_or_else(|failed| {
+            println!("{io}: {}", bed.balancer.log());
             resume_unwind(failed)
         });
-        let pairs = heard.iter().zip(direct);
-        let same = pairs.take_while(|(heard, direct)| heard == direct).count();
+        let pairs = received.iter().zip(direct);
+        let same = pairs
+            .take_while(|(received, direct)| received == direct)
+            .count();
         let around = |all: &[String]| -> Vec<String> {
             let shown = all.iter().skip(same.saturating_sub(8)).take(16);
             shown.map(|line| line.chars().take(160).collect()).collect()
         };
-        let log = stage.balancer.log();
+        let log = bed.balancer.log();
         assert!(
-            heard == direct,
+            received == direct,
             "{io}: from line {same} on\n  {:#?}\nis at the server\n  {:#?}\n{log}",
-            around(&heard),
+            around(&received),
             around(direct)
         );
     }

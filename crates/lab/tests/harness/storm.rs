@@ -26,13 +26,13 @@ impl Storm {
     /// Waits until each session has completed a round, so that no session is struck twice at the
     /// same step.
     fn wait_done(&self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         let before = self.rounds.each_ref().map(|one| one.load(Relaxed));
         let is_done = || {
             let mut both = self.rounds.iter().zip(before);
             both.all(|(now, before)| now.load(Relaxed) > before + 1)
         };
-        while !is_done() && begun.elapsed() < LIMIT {
+        while !is_done() && started.elapsed() < LIMIT {
             thread::sleep(Duration::from_micros(100));
         }
     }
@@ -51,13 +51,13 @@ pub(crate) fn storm(
         let (storm, session) = (&storm, &session);
         let begin = |number| scope.spawn(move || session(number, storm));
         let sessions: Vec<_> = (0..SESSIONS).map(begin).collect();
-        let mut dice = TestRng(11);
+        let mut rng = TestRng(11);
         for _ in 0..BLOWS {
             storm.wait_done();
             if sessions.iter().any(thread::ScopedJoinHandle::is_finished) {
                 break;
             }
-            thread::sleep(Duration::from_micros(dice.below(2_000)));
+            thread::sleep(Duration::from_micros(rng.below(2_000)));
             strike();
         }
         storm.is_over.store(true, Relaxed);

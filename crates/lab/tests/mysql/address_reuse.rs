@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, TestBed, config, own};
+use super::stage::{Setup, TestBed, config, start_own};
 use crate::harness::DRIVERS;
 
 const SLEEP: &str = "select sleep(2)";
@@ -63,7 +63,7 @@ fn numbered(server: SocketAddr, number: u32) -> Client {
 /// TO SEE THIS RED: send a KILL to the server that has the address now.
 #[test]
 fn a_kill_does_not_hit_who_has_the_same_number_at_another_server() {
-    let ((_lab, first), (_second_lab, second)) = (own(), own());
+    let ((_lab, first), (_second_lab, second)) = (start_own(), start_own());
     for io in DRIVERS {
         // The monitor's numbers at the second server are far below the clients' at the first.
         let ahead = Client::connect(second.address).connection + 100;
@@ -73,10 +73,10 @@ fn a_kill_does_not_hit_who_has_the_same_number_at_another_server() {
             let config = config(&first, address, io, Setup::default());
             config.replace(&first.address.to_string(), &way.address.to_string())
         };
-        let stage = TestBed::start(through, |stage| {
-            Client::enter(stage.address, &Login::default()).map(drop)
+        let bed = TestBed::start(through, |bed| {
+            Client::log_in(bed.address, &Login::default()).map(drop)
         });
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let (mut client, mut other) = (bed.client(), bed.client());
         let number = client.backend().parse().expect("a number");
         let mut stranger = numbered(second.address, number);
         client.query_later(SLEEP);
@@ -84,7 +84,7 @@ fn a_kill_does_not_hit_who_has_the_same_number_at_another_server() {
         thread::sleep(Duration::from_millis(200));
         way.lead_to(second.address);
         other.run(&format!("kill query {}", client.connection));
-        let told = stranger.reply();
-        assert!(told.contains(&"row 0".to_owned()), "{io}: {told:?}");
+        let reply = stranger.reply();
+        assert!(reply.contains(&"row 0".to_owned()), "{io}: {reply:?}");
     }
 }

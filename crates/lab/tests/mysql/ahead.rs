@@ -14,9 +14,9 @@ const WRITES: usize = 20;
 /// TO SEE THIS RED: trust the result of `MASTER_GTID_WAIT` in `session::mysql::catch_up`.
 #[test]
 fn a_replica_that_still_follows_a_former_primary_has_not_what_its_successor_wrote() {
-    let stage = TestBed::of_mariadb("auto", "wait_ms = 500");
-    let old = stage.primary();
-    let [new, follower] = &stage.replicas()[..] else {
+    let bed = TestBed::of_mariadb("auto", "wait_ms = 500");
+    let old = bed.primary();
+    let [new, follower] = &bed.replicas()[..] else {
         panic!("a primary has two replicas");
     };
     old.sql("SET GLOBAL binlog_format = 'STATEMENT'").unwrap();
@@ -27,7 +27,7 @@ fn a_replica_that_still_follows_a_former_primary_has_not_what_its_successor_wrot
             client
         })
         .collect();
-    stage.scene.wait_caught_up().unwrap();
+    bed.scenario.wait_caught_up().unwrap();
     new.sql("STOP SLAVE").unwrap();
     old.sql("SET GLOBAL read_only = 1").unwrap();
     let last = |of: &evenkeel_lab::Server| {
@@ -41,13 +41,13 @@ fn a_replica_that_still_follows_a_former_primary_has_not_what_its_successor_wrot
     };
     let common = last(new);
     drop(clients);
-    stage.wait("the ends of temporary tables", || {
+    bed.wait("the ends of temporary tables", || {
         last(follower) >= common + CLIENTS
     });
     new.sql("RESET SLAVE ALL; SET GLOBAL read_only = 0")
         .unwrap();
-    stage.wait_primary(new);
-    let mut client = stage.client();
+    bed.wait_primary(new);
+    let mut client = bed.client();
     for round in 1..=WRITES {
         client.run(&format!("update counters set v = {round} where id = 1"));
         let row = client.value("select v, here() from counters where id = 1");

@@ -15,18 +15,18 @@ const SELECTS_A_SECOND_MAX: u64 = 40;
 const FORGOTTEN: Duration = Duration::from_millis(1_500);
 
 fn selects(server: &Server) -> u64 {
-    let told = server.sql("show global status like 'Com_select'").unwrap();
-    told.split_whitespace().last().unwrap().parse().unwrap()
+    let reply = server.sql("show global status like 'Com_select'").unwrap();
+    reply.split_whitespace().last().unwrap().parse().unwrap()
 }
 
 /// TO SEE THIS RED: request positions for every routing decision instead of reads only.
 #[test]
 fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
-    let stage = TestBed::of_mariadb("auto", "");
-    let mut client = stage.client();
+    let bed = TestBed::of_mariadb("auto", "");
+    let mut client = bed.client();
     let mut write_for = |time: Duration| {
-        let begun = Instant::now();
-        while begun.elapsed() < time {
+        let started = Instant::now();
+        while started.elapsed() < time {
             client.run("begin");
             client.run("update counters set v = v + 1 where id = 1");
             client.run("commit");
@@ -35,8 +35,8 @@ fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
         }
     };
     write_for(FORGOTTEN);
-    let before = selects(&stage.primary());
+    let before = selects(&bed.primary());
     write_for(Duration::from_secs(2));
-    let asked = selects(&stage.primary()) - before;
+    let asked = selects(&bed.primary()) - before;
     assert!(asked < 2 * SELECTS_A_SECOND_MAX, "{asked} in two seconds");
 }

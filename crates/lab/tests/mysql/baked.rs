@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
-use super::stage::{ONE, TestBed, own_mysql, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, TestBed, same_as_at, same_as_direct, shared, start_mysql};
 
 /// A SET that one of two sessions has run before both prepare the same text.
 const SETTINGS: [(&str, &str); 9] = [
@@ -47,30 +47,30 @@ fn two_prepare(address: SocketAddr, set: &str, text: &str, is_first: bool) -> Ve
     }
     let setter = usize::from(!is_first);
     both[setter].run(&format!("set {set}"));
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for one in &mut both {
-        heard.extend(one.prepare("baked", text));
-        heard.extend(one.execute("baked", &[]));
+        received.extend(one.prepare("baked", text));
+        received.extend(one.execute("baked", &[]));
     }
     for one in &mut both {
-        heard.extend(one.execute("baked", &[]));
+        received.extend(one.execute("baked", &[]));
     }
-    heard
+    received
 }
 
 /// Gives each a variable of another type, with the same text in both.
 fn two_name_variables(address: SocketAddr) -> Vec<String> {
     let mut both = [Client::connect(address), Client::connect(address)];
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for (one, value) in both.iter_mut().zip(["5", "1.5"]) {
         one.run(&format!("set @baked = {value}"));
-        heard.extend(one.prepare("named", "select 1 + @baked, concat('', @baked)"));
-        heard.extend(one.execute("named", &[]));
+        received.extend(one.prepare("named", "select 1 + @baked, concat('', @baked)"));
+        received.extend(one.execute("named", &[]));
     }
     for one in &mut both {
-        heard.extend(one.execute("named", &[]));
+        received.extend(one.execute("named", &[]));
     }
-    heard
+    received
 }
 
 fn bakes_nobody_else_s(server: &Server) {
@@ -81,20 +81,20 @@ fn bakes_nobody_else_s(server: &Server) {
          ts timestamp default '2024-01-01')",
     );
     direct.run("insert into baked (a, b, v, d) values (1, 7, 'abcdef', '2024-03-01')");
-    let stage = TestBed::before(server, "auto", ONE);
+    let bed = TestBed::before(server, "auto", ONE);
     let mut other = Vec::new();
     for ((set, text), is_first) in SETTINGS.iter().flat_map(|one| [(one, true), (one, false)]) {
         let expect = two_prepare(server.address, set, text, is_first);
-        let heard = two_prepare(stage.address, set, text, is_first);
-        if heard != expect {
+        let received = two_prepare(bed.address, set, text, is_first);
+        if received != expect {
             other.push(format!(
-                "{set} {is_first}: {heard:#?} instead of {expect:#?}"
+                "{set} {is_first}: {received:#?} instead of {expect:#?}"
             ));
         }
     }
     assert!(other.is_empty(), "{}", other.join("\n"));
     let expect = two_name_variables(server.address);
-    assert_eq!(two_name_variables(stage.address), expect);
+    assert_eq!(two_name_variables(bed.address), expect);
 }
 
 /// TO SEE THIS RED: leave one of them out of the statement's key.
@@ -133,7 +133,7 @@ fn so_does_mysql_which_takes_more() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-baked");
+    let (_lab, server) = start_mysql("mysql-baked");
     bakes_nobody_else_s(&server);
     for is_first in [true, false] {
         same_as_at(&server, ONE, |address| {

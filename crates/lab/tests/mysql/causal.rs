@@ -26,28 +26,28 @@ pub(crate) fn port(server: &Server) -> String {
 #[test]
 fn a_session_reads_what_it_wrote_on_the_other_nodes_of_galera_on_both_drivers() {
     for io in DRIVERS {
-        let stage = TestBed::of(ClusterKind::Galera, io, WAIT);
-        let (_, elsewhere) = write_and_read(&stage, 100, 4);
+        let bed = TestBed::of(ClusterKind::Galera, io, WAIT);
+        let (_, elsewhere) = write_and_read(&bed, 100, 4);
         assert!(elsewhere > 0, "every read was at the primary");
     }
 }
 
 #[test]
 fn a_session_reads_what_it_wrote_at_the_primary_unless_the_nodes_may_wait() {
-    let stage = TestBed::of(ClusterKind::Galera, "auto", "");
-    let (_, elsewhere) = write_and_read(&stage, 30, 4);
+    let bed = TestBed::of(ClusterKind::Galera, "auto", "");
+    let (_, elsewhere) = write_and_read(&bed, 30, 4);
     assert_eq!(elsewhere, 0);
 }
 
 #[test]
 fn every_session_reads_what_any_has_written_under_global_consistency() {
-    let stage = TestBed::of(
+    let bed = TestBed::of(
         ClusterKind::Galera,
         "auto",
         "galera_wait = true\nconsistency = \"global\"",
     );
-    let (mut writer, mut reader) = (stage.client(), stage.client());
-    let primary = port(&stage.scene.servers[0]);
+    let (mut writer, mut reader) = (bed.client(), bed.client());
+    let primary = port(&bed.scenario.servers[0]);
     let mut elsewhere = 0;
     for round in 0..200 {
         writer.run(&format!("update counters set v = {round} where id = 1"));
@@ -61,35 +61,35 @@ fn every_session_reads_what_any_has_written_under_global_consistency() {
 
 #[test]
 fn a_read_that_a_node_cannot_answer_in_time_is_answered_by_the_primary() {
-    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
-    let primary = port(&stage.scene.servers[0]);
-    stage.client().run(BIG);
-    stage.scene.wait_caught_up().unwrap();
-    let others = &stage.scene.servers[1..];
+    let bed = TestBed::of(ClusterKind::Galera, "auto", WAIT);
+    let primary = port(&bed.scenario.servers[0]);
+    bed.client().run(BIG);
+    bed.scenario.wait_caught_up().unwrap();
+    let others = &bed.scenario.servers[1..];
     others.iter().for_each(|node| node.cpu_share(20).unwrap());
-    let mut client = stage.client();
+    let mut client = bed.client();
     for round in 1..=3 {
         client.run(&format!("update big set v = {round}"));
-        let begun = Instant::now();
+        let started = Instant::now();
         let row = client.value("select v, here() from big where id = 30000");
-        let took = begun.elapsed();
+        let took = started.elapsed();
         assert_eq!(row, format!("{round}|{primary}"), "after {took:?}");
         assert!(took < Duration::from_millis(500), "{took:?}");
-        stage.scene.wait_caught_up().unwrap();
+        bed.scenario.wait_caught_up().unwrap();
     }
 }
 
 /// Opens clients that disconnect during a transaction, on connections that other sessions must not
 /// receive.
-fn leave_transactions(stage: &TestBed, begin: &str) {
-    let mut clients: Vec<Client> = (0..12).map(|_| stage.client()).collect();
+fn leave_transactions(bed: &TestBed, begin: &str) {
+    let mut clients: Vec<Client> = (0..12).map(|_| bed.client()).collect();
     for client in &mut clients {
         client.run(begin);
         client.run(PORT);
     }
     clients.into_iter().for_each(|client| client.vanish(false));
-    stage.wait("the ends of their sessions", || {
-        let status = stage.balancer.status().unwrap();
+    bed.wait("the ends of their sessions", || {
+        let status = bed.balancer.status().unwrap();
         service(&status, "db")["sessions"]["current"] == 0
     });
 }
@@ -97,18 +97,18 @@ fn leave_transactions(stage: &TestBed, begin: &str) {
 /// A node does not wait on a connection that was reset, whatever its settings.
 #[test]
 fn a_connection_on_which_somebody_left_a_transaction_does_not_wait_in_vain() {
-    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
-    stage.client().run(BIG);
-    stage.scene.wait_caught_up().unwrap();
-    leave_transactions(&stage, "start transaction read only");
-    let [old, new, _] = &stage.scene.servers[..] else {
+    let bed = TestBed::of(ClusterKind::Galera, "auto", WAIT);
+    bed.client().run(BIG);
+    bed.scenario.wait_caught_up().unwrap();
+    leave_transactions(&bed, "start transaction read only");
+    let [old, new, _] = &bed.scenario.servers[..] else {
         panic!("three nodes");
     };
-    let mut client = stage.client();
+    let mut client = bed.client();
     new.cpu_share(5).unwrap();
     client.run("update big set v = 7");
     old.sql("set global wsrep_desync = on").unwrap();
-    stage.wait_primary(new);
+    bed.wait_primary(new);
     let applied = new.sql("select min(v) from sbtest.big").unwrap();
     let row = client.value("/* evenkeel: primary */ select v, here() from big where id = 30000");
     assert_eq!(row, format!("7|{}", port(new)));
@@ -117,17 +117,17 @@ fn a_connection_on_which_somebody_left_a_transaction_does_not_wait_in_vain() {
 
 #[test]
 fn a_node_that_becomes_the_primary_while_it_still_applies_lets_its_sessions_wait() {
-    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
-    let [old, new, _] = &stage.scene.servers[..] else {
+    let bed = TestBed::of(ClusterKind::Galera, "auto", WAIT);
+    let [old, new, _] = &bed.scenario.servers[..] else {
         panic!("three nodes");
     };
-    stage.client().run(BIG);
-    stage.scene.wait_caught_up().unwrap();
-    let mut client = stage.client();
+    bed.client().run(BIG);
+    bed.scenario.wait_caught_up().unwrap();
+    let mut client = bed.client();
     new.cpu_share(5).unwrap();
     client.run("update big set v = 7");
     old.sql("set global wsrep_desync = on").unwrap();
-    stage.wait_primary(new);
+    bed.wait_primary(new);
     let applied = new.sql("select min(v) from sbtest.big").unwrap();
     let row = client.value("/* evenkeel: primary */ select v, here() from big where id = 30000");
     assert_eq!(row, format!("7|{}", port(new)));
@@ -140,9 +140,9 @@ fn a_node_that_becomes_the_primary_while_it_still_applies_lets_its_sessions_wait
 /// Measures the median wait; the values of later reads and of the primary's are only printed.
 #[test]
 fn a_read_behind_a_write_waits_no_more_than_a_moment() {
-    let stage = TestBed::of(ClusterKind::Galera, "auto", WAIT);
-    let primary = port(&stage.scene.servers[0]);
-    let mut client = stage.client();
+    let bed = TestBed::of(ClusterKind::Galera, "auto", WAIT);
+    let primary = port(&bed.scenario.servers[0]);
+    let mut client = bed.client();
     let (mut behind, mut later, mut at_primary) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..200 {
         client.run(&format!("update counters set v = {round} where id = 2"));
@@ -159,9 +159,9 @@ fn a_read_behind_a_write_waits_no_more_than_a_moment() {
 
 /// Returns the duration of a read that another node served.
 fn timed(client: &mut Client, text: &str, not_at: &str) -> Option<u64> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let there = client.value(text);
-    let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap();
+    let took_us = u64::try_from(started.elapsed().as_micros()).unwrap();
     (there != not_at).then_some(took_us)
 }
 
@@ -179,13 +179,13 @@ fn median_us(taken: Vec<Option<u64>>) -> u64 {
 /// file a second time.
 #[test]
 fn a_file_that_a_node_asks_for_again_is_sent_again() {
-    let stage = TestBed::of(ClusterKind::Galera, "auto", "");
-    let (first, second) = (&stage.scene.servers[0], &stage.scene.servers[1]);
+    let bed = TestBed::of(ClusterKind::Galera, "auto", "");
+    let (first, second) = (&bed.scenario.servers[0], &bed.scenario.servers[1]);
     let mut direct = Client::connect(first.address);
     direct.run("create table files (id int primary key)");
-    stage.scene.wait_caught_up().unwrap();
-    let mut heard = Vec::new();
-    for address in [first.address, stage.listen] {
+    bed.scenario.wait_caught_up().unwrap();
+    let mut received = Vec::new();
+    for address in [first.address, bed.listen] {
         direct.run("delete from files");
         let mut other = Client::connect(second.address);
         let mut client = Client::connect(address);
@@ -195,10 +195,10 @@ fn a_file_that_a_node_asks_for_again_is_sent_again() {
         assert_eq!(asked[0], 0xfb);
         let mut part = Vec::new();
         build::packet(&mut part, 2, |out| out.extend_from_slice(b"7\n8\n"));
-        client.say(&part);
+        client.send_packets(&part);
         let under_way = "select count(*) from information_schema.innodb_trx \
                          where trx_rows_modified > 0";
-        wait_until(&stage.balancer, "rows that are not committed", || {
+        wait_until(&bed.balancer, "rows that are not committed", || {
             first.sql(under_way).unwrap().trim() == "1"
         });
         other.run("insert into files values (7)");
@@ -207,9 +207,9 @@ fn a_file_that_a_node_asks_for_again_is_sent_again() {
         let mut rest = Vec::new();
         let next = build::packet(&mut rest, 3, |out| out.extend_from_slice(b"10\n"));
         build::packet(&mut rest, next, |_| {});
-        client.say(&rest);
-        heard.push((client.reply(), direct.query("select id from files")));
+        client.send_packets(&rest);
+        received.push((client.reply(), direct.query("select id from files")));
     }
-    assert_eq!(heard[0], heard[1]);
-    assert_eq!(heard[0].0[0], "file rows");
+    assert_eq!(received[0], received[1]);
+    assert_eq!(received[0].0[0], "file rows");
 }

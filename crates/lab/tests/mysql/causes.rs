@@ -53,8 +53,8 @@ const CASES: [(&str, &str, &str, &str); 7] = [
     ),
 ];
 
-fn pinned_by(stage: &TestBed, index: usize) -> Option<Value> {
-    let listed = done(&stage.balancer, &["clients", "pool", "--json"]);
+fn pinned_by(bed: &TestBed, index: usize) -> Option<Value> {
+    let listed = done(&bed.balancer, &["clients", "pool", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let first = &listed["clients"][index]["pinned_by"][0];
     (!first.is_null()).then(|| first.clone())
@@ -69,13 +69,13 @@ fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
         ..Setup::default()
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, many);
+        let bed = TestBed::set_up(io, many);
         let mut clients = Vec::new();
         for (index, (text, reason, object, statement)) in CASES.into_iter().enumerate() {
-            let mut client = stage.client();
+            let mut client = bed.client();
             client.run(text);
             clients.push(client);
-            let found = eventually(LIMIT, "a cause", || Ok(pinned_by(&stage, index)));
+            let found = eventually(LIMIT, "a cause", || Ok(pinned_by(&bed, index)));
             let found = found.unwrap_or_else(|error| panic!("{io}: {error}: {text}"));
             let reasons = found["reason"].as_str().unwrap();
             assert!(
@@ -86,13 +86,13 @@ fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
             let shown = found["statement"].as_str().unwrap();
             assert!(shown.contains(statement), "{io}: {text}: {found}");
         }
-        let causes = stage.status()["database"]["pin_causes"].clone();
+        let causes = bed.status()["database"]["pin_causes"].clone();
         assert_eq!(
             causes.as_array().unwrap().len(),
             CASES.len(),
             "{io}: {causes}"
         );
-        let log = stage.balancer.log();
+        let log = bed.balancer.log();
         let is_named = |line: &&str| {
             line.contains("session pinned to its server connection") && line.contains("(cause)")
         };

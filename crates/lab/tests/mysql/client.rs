@@ -52,12 +52,12 @@ impl Client {
     }
 
     pub(crate) fn with(address: SocketAddr, login: &Login<'_>) -> Client {
-        let entered = Client::enter(address, login);
-        entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
+        let entered = Client::log_in(address, login);
+        entered.unwrap_or_else(|answer| panic!("the login is refused: {answer}"))
     }
 
     /// Sends packets unchanged.
-    pub(crate) fn say(&mut self, packets: &[u8]) {
+    pub(crate) fn send_packets(&mut self, packets: &[u8]) {
         let mut rest = packets;
         while let Parsed::Frame(header, _) = frame::header(rest) {
             self.sequence = header.sequence.wrapping_add(1);
@@ -67,21 +67,21 @@ impl Client {
         self.stream.write_all(packets).unwrap();
     }
 
-    fn tell(&mut self, code: Code, body: &[u8]) {
+    fn send_command(&mut self, code: Code, body: &[u8]) {
         let mut out = Vec::new();
         build::command(&mut out, code, body);
-        self.say(&out);
+        self.send_packets(&out);
     }
 
     /// Runs a command with a single answer packet.
     pub(crate) fn command(&mut self, code: Code, body: &[u8]) -> Vec<String> {
-        self.tell(code, body);
+        self.send_command(code, body);
         vec![self.word()]
     }
 
     /// Sends a text whose answer is read later by [`Client::reply`].
     pub(crate) fn query_later(&mut self, text: &str) {
-        self.tell(Code::Query, text.as_bytes());
+        self.send_command(Code::Query, text.as_bytes());
     }
 
     pub(crate) fn query(&mut self, text: &str) -> Vec<String> {
@@ -91,12 +91,12 @@ impl Client {
 
     /// Runs all texts in order, each recorded before its answer.
     pub(crate) fn all(&mut self, texts: &[&str]) -> Vec<String> {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for text in texts {
-            heard.push(format!("> {text}"));
-            heard.extend(self.query(text));
+            received.push(format!("> {text}"));
+            received.extend(self.query(text));
         }
-        heard
+        received
     }
 
     /// Runs a query that must succeed.
@@ -146,28 +146,28 @@ impl Client {
     }
 
     pub(crate) fn field_list(&mut self, table: &str) -> Vec<String> {
-        self.tell(Code::FieldList, format!("{table}\0").as_bytes());
-        let mut heard = Vec::new();
+        self.send_command(Code::FieldList, format!("{table}\0").as_bytes());
+        let mut received = Vec::new();
         loop {
             let Some(payload) = self.packet() else {
-                heard.push("end".to_owned());
-                return heard;
+                received.push("end".to_owned());
+                return received;
             };
             match payload[0] {
                 backend::EOF | backend::ERROR => {
-                    heard.push(self.word_of(&payload));
-                    return heard;
+                    received.push(self.word_of(&payload));
+                    return received;
                 }
-                _ => heard.push(format!("column {}", Column::read(&payload, self.agreed))),
+                _ => received.push(format!("column {}", Column::read(&payload, self.agreed))),
             }
         }
     }
 
     /// Runs COM_STATISTICS; the text varies, so only its arrival is recorded.
     pub(crate) fn statistics(&mut self) -> Vec<String> {
-        self.tell(Code::Statistics, &[]);
-        let heard = self.packet().map(|payload| lines::text(&payload));
-        let is_it = heard.is_some_and(|text| text.starts_with("Uptime: "));
+        self.send_command(Code::Statistics, &[]);
+        let received = self.packet().map(|payload| lines::text(&payload));
+        let is_it = received.is_some_and(|text| text.starts_with("Uptime: "));
         vec![format!("statistics {is_it}")]
     }
 
@@ -189,39 +189,39 @@ impl Client {
     }
 
     fn results(&mut self, is_binary: bool) -> Vec<String> {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
             let Some(payload) = self.packet() else {
-                heard.push("end".to_owned());
-                return heard;
+                received.push("end".to_owned());
+                return received;
             };
             let goes_on = match payload[0] {
                 backend::OK | backend::ERROR => {
                     let (line, goes_on) = lines::word(&payload, self.agreed);
-                    heard.push(line);
+                    received.push(line);
                     goes_on
                 }
                 backend::LOCAL_INFILE => {
-                    heard.push(format!("file {}", lines::text(&payload[1..])));
+                    received.push(format!("file {}", lines::text(&payload[1..])));
                     self.send_file();
                     true
                 }
                 _ => {
-                    let columns = self.header(&payload, &mut heard);
+                    let columns = self.header(&payload, &mut received);
                     match columns {
-                        Some(columns) => self.rows(&columns, is_binary, &mut heard),
+                        Some(columns) => self.rows(&columns, is_binary, &mut received),
                         None => false,
                     }
                 }
             };
             if !goes_on {
-                return heard;
+                return received;
             }
         }
     }
 
     /// Reads the columns of a result; `None` if a cursor is open and no rows follow.
-    fn header(&mut self, payload: &[u8], heard: &mut Vec<String>) -> Option<Vec<Column>> {
+    fn header(&mut self, payload: &[u8], received: &mut Vec<String>) -> Option<Vec<Column>> {
         let count = lines::lenenc(&mut &payload[..]).unwrap();
         let mut columns = Vec::new();
         for _ in 0..count {
@@ -229,13 +229,13 @@ impl Client {
             columns.push(Column::read(&payload, self.agreed));
         }
         let named: Vec<String> = columns.iter().map(Column::to_string).collect();
-        heard.push(format!("columns {}", named.join("|")));
+        received.push(format!("columns {}", named.join("|")));
         self.columns.clone_from(&columns);
         if !self.agreed.has(Capabilities::DEPRECATE_EOF) {
             let payload = self.packet().expect("the end of the columns");
             let line = self.word_of(&payload);
             if line.contains(lines::CURSOR) {
-                heard.push(line);
+                received.push(line);
                 return None;
             }
         }
@@ -256,19 +256,19 @@ impl Client {
     }
 
     /// Reads rows to their end; returns whether another result follows.
-    fn rows(&mut self, columns: &[Column], is_binary: bool, heard: &mut Vec<String>) -> bool {
+    fn rows(&mut self, columns: &[Column], is_binary: bool, received: &mut Vec<String>) -> bool {
         loop {
             let Some(payload) = self.packet() else {
-                heard.push("end".to_owned());
+                received.push("end".to_owned());
                 return false;
             };
             let is_end = payload[0] == backend::EOF && payload.len() < PAYLOAD_LENGTH_MAX as usize;
             if payload[0] == backend::ERROR || is_end {
                 let (line, goes_on) = lines::word(&payload, self.agreed);
-                heard.push(line);
+                received.push(line);
                 return goes_on;
             }
-            heard.push(lines::row(&payload, columns, is_binary));
+            received.push(lines::row(&payload, columns, is_binary));
         }
     }
 
@@ -279,12 +279,12 @@ impl Client {
             sequence = build::packet(&mut out, sequence, |out| out.extend_from_slice(part));
         }
         build::packet(&mut out, sequence, |_| {});
-        self.say(&out);
+        self.send_packets(&out);
     }
 
     /// Disconnects with COM_QUIT.
     pub(crate) fn quit(mut self) {
-        self.tell(Code::Quit, &[]);
+        self.send_command(Code::Quit, &[]);
         assert_eq!(self.packet(), None, "nothing is answered to a goodbye");
     }
 
@@ -325,7 +325,7 @@ impl Client {
             self.sequence = self.sequence.wrapping_add(1);
             payload.extend_from_slice(&self.incoming[HEADER_LENGTH..header.frame_length()]);
             self.incoming.drain(..header.frame_length());
-            if !header.goes_on() {
+            if !header.is_continued() {
                 return Some(payload);
             }
         }

@@ -10,13 +10,13 @@ use crate::harness::{DRIVERS, loopback, wait_until};
 const TOKEN: &str = "open sesame";
 
 /// A service with a pool of two, and its console.
-pub(crate) struct Place {
-    pub(crate) stage: TestBed,
+pub(crate) struct ConsoleBed {
+    pub(crate) bed: TestBed,
     pub(crate) console: SocketAddr,
 }
 
-impl Place {
-    pub(crate) fn set(io: &str, service: &str) -> Place {
+impl ConsoleBed {
+    pub(crate) fn set_up(io: &str, service: &str) -> ConsoleBed {
         let console = loopback();
         let tables =
             format!("[admin]\nlisten = \"off\"\nmysql = \"{console}\"\ntoken = {TOKEN:?}\n");
@@ -26,8 +26,8 @@ impl Place {
             tables: &tables,
             workers: 2,
         };
-        let stage = TestBed::set(io, setup);
-        Place { stage, console }
+        let bed = TestBed::set_up(io, setup);
+        ConsoleBed { bed, console }
     }
 
     /// Returns the client program's output: rows with tab-separated values. The error is its
@@ -58,44 +58,44 @@ impl Place {
     /// Runs a command as a read-only user.
     pub(crate) fn show(&self, text: &str) -> Vec<String> {
         let shown = self.run(("somebody", ""), text);
-        shown.unwrap_or_else(|said| panic!("{text}: {said}"))
+        shown.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     /// Runs a command with the token.
-    fn tell(&self, text: &str) -> Result<Vec<String>, String> {
+    fn run_admin(&self, text: &str) -> Result<Vec<String>, String> {
         self.run(("admin", TOKEN), text)
     }
 }
 
 #[test]
 fn what_clients_do_is_shown_to_mariadb_s_own_client() {
-    let place = Place::set("auto", "");
-    let mut busy = place.stage.client();
+    let console_bed = ConsoleBed::set_up("auto", "");
+    let mut busy = console_bed.bed.client();
     busy.run("begin");
-    let mut bound = place.stage.client();
+    let mut bound = console_bed.bed.client();
     bound.run("create temporary table console_bound (a int)");
     let mut seen = Vec::new();
-    wait_until(&place.stage.balancer, "what each of them does", || {
-        seen = place.show("SELECT client_state FROM evenkeel.clients ORDER BY client_state");
+    wait_until(&console_bed.bed.balancer, "what each of them does", || {
+        seen = console_bed.show("SELECT client_state FROM evenkeel.clients ORDER BY client_state");
         seen == ["idle in transaction", "pinned"]
     });
-    let pools = place.show("SELECT user, cl_active, sv_active, sv_idle, service FROM pools");
+    let pools = console_bed.show("SELECT user, cl_active, sv_active, sv_idle, service FROM pools");
     assert_eq!(pools, ["sbtest\t2\t2\t0\tpool"]);
-    let databases = place.show("SELECT name, current_client_connections FROM databases");
+    let databases = console_bed.show("SELECT name, current_client_connections FROM databases");
     assert_eq!(databases, ["sbtest\t2"]);
-    let joined = place.show(
+    let joined = console_bed.show(
         "SELECT s.server, count(*), min(c.id) = max(c.id) FROM clients c \
          JOIN servers s ON s.client_id = c.id GROUP BY s.server ORDER BY 2 DESC",
     );
     assert_eq!(joined.len(), 1, "{joined:?}");
     assert!(joined[0].ends_with("\t2\t0"), "{joined:?}");
-    let bound_by = place.show("SELECT pinned_by FROM clients WHERE client_state = 'pinned'");
+    let bound_by = console_bed.show("SELECT pinned_by FROM clients WHERE client_state = 'pinned'");
     assert_eq!(bound_by, ["temporary tables (sbtest.console_bound)"]);
     let statement =
-        place.show("SELECT pinned_by_statement FROM clients WHERE client_state = 'pinned'");
+        console_bed.show("SELECT pinned_by_statement FROM clients WHERE client_state = 'pinned'");
     assert_eq!(statement, ["create temporary table console_bound (a int)"]);
-    assert_eq!(place.show("SHOW SERVERS").len(), 2);
-    assert_eq!(place.show("SHOW PROCESSLIST").len(), 2);
+    assert_eq!(console_bed.show("SHOW SERVERS").len(), 2);
+    assert_eq!(console_bed.show("SHOW PROCESSLIST").len(), 2);
     for what in [
         "DATABASES",
         "USERS",
@@ -105,13 +105,16 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
         "STATS",
         "VARIABLES",
     ] {
-        assert!(!place.show(&format!("SHOW {what}")).is_empty(), "{what}");
+        assert!(
+            !console_bed.show(&format!("SHOW {what}")).is_empty(),
+            "{what}"
+        );
     }
     assert_eq!(
-        place.show("SELECT @@version_comment LIMIT 1; USE x; SELECT DATABASE()")[1],
+        console_bed.show("SELECT @@version_comment LIMIT 1; USE x; SELECT DATABASE()")[1],
         "x"
     );
-    let help = place.show("SHOW HELP");
+    let help = console_bed.show("SHOW HELP");
     assert!(help.len() > 5 && help[0].contains("Commands"), "{help:?}");
     // The client is still connected afterwards.
     busy.run("commit");
@@ -120,20 +123,20 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
 #[test]
 fn who_has_the_token_may_change_things_and_nobody_else() {
     for io in DRIVERS {
-        let place = Place::set(io, "");
+        let console_bed = ConsoleBed::set_up(io, "");
         for wrong in ["", "shut", "open sesame!"] {
-            let said = place.run(("admin", wrong), "SHOW POOLS").unwrap_err();
-            assert!(said.contains("1045"), "{wrong}: {said}");
+            let error = console_bed.run(("admin", wrong), "SHOW POOLS").unwrap_err();
+            assert!(error.contains("1045"), "{wrong}: {error}");
         }
         for text in ["PAUSE", "KILL 1", "RELOAD", "KILL sbtest", "RECONNECT"] {
-            let said = place.run(("somebody", ""), text).unwrap_err();
-            assert!(said.contains("1227"), "{text}: {said}");
+            let error = console_bed.run(("somebody", ""), text).unwrap_err();
+            assert!(error.contains("1227"), "{text}: {error}");
         }
-        let mut client = place.stage.client();
+        let mut client = console_bed.bed.client();
         let number = client.value("select connection_id()");
-        place.tell(&format!("KILL {number}")).unwrap();
-        wait_until(&place.stage.balancer, "its end", || {
-            place
+        console_bed.run_admin(&format!("KILL {number}")).unwrap();
+        wait_until(&console_bed.bed.balancer, "its end", || {
+            console_bed
                 .show("SELECT id FROM clients")
                 .iter()
                 .all(|id| *id != number)
@@ -143,17 +146,17 @@ fn who_has_the_token_may_change_things_and_nobody_else() {
 
 #[test]
 fn a_pause_by_mysql_s_words_holds_clients_until_it_ends() {
-    let place = Place::set("auto", "");
-    let told = place.tell("PAUSE sbtest").unwrap_err();
-    assert!(told.contains("PAUSE orders/"), "{told}");
-    place.tell("PAUSE").unwrap();
-    assert!(place.show("SHOW SERVERS").is_empty());
-    let address = place.stage.address;
+    let console_bed = ConsoleBed::set_up("auto", "");
+    let reply = console_bed.run_admin("PAUSE sbtest").unwrap_err();
+    assert!(reply.contains("PAUSE orders/"), "{reply}");
+    console_bed.run_admin("PAUSE").unwrap();
+    assert!(console_bed.show("SHOW SERVERS").is_empty());
+    let address = console_bed.bed.address;
     let waiting = std::thread::spawn(move || Client::connect(address).value("select 7"));
-    wait_until(&place.stage.balancer, "who waits", || {
-        place.stage.status()["database"]["all_paused"] == true
+    wait_until(&console_bed.bed.balancer, "who waits", || {
+        console_bed.bed.status()["database"]["all_paused"] == true
     });
     assert!(!waiting.is_finished());
-    place.tell("RESUME").unwrap();
+    console_bed.run_admin("RESUME").unwrap();
     assert_eq!(waiting.join().unwrap(), "7");
 }

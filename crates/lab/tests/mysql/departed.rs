@@ -10,8 +10,8 @@ use crate::harness::{DRIVERS, loopback};
 impl TestBed {
     /// Gives the same servers another name and address.
     fn rename_service(&self) {
-        let servers = &self.scene.servers;
-        let renamed = service_toml("renamed", self.scene.kind, loopback(), servers, "");
+        let servers = &self.scenario.servers;
+        let renamed = service_toml("renamed", self.scenario.kind, loopback(), servers, "");
         let config = self.head.clone() + &renamed;
         self.balancer.reload(&config).unwrap();
     }
@@ -27,22 +27,22 @@ fn part(replica: &Server) {
 #[test]
 fn who_is_left_of_a_service_writes_no_more_once_another_server_takes_the_writes() {
     for io in DRIVERS {
-        let stage = TestBed::of_mariadb(io, "[service.failover]\nwait_ms = 300");
-        let (former, next) = (stage.primary(), stage.replicas().remove(0));
-        let (mut idle, mut busy) = (stage.client(), stage.client());
+        let bed = TestBed::of_mariadb(io, "[service.failover]\nwait_ms = 300");
+        let (former, next) = (bed.primary(), bed.replicas().remove(0));
+        let (mut idle, mut busy) = (bed.client(), bed.client());
         idle.run("update counters set v = 6 where id = 1");
         busy.run("begin");
         busy.run("update counters set v = 6 where id = 2");
-        stage.rename_service();
+        bed.rename_service();
         idle.run("update counters set v = 7 where id = 1");
-        stage.scene.wait_caught_up().unwrap();
+        bed.scenario.wait_caught_up().unwrap();
         part(&next);
-        stage.balancer.command(&["primary", &next.name]).unwrap();
-        stage.wait_primary(&next);
-        let told = idle.refusal("update counters set v = 8 where id = 1");
-        assert!(told.contains("no primary available"), "{io}: {told}");
-        let told = busy.refusal("commit");
-        assert!(told.starts_with("1213"), "{io}: {told}");
+        bed.balancer.command(&["primary", &next.name]).unwrap();
+        bed.wait_primary(&next);
+        let reply = idle.refusal("update counters set v = 8 where id = 1");
+        assert!(reply.contains("no primary available"), "{io}: {reply}");
+        let reply = busy.refusal("commit");
+        assert!(reply.starts_with("1213"), "{io}: {reply}");
         let mut direct = Client::connect(former.address);
         let seen = direct.value("select group_concat(v order by id) from counters where id < 3");
         assert_eq!(seen, "0,7,0", "{io}");

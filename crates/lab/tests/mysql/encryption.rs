@@ -11,8 +11,8 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, TestBed, config, own, shared};
-use crate::harness::certificates::{Papers, write_private};
+use super::stage::{ONE, Setup, TestBed, config, shared, start_own};
+use crate::harness::certificates::{Certificates, write_private};
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
 /// Returns the output of MariaDB's own client, as `sbtest` with a given password.
@@ -26,31 +26,35 @@ fn mariadb(address: SocketAddr, user: &str, password: &str, options: &[&str]) ->
         .args(["-e", "select 'in', current_user(); \\s"])
         .output()
         .unwrap();
-    crate::harness::said(&output)
+    crate::harness::printed(&output)
 }
 
 /// Starts Evenkeel in front of the common server, and waits for the first successful login.
-fn ready(io: &str, tables: &str, said: impl Fn(SocketAddr) -> String) -> TestBed {
+fn ready(io: &str, tables: &str, printed: impl Fn(SocketAddr) -> String) -> TestBed {
     let setup = Setup { tables, ..ONE };
     TestBed::start(
         |address| config(shared(), address, io, setup),
-        |stage| {
-            let said = said(stage.address);
-            if is_in(&said) { Ok(()) } else { Err(said) }
+        |bed| {
+            let printed = printed(bed.address);
+            if is_in(&printed) {
+                Ok(())
+            } else {
+                Err(printed)
+            }
         },
     )
 }
 
-fn is_in(said: &str) -> bool {
-    said.starts_with("in\tsbtest@127.0.0.1\n")
+fn is_in(printed: &str) -> bool {
+    printed.starts_with("in\tsbtest@127.0.0.1\n")
 }
 
 #[test]
 fn tls_to_clients_is_verified_by_them_and_can_be_required() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let at = |name| papers.at(name);
+    let at = |name| certificates.at(name);
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}\nrequired = true",
         at("server.crt"),
@@ -60,38 +64,41 @@ fn tls_to_clients_is_verified_by_them_and_can_be_required() {
     let verified = [ca.as_str(), "--ssl-verify-server-cert"];
     for io in DRIVERS {
         let full = |address| mariadb(address, "sbtest", "sbtest", &verified);
-        let stage = ready(io, &tables, full);
-        let said = full(stage.address);
-        assert!(said.contains("Cipher in use is TLS_AES"), "{io}: {said}");
-        let said = mariadb(stage.address, "sbtest", "sbtest", &["--skip-ssl"]);
-        assert!(said.contains("3159"), "{io}: {said}");
-        let said = mariadb(stage.address, "sbtest", "wrong", &verified);
-        assert!(said.contains("1045"), "{io}: {said}");
-        smuggle(stage.address);
+        let bed = ready(io, &tables, full);
+        let printed = full(bed.address);
+        assert!(
+            printed.contains("Cipher in use is TLS_AES"),
+            "{io}: {printed}"
+        );
+        let printed = mariadb(bed.address, "sbtest", "sbtest", &["--skip-ssl"]);
+        assert!(printed.contains("3159"), "{io}: {printed}");
+        let printed = mariadb(bed.address, "sbtest", "wrong", &verified);
+        assert!(printed.contains("1045"), "{io}: {printed}");
+        smuggle(bed.address);
     }
 }
 
 /// TO SEE THIS RED: check only new sessions.
 #[test]
 fn who_came_before_tls_was_required_does_not_become_another_user_without() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = bed.client();
         client.change_user(&Login::default()).unwrap();
         let tables = format!(
             "[service.tls]\ncertificate = {:?}\nkey = {:?}\nrequired = true",
-            papers.at("server.crt"),
-            papers.at("server.key"),
+            certificates.at("server.crt"),
+            certificates.at("server.key"),
         );
         let tables = tables.as_str();
-        let required = config(shared(), stage.address, io, Setup { tables, ..ONE });
-        stage.balancer.reload(&required).unwrap();
+        let required = config(shared(), bed.address, io, Setup { tables, ..ONE });
+        bed.balancer.reload(&required).unwrap();
         assert_eq!(client.value("select 1"), "1", "{io}: its session goes on");
-        let told = client.change_user(&Login::default()).unwrap_err();
-        assert!(told.contains("3159"), "{io}: {told}");
+        let reply = client.change_user(&Login::default()).unwrap_err();
+        assert!(reply.contains("3159"), "{io}: {reply}");
     }
 }
 
@@ -104,24 +111,24 @@ fn smuggle(address: SocketAddr) {
     build::ssl_request(&mut out, 1, able, 45);
     build::packet(&mut out, 2, |out| out.extend_from_slice(b"eager"));
     stream.write_all(&out).unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     // A reset is an end too.
-    let _ = stream.read_to_end(&mut heard);
-    let greeting = 4 + usize::from(heard[0]);
-    let answer = heard.get(greeting..).unwrap();
+    let _ = stream.read_to_end(&mut received);
+    let greeting = 4 + usize::from(received[0]);
+    let answer = received.get(greeting..).unwrap();
     // At most an alert, since TLS cannot parse the plaintext.
     assert!(
         answer.len() <= 7 && answer.first().is_none_or(|kind| *kind == 21),
-        "{heard:?}"
+        "{received:?}"
     );
 }
 
 #[test]
 fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let at = |name| papers.at(name);
+    let at = |name| certificates.at(name);
     let users = "[users.sbtest]\ncertificate = true\nserver_password = \"sbtest\"\n\
                  [users.other]\ncertificate = true\nserver_password = \"sbtest\"\n";
     write_private(at("users.toml"), users);
@@ -139,19 +146,22 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
     ];
     let own = [own[0].as_str(), own[1].as_str()];
     for io in DRIVERS {
-        let enter = |user, options: &[&str], address| mariadb(address, user, "wrong", options);
-        let stage = ready(io, &tables, |address| enter("sbtest", &own, address));
-        let said = enter("other", &own, stage.address);
-        assert!(said.contains("1045"), "{io}: {said}");
-        let said = enter("sbtest", &["--ssl"], stage.address);
-        assert!(said.contains("1045"), "{io}: {said}");
-        let said = mariadb(stage.address, "sbtest", "sbtest", &["--ssl"]);
-        assert!(is_in(&said), "its password is the server's: {io}: {said}");
+        let log_in = |user, options: &[&str], address| mariadb(address, user, "wrong", options);
+        let bed = ready(io, &tables, |address| log_in("sbtest", &own, address));
+        let printed = log_in("other", &own, bed.address);
+        assert!(printed.contains("1045"), "{io}: {printed}");
+        let printed = log_in("sbtest", &["--ssl"], bed.address);
+        assert!(printed.contains("1045"), "{io}: {printed}");
+        let printed = mariadb(bed.address, "sbtest", "sbtest", &["--ssl"]);
+        assert!(
+            is_in(&printed),
+            "its password is the server's: {io}: {printed}"
+        );
         for plugin in ["caching_sha2_password", "mysql_native_password"] {
             let auth = format!("--default-auth={plugin}");
             let options = [own[0], own[1], auth.as_str()];
-            let said = enter("sbtest", &options, stage.address);
-            assert!(is_in(&said), "{io} {plugin}: {said}");
+            let printed = log_in("sbtest", &options, bed.address);
+            assert!(is_in(&printed), "{io} {plugin}: {printed}");
         }
     }
 }
@@ -162,10 +172,10 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
         println!("skipped: {why}");
         return;
     }
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let at = |name| papers.at(name);
+    let at = |name| certificates.at(name);
     let lab = Lab::new("mysql-tls").unwrap();
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = &cluster.primary;
@@ -186,25 +196,25 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
             tables: &tables,
             ..ONE
         };
-        let stage = TestBed::before(server, io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::before(server, io, setup);
+        let mut client = bed.client();
         let cipher = client.value("show session status like 'Ssl_cipher'");
         assert!(cipher.contains("TLS_AES"), "{io}: {cipher}");
         let long = client.value("select repeat('x', 3000000)");
         assert_eq!(long.len(), 3_000_000);
     }
-    shows_our_certificate(server, &papers);
-    asks_clients_for_their_own(server, &papers);
+    shows_our_certificate(server, &certificates);
+    asks_clients_for_their_own(server, &certificates);
 }
 
 /// Tests probes, monitor queries and sessions with accounts that require a certificate.
-fn shows_our_certificate(server: &Server, papers: &Papers) {
+fn shows_our_certificate(server: &Server, certificates: &Certificates) {
     let wanted = "alter user evenkeel@'127.0.0.1' require x509; \
                   create user vouched@'127.0.0.1' identified by 'vouched' \
                   require subject '/CN=sbtest' and issuer '/CN=ca'; \
                   grant select on sbtest.* to vouched@'127.0.0.1'";
     server.sql(wanted).unwrap();
-    let users = papers.at("users.toml");
+    let users = certificates.at("users.toml");
     let vouched = "[users.sbtest]\npassword = \"sbtest\"\nserver_user = \"vouched\"\n\
                    server_password = \"vouched\"\n";
     write_private(&users, vouched);
@@ -212,23 +222,23 @@ fn shows_our_certificate(server: &Server, papers: &Papers) {
         let tables = format!(
             "[service.server_tls]\nmode = \"verify\"\nca = {:?}\ncertificate = {:?}\nkey = {:?}\n\
              [service.auth]\nusers_file = {users:?}",
-            papers.at("ca.crt"),
-            papers.at("client.crt"),
-            papers.at("client.key")
+            certificates.at("ca.crt"),
+            certificates.at("client.crt"),
+            certificates.at("client.key")
         );
         let setup = Setup {
             tables: &tables,
             ..ONE
         };
-        let stage = TestBed::before(server, io, setup);
-        let user = stage.client().value("select current_user()");
+        let bed = TestBed::before(server, io, setup);
+        let user = bed.client().value("select current_user()");
         assert_eq!(user, "vouched@127.0.0.1", "{io}");
     }
 }
 
 /// Tests that Evenkeel's certificate does not replace that of a client whose account requires one.
-fn asks_clients_for_their_own(server: &Server, papers: &Papers) {
-    let at = |name| papers.at(name);
+fn asks_clients_for_their_own(server: &Server, certificates: &Certificates) {
+    let at = |name| certificates.at(name);
     let tables = format!(
         "[service.server_tls]\nmode = \"verify\"\nca = {:?}\ncertificate = {:?}\nkey = {:?}\n\
          [service.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}",
@@ -253,21 +263,24 @@ fn asks_clients_for_their_own(server: &Server, papers: &Papers) {
         format!("--ssl-key={}", at("server.key")),
     ];
     for io in DRIVERS {
-        let stage = TestBed::before(server, io, setup);
-        let enter = |options: &[&str]| mariadb(stage.address, "vouched", "vouched", options);
-        let said = enter(&own);
-        assert!(said.starts_with("in\tvouched@127.0.0.1\n"), "{io}: {said}");
-        let said = enter(&[&other[0], &other[1]]);
-        assert!(said.contains("1045"), "{io}: of another name: {said}");
-        let said = enter(&["--ssl"]);
-        assert!(said.contains("1045"), "{io}: {said}");
+        let bed = TestBed::before(server, io, setup);
+        let log_in = |options: &[&str]| mariadb(bed.address, "vouched", "vouched", options);
+        let printed = log_in(&own);
+        assert!(
+            printed.starts_with("in\tvouched@127.0.0.1\n"),
+            "{io}: {printed}"
+        );
+        let printed = log_in(&[&other[0], &other[1]]);
+        assert!(printed.contains("1045"), "{io}: of another name: {printed}");
+        let printed = log_in(&["--ssl"]);
+        assert!(printed.contains("1045"), "{io}: {printed}");
     }
 }
 
 /// Tests that a client's login is refused with the reason, and never reaches the server.
 fn hears_no_user(server: &Server, ca: &str, visits: &str) {
-    let room = tempfile::tempdir().unwrap();
-    let users = room.path().join("users.toml").display().to_string();
+    let work_dir = tempfile::tempdir().unwrap();
+    let users = work_dir.path().join("users.toml").display().to_string();
     write_private(&users, "[users.sbtest]\npassword = \"sbtest\"\n");
     let tables = format!(
         "[service.server_tls]\nmode = \"verify\"\nca = {ca:?}\n\
@@ -280,24 +293,24 @@ fn hears_no_user(server: &Server, ca: &str, visits: &str) {
     for io in DRIVERS {
         let address = loopback();
         let balancer = Balancer::start(&config(server, address, io, setup)).unwrap();
-        let told = Client::enter(address, &Login::default()).map(|_| ());
-        let told = told.unwrap_err();
-        assert!(told.starts_with("error "), "{io}: {told}");
+        let reply = Client::log_in(address, &Login::default()).map(|_| ());
+        let reply = reply.unwrap_err();
+        assert!(reply.starts_with("error "), "{io}: {reply}");
         let log = balancer.log();
-        assert_eq!(server.sql(visits).unwrap(), "0", "{io}: {told}: {log}");
+        assert_eq!(server.sql(visits).unwrap(), "0", "{io}: {reply}: {log}");
     }
 }
 
 #[test]
 fn a_server_without_tls_hears_of_no_user_where_it_is_wanted() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     server.sql("set global userstat = 1").unwrap();
     let visits = "select coalesce(sum(total_connections), 0) \
                   from information_schema.user_statistics where user = 'sbtest'";
-    hears_no_user(&server, &papers.at("ca.crt"), visits);
+    hears_no_user(&server, &certificates.at("ca.crt"), visits);
 }
 
 #[test]
@@ -306,7 +319,7 @@ fn a_server_whose_certificate_nobody_vouches_for_hears_of_no_user() {
         println!("skipped: {why}");
         return;
     }
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     // Its certificate is self-signed.
@@ -314,24 +327,24 @@ fn a_server_whose_certificate_nobody_vouches_for_hears_of_no_user() {
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let visits = "select coalesce(sum(total_connections), 0) \
                   from performance_schema.accounts where user = 'sbtest'";
-    hears_no_user(&cluster.primary, &papers.at("ca.crt"), visits);
+    hears_no_user(&cluster.primary, &certificates.at("ca.crt"), visits);
 }
 
 /// Tests TLS clients that are silent, that stop reading in the middle of an answer, and that
 /// vanish.
 #[test]
 fn clients_under_tls_that_do_nothing_cost_nothing() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}",
-        papers.at("server.crt"),
-        papers.at("server.key"),
+        certificates.at("server.crt"),
+        certificates.at("server.key"),
     );
     for io in DRIVERS {
         let full = |address| mariadb(address, "sbtest", "sbtest", &["--ssl"]);
-        let stage = ready(io, &tables, full);
+        let bed = ready(io, &tables, full);
         let begin = |says: &str| {
             let mut client = Command::new("mariadb")
                 .args([
@@ -343,7 +356,7 @@ fn clients_under_tls_that_do_nothing_cost_nothing() {
                     "-N",
                     "-B",
                 ])
-                .arg(format!("-P{}", stage.address.port()))
+                .arg(format!("-P{}", bed.address.port()))
                 .args(["-usbtest", "-psbtest"])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -362,9 +375,9 @@ fn clients_under_tls_that_do_nothing_cost_nothing() {
         gone.kill().unwrap();
         gone.wait().unwrap();
         thread::sleep(Duration::from_millis(300));
-        let before_us = stage.balancer.cpu_us();
+        let before_us = bed.balancer.cpu_us();
         thread::sleep(Duration::from_secs(1));
-        let used_us = stage.balancer.cpu_us() - before_us;
+        let used_us = bed.balancer.cpu_us() - before_us;
         assert!(used_us < 250_000, "{io}: {used_us} us in a second");
         for (mut client, stdin) in silent.into_iter().chain([slow]) {
             drop(stdin);

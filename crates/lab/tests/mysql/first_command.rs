@@ -21,8 +21,8 @@ use tempfile::TempDir;
 
 use super::client::{Client, Login, USUAL};
 use super::lines;
-use super::stage::{Setup, TestBed, config, own_mysql, shared, sql};
-use crate::harness::certificates::{Papers, write_private};
+use super::stage::{Setup, TestBed, config, shared, sql, start_mysql};
+use crate::harness::certificates::{Certificates, write_private};
 use crate::harness::line::Line;
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
@@ -128,7 +128,11 @@ impl Talk {
     }
 
     /// Sends the packets of a login, the last one together with `more`.
-    fn begin(address: SocketAddr, papers: Option<&Papers>, eager: Eager<'_>) -> (Talk, Vec<u8>) {
+    fn begin(
+        address: SocketAddr,
+        certificates: Option<&Certificates>,
+        eager: Eager<'_>,
+    ) -> (Talk, Vec<u8>) {
         let mut talk = Talk {
             line: Line::connect(address),
             join: None,
@@ -141,23 +145,23 @@ impl Talk {
         };
         talk.nonce = greeting.nonce.whole().unwrap();
         let mut sequence = 1;
-        if let Some(papers) = papers {
+        if let Some(certificates) = certificates {
             let mut out = Vec::new();
             build::ssl_request(&mut out, 1, able(), 45);
             sequence = 2;
             talk.line.send(&[&out]);
-            talk.line.encrypt(papers);
+            talk.line.encrypt(certificates);
         }
-        let (mut out, channel) = (Vec::new(), channel(papers));
+        let (mut out, channel) = (Vec::new(), channel(certificates));
         let credential = credential(eager.password);
-        let begun = ServerAuth::begin(
+        let started = ServerAuth::begin(
             &greeting,
             &hello(eager.user),
             (credential, channel, ServerKey::Ask),
             [7; 32],
             (sequence, &mut out),
         );
-        talk.join = Some(begun.unwrap());
+        talk.join = Some(started.unwrap());
         (talk, out)
     }
 
@@ -186,13 +190,13 @@ impl Talk {
     }
 
     /// Returns everything received after the login, and of the login only its end.
-    fn hear(mut self) -> Vec<String> {
+    fn receive_replies(mut self) -> Vec<String> {
         self.line.receive_all();
-        let mut heard = read(&self.line.incoming);
-        if let Some(at) = heard.iter().position(|line| line.ends_with(" ok")) {
-            heard.drain(..=at);
+        let mut received = read(&self.line.incoming);
+        if let Some(at) = received.iter().position(|line| line.ends_with(" ok")) {
+            received.drain(..=at);
         }
-        heard
+        received
     }
 }
 
@@ -210,27 +214,27 @@ fn credential(password: &str) -> Credential {
     Credential::Password(password.as_bytes().to_vec().into())
 }
 
-fn channel(papers: Option<&Papers>) -> Channel {
-    match papers {
+fn channel(certificates: Option<&Certificates>) -> Channel {
+    match certificates {
         Some(_) => Channel::Secure,
         None => Channel::Plain,
     }
 }
 
 /// Returns the answer to a login whose last write contains everything else.
-fn say(
+fn run_talk(
     address: SocketAddr,
-    papers: Option<&Papers>,
+    certificates: Option<&Certificates>,
     eager: Eager<'_>,
     (record, more): (Record, &[u8]),
 ) -> Vec<String> {
-    let (mut talk, first) = Talk::begin(address, papers, eager);
+    let (mut talk, first) = Talk::begin(address, certificates, eager);
     talk.go_through(first, eager.packets, record, more);
-    talk.hear()
+    talk.receive_replies()
 }
 
 /// Starts Evenkeel with TLS and a file of users.
-fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
+fn start_bed(io: &str, certificates: &Certificates) -> (TempDir, TestBed) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("users.toml");
     let own = "server_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
@@ -240,24 +244,24 @@ fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
     );
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}\n[service.auth]\nusers_file = {:?}",
-        papers.at("server.crt"),
-        papers.at("server.key"),
+        certificates.at("server.crt"),
+        certificates.at("server.key"),
         path.display().to_string(),
     );
     let setup = Setup {
         tables: &tables,
         ..Setup::default()
     };
-    let stage = TestBed::start(
+    let bed = TestBed::start(
         |address| config(shared(), address, io, setup),
-        |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+        |bed| Client::log_in(bed.address, &Login::default()).map(|_| ()),
     );
-    (directory, stage)
+    (directory, bed)
 }
 
 #[test]
 fn commands_that_come_with_the_login_are_answered_in_their_order_as_at_a_server() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let long = format!("select '{}'", "x".repeat(100_000));
@@ -272,21 +276,24 @@ fn commands_that_come_with_the_login_are_answered_in_their_order_as_at_a_server(
         with_quit(&many),
         with_quit(&["select length(@a)", &long[..], "select 'behind'"]),
     ];
-    let direct = |more: &Vec<u8>| say(shared().address, None, NATIVE, (Record::Same, more));
+    let direct = |more: &Vec<u8>| run_talk(shared().address, None, NATIVE, (Record::Same, more));
     let expected: Vec<_> = scripts.iter().map(direct).collect();
     assert_eq!(expected[1], result("one"));
     assert_eq!(expected[3].len(), 4 * many.len());
     for io in DRIVERS {
-        let (_directory, stage) = stage(io, &papers);
+        let (_directory, bed) = start_bed(io, &certificates);
         for (script, expected) in scripts.iter().zip(&expected) {
             for (tls, record) in [
                 (None, Record::Same),
-                (Some(&papers), Record::Same),
-                (Some(&papers), Record::Next),
+                (Some(&certificates), Record::Same),
+                (Some(&certificates), Record::Next),
             ] {
-                let heard = say(stage.address, tls, NATIVE, (record, script));
+                let received = run_talk(bed.address, tls, NATIVE, (record, script));
                 let is_tls = tls.is_some();
-                assert!(heard == *expected, "{io} {is_tls} {record:?}: {heard:?}");
+                assert!(
+                    received == *expected,
+                    "{io} {is_tls} {record:?}: {received:?}"
+                );
             }
         }
     }
@@ -294,20 +301,20 @@ fn commands_that_come_with_the_login_are_answered_in_their_order_as_at_a_server(
 
 #[test]
 fn the_first_half_of_a_command_that_comes_with_the_login_waits_for_the_rest() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let script = with_quit(&["select 'one'", "select 'two'"]);
     for io in DRIVERS {
-        let (_directory, stage) = stage(io, &papers);
-        for (tls, record) in [(None, Record::Same), (Some(&papers), Record::Next)] {
+        let (_directory, bed) = start_bed(io, &certificates);
+        for (tls, record) in [(None, Record::Same), (Some(&certificates), Record::Next)] {
             for cut in [1, 3, 5, 10, 20, script.len() - 3] {
-                let (mut talk, first) = Talk::begin(stage.address, tls, NATIVE);
+                let (mut talk, first) = Talk::begin(bed.address, tls, NATIVE);
                 talk.go_through(first, 1, record, &script[..cut]);
                 thread::sleep(Duration::from_millis(20));
                 talk.line.send(&[&script[cut..]]);
                 let both = [result("one"), result("two")].concat();
-                assert_eq!(talk.hear(), both, "{io} {record:?} {cut}");
+                assert_eq!(talk.receive_replies(), both, "{io} {record:?} {cut}");
             }
         }
     }
@@ -317,7 +324,7 @@ fn the_first_half_of_a_command_that_comes_with_the_login_waits_for_the_rest() {
 /// whole password is.
 #[test]
 fn commands_may_come_with_whichever_packet_of_caching_sha2_is_the_last() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let script = with_quit(&["select 'one'"]);
@@ -327,17 +334,21 @@ fn commands_may_come_with_whichever_packet_of_caching_sha2_is_the_last() {
         packets,
     };
     for io in DRIVERS {
-        let (_directory, stage) = stage(io, &papers);
+        let (_directory, bed) = start_bed(io, &certificates);
         let (whole, fast) = (of(3), of(2));
         for (tls, eager, record) in [
-            (Some(&papers), whole, Record::Next),
-            (Some(&papers), fast, Record::Same),
-            (Some(&papers), fast, Record::Next),
+            (Some(&certificates), whole, Record::Next),
+            (Some(&certificates), fast, Record::Same),
+            (Some(&certificates), fast, Record::Next),
             (None, fast, Record::Same),
         ] {
-            let heard = say(stage.address, tls, eager, (record, &script));
+            let received = run_talk(bed.address, tls, eager, (record, &script));
             let (packets, is_tls) = (eager.packets, tls.is_some());
-            assert_eq!(heard, result("one"), "{io} {packets} {is_tls} {record:?}");
+            assert_eq!(
+                received,
+                result("one"),
+                "{io} {packets} {is_tls} {record:?}"
+            );
         }
     }
 }
@@ -350,7 +361,7 @@ fn commands_may_come_with_the_response_where_mysql_s_greeting_names_caching_sha2
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-first-command");
+    let (_lab, server) = start_mysql("mysql-first-command");
     let script = with_quit(&["select 'one'"]);
     let eager = |address| {
         let eager = Eager {
@@ -358,18 +369,18 @@ fn commands_may_come_with_the_response_where_mysql_s_greeting_names_caching_sha2
             password: "secret",
             packets: 1,
         };
-        let heard = say(address, None, eager, (Record::Same, &script));
-        let last = heard.last().and_then(|line| line.split_once(' '));
+        let received = run_talk(address, None, eager, (Record::Same, &script));
+        let last = received.last().and_then(|line| line.split_once(' '));
         let refused = last.filter(|(_, line)| line.starts_with("error"));
-        refused.map_or(heard.clone(), |(_, error)| vec![error.to_owned()])
+        refused.map_or(received.clone(), |(_, error)| vec![error.to_owned()])
     };
-    let enter = |address| {
+    let log_in = |address| {
         let login = Login {
             user: "app",
             password: "secret",
             ..Login::default()
         };
-        Client::enter(address, &login).map(|_| ())
+        Client::log_in(address, &login).map(|_| ())
     };
     let renew = || {
         let renewed = "DROP USER IF EXISTS app@'127.0.0.1'; \
@@ -379,27 +390,27 @@ fn commands_may_come_with_the_response_where_mysql_s_greeting_names_caching_sha2
     };
     renew();
     let unknown = eager(server.address);
-    enter(server.address).unwrap();
+    log_in(server.address).unwrap();
     assert_eq!(eager(server.address), result("one"));
     for io in DRIVERS {
         renew();
-        let stage = TestBed::before(&server, io, Setup::default());
-        assert_eq!(eager(stage.address), unknown, "{io}");
-        enter(stage.address).unwrap();
-        assert_eq!(eager(stage.address), result("one"), "{io}");
+        let bed = TestBed::before(&server, io, Setup::default());
+        assert_eq!(eager(bed.address), unknown, "{io}");
+        log_in(bed.address).unwrap();
+        assert_eq!(eager(bed.address), result("one"), "{io}");
     }
 }
 
 /// MariaDB requests authentication again at each change of user; here the received proof suffices.
 #[test]
 fn commands_may_come_with_a_change_of_user() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let answered = |address: SocketAddr, tls: Option<&Papers>, login: &str| {
+    let answered = |address: SocketAddr, tls: Option<&Certificates>, login: &str| {
         let (mut talk, first) = Talk::begin(address, tls, NATIVE);
         let change = |talk: &Talk| {
-            let nonce = Nonce::given(talk.nonce);
+            let nonce = Nonce::from_bytes(talk.nonce);
             let mut out = Vec::new();
             let fields = ChangeUserFields {
                 capabilities: talk.agreed,
@@ -429,20 +440,20 @@ fn commands_may_come_with_a_change_of_user() {
                 talk.line.send(&[&change]);
             }
         }
-        talk.hear()
+        talk.receive_replies()
     };
     let expected = [vec!["1 ok".to_owned(); 2], result("none").to_vec()].concat();
     for io in DRIVERS {
-        let (_directory, stage) = stage(io, &papers);
+        let (_directory, bed) = start_bed(io, &certificates);
         for (tls, login) in [
             (None, "before it"),
-            (Some(&papers), "before it"),
+            (Some(&certificates), "before it"),
             (None, "with it"),
-            (Some(&papers), "with it"),
-            (Some(&papers), "in the next record"),
+            (Some(&certificates), "with it"),
+            (Some(&certificates), "in the next record"),
         ] {
-            let heard = answered(stage.address, tls, login);
-            assert_eq!(heard, expected, "{io} {} {login}", tls.is_some());
+            let received = answered(bed.address, tls, login);
+            assert_eq!(received, expected, "{io} {} {login}", tls.is_some());
         }
     }
 }
@@ -470,19 +481,19 @@ fn a_command_that_comes_before_the_answer_to_a_switch_ends_the_login_as_at_a_ser
         talk.line
             .send(&[&[out, with_quit(&["select 'one'"])].concat()]);
         talk.line.receive_all();
-        let heard = read(&talk.line.incoming);
+        let received = read(&talk.line.incoming);
         assert!(
-            heard.iter().all(|line| !line.contains("value one")),
-            "{heard:?}"
+            received.iter().all(|line| !line.contains("value one")),
+            "{received:?}"
         );
         // The numbers differ: one answers the received packet, the other the awaited one.
-        let last = heard.last().and_then(|line| line.split_once(' '));
+        let last = received.last().and_then(|line| line.split_once(' '));
         last.map(|(_, error)| error.to_owned())
     };
     let direct = eager(shared().address);
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        assert_eq!(eager(stage.address), direct, "{io}");
+        let bed = TestBed::set_up(io, Setup::default());
+        assert_eq!(eager(bed.address), direct, "{io}");
     }
 }
 
@@ -490,8 +501,8 @@ fn a_command_that_comes_before_the_answer_to_a_switch_ends_the_login_as_at_a_ser
 #[test]
 fn haproxy_finds_it_up_by_a_mysql_check() {
     sql("create or replace user haproxy_check@'127.0.0.1'");
-    let stages = DRIVERS.map(|io| TestBed::set(io, Setup::default()));
-    let servers = stages.each_ref().map(|stage| stage.address);
+    let stages = DRIVERS.map(|io| TestBed::set_up(io, Setup::default()));
+    let servers = stages.each_ref().map(|bed| bed.address);
     for option in [
         "option mysql-check",
         "option mysql-check user haproxy_check",

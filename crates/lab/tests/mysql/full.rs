@@ -23,8 +23,8 @@ fn may_have(user: &'static str, connections: u32) -> Login<'static> {
 }
 
 /// Logs in directly at the server, after recently closed connections have ended there.
-fn beside(login: &Login<'_>) -> Client {
-    let entered = || Ok(Client::enter(shared().address, login).ok());
+fn connect_direct(login: &Login<'_>) -> Client {
+    let entered = || Ok(Client::log_in(shared().address, login).ok());
     eventually(LIMIT, "room for a connection", entered).unwrap()
 }
 
@@ -39,20 +39,20 @@ fn a_time_limit_waits_for_the_connection_that_it_needs_and_tells_when_there_is_n
         ..Setup::default()
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, setup);
-        let mut client = Client::with(stage.address, &login);
+        let bed = TestBed::set_up(io, setup);
+        let mut client = Client::with(bed.address, &login);
         client.value("select 1");
-        let mut direct = beside(&login);
+        let mut direct = connect_direct(&login);
         client.query_later("select sleep(3)");
         direct.value("select sleep(0.8)");
         drop(direct);
         assert!(was_ended(&client.reply()), "{io}: there was room at last");
 
-        let mut direct = beside(&login);
+        let mut direct = connect_direct(&login);
         client.query_later("select sleep(3)");
         assert_eq!(client.reply()[1], "row 0", "{io}");
         direct.value("select 1");
-        let log = stage.balancer.log();
+        let log = bed.balancer.log();
         assert!(log.contains("cannot cancel query"), "{io}: {log}");
     }
 }
@@ -65,22 +65,22 @@ fn a_user_whose_connections_are_all_in_use_waits_for_one() {
         ..Setup::default()
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, setup);
-        let mut first = Client::with(stage.address, &login);
+        let bed = TestBed::set_up(io, setup);
+        let mut first = Client::with(bed.address, &login);
         first.run("begin");
         assert_eq!(first.value("select 'first'"), "first", "{io}");
-        let mut second = Client::with(stage.address, &login);
+        let mut second = Client::with(bed.address, &login);
         second.query_later("select 'second'");
         // The server has refused it by now; no other client has lost anything.
         assert_eq!(first.value("select sleep(0.3)"), "0", "{io}");
-        let status = stage.status();
-        assert_eq!(stage.client().value("select 1"), "1", "{io}: {status}");
+        let status = bed.status();
+        assert_eq!(bed.client().value("select 1"), "1", "{io}: {status}");
         first.run("commit");
-        let heard = second.reply();
-        let log = stage.balancer.log();
+        let received = second.reply();
+        let log = bed.balancer.log();
         assert!(
-            heard.contains(&"row second".to_owned()),
-            "{io}: {heard:?} {log}"
+            received.contains(&"row second".to_owned()),
+            "{io}: {received:?} {log}"
         );
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
-use super::stage::{Setup, TestBed, own, own_mysql};
+use super::stage::{Setup, TestBed, start_mysql, start_own};
 use crate::harness::DRIVERS;
 
 /// Limit for an administrator's statement; a lock that is held would block it much longer.
@@ -70,10 +70,10 @@ const MAKES: &str = "create database if not exists held; create table held.t (a 
     grant all on *.* to idle@'127.0.0.1'";
 
 /// Lets all clients use the server, each in its own way; then they stay or disconnect.
-fn leave(stage: &TestBed) -> Vec<Client> {
+fn leave(bed: &TestBed) -> Vec<Client> {
     let mut clients = Vec::new();
     for texts in LEAVES {
-        let mut client = stage.client();
+        let mut client = bed.client();
         client.prepare("p", "select * from held.t where a = ?");
         texts.iter().for_each(|text| client.run(text));
         clients.push(client);
@@ -86,9 +86,9 @@ fn leave(stage: &TestBed) -> Vec<Client> {
 fn is_held_up(server: &Server, text: &str) -> Option<String> {
     let limited = format!("set lock_wait_timeout = {}; {text}", SOON.as_secs());
     let since = Instant::now();
-    let told = server.sql(&limited);
+    let reply = server.sql(&limited);
     let took = since.elapsed();
-    (told.is_err() || took >= SOON).then(|| format!("{text}: {took:?}: {told:?}"))
+    (reply.is_err() || took >= SOON).then(|| format!("{text}: {took:?}: {reply:?}"))
 }
 
 fn check(server: &Server, own: &str) {
@@ -103,8 +103,8 @@ fn check(server: &Server, own: &str) {
                 ..Setup::default()
             };
             server.sql(MAKES).unwrap();
-            let stage = TestBed::before(server, io, setup);
-            let stay = leave(&stage);
+            let bed = TestBed::before(server, io, setup);
+            let stay = leave(&bed);
             let does = [own].into_iter().chain(DOES);
             let held = does.filter_map(|text| is_held_up(server, text));
             wrong.extend(held.map(|what| format!("{io}: {pool}: {what}")));
@@ -114,8 +114,8 @@ fn check(server: &Server, own: &str) {
     assert!(wrong.is_empty(), "{wrong:#?}");
     // Sessions in the middle of a transaction are waited for.
     server.sql(MAKES).unwrap();
-    let stage = TestBed::before(server, DRIVERS[0], Setup::default());
-    let mut busy = stage.client();
+    let bed = TestBed::before(server, DRIVERS[0], Setup::default());
+    let mut busy = bed.client();
     busy.run("begin");
     busy.run("select * from held.t");
     assert!(is_held_up(server, DOES[0]).is_some());
@@ -124,7 +124,7 @@ fn check(server: &Server, own: &str) {
 /// TO SEE THIS RED: release a connection in the middle of a transaction.
 #[test]
 fn idle_connections_hold_up_nothing_at_mariadb() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let backup = "backup stage start; backup stage block_commit; backup stage end";
     check(&server, backup);
 }
@@ -135,7 +135,7 @@ fn idle_connections_hold_up_nothing_at_mysql() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-held-up");
+    let (_lab, server) = start_mysql("mysql-held-up");
     check(&server, "lock instance for backup; unlock instance");
 }
 
@@ -149,8 +149,8 @@ fn check_stop(server: &Server) {
     drop(one);
     for io in DRIVERS {
         server.start().unwrap();
-        let stage = TestBed::before(server, io, Setup::default());
-        let mut clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
+        let bed = TestBed::before(server, io, Setup::default());
+        let mut clients: Vec<Client> = (0..6).map(|_| bed.client()).collect();
         clients
             .iter_mut()
             .for_each(|client| client.query_later("select sleep(0.1)"));
@@ -168,7 +168,7 @@ fn check_stop(server: &Server) {
 
 #[test]
 fn mariadb_ends_as_soon_as_without_idle_connections() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     check_stop(&server);
 }
 
@@ -178,6 +178,6 @@ fn mysql_ends_as_soon_as_without_idle_connections() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-ends");
+    let (_lab, server) = start_mysql("mysql-ends");
     check_stop(&server);
 }

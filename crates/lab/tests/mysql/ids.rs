@@ -33,11 +33,11 @@ fn wait_for_sleep() {
 #[test]
 fn thousands_of_logins_have_positive_ids_and_each_another_one() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
+        let bed = TestBed::set_up(io, Setup::default());
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
         for count in 0..LOGINS {
-            let client = stage.client();
+            let client = bed.client();
             assert!(signed(&client) > 0, "{io}: {}", client.connection);
             assert!(seen.insert(client.connection), "{io}: {count} logins");
             if count % 500 == 0 {
@@ -54,21 +54,21 @@ fn thousands_of_logins_have_positive_ids_and_each_another_one() {
 #[test]
 fn a_driver_that_keeps_its_id_in_a_signed_int_kills_by_it() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        let (mut victim, mut killer) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, Setup::default());
+        let (mut victim, mut killer) = (bed.client(), bed.client());
         let id = signed(&victim);
         victim.query_later(SLEEP);
         wait_for_sleep();
         killer.run(&format!("KILL QUERY {id}"));
-        let told = victim.reply();
-        assert!(was_ended(&told), "{io}: {told:?}");
+        let reply = victim.reply();
+        assert!(was_ended(&reply), "{io}: {reply:?}");
         assert_eq!(victim.value("select 'alive'"), "alive");
-        let told = killer.command(Code::ProcessKill, &id.to_le_bytes());
-        assert!(told[0].starts_with("ok"), "{io}: {told:?}");
+        let reply = killer.command(Code::ProcessKill, &id.to_le_bytes());
+        assert!(reply[0].starts_with("ok"), "{io}: {reply:?}");
         assert_eq!(victim.ping().last().map(String::as_str), Some("end"));
         // A number of the server's own is none of these.
         let theirs = killer.backend();
-        let told = killer.refusal(&format!("kill query {theirs}"));
-        assert!(told.starts_with("1094 "), "{io}: {told}");
+        let reply = killer.refusal(&format!("kill query {theirs}"));
+        assert!(reply.starts_with("1094 "), "{io}: {reply}");
     }
 }

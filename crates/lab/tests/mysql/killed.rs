@@ -3,7 +3,7 @@
 use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
-use super::stage::{Setup, TestBed, own, own_mysql};
+use super::stage::{Setup, TestBed, start_mysql, start_own};
 use crate::harness::DRIVERS;
 use crate::harness::storm::{Storm, storm};
 
@@ -16,18 +16,18 @@ const READING: Setup<'static> = Setup {
 
 /// Sets a variable and reads, and returns wrong answers. Every session has its own variable, so its
 /// value is restored on the connection before each read.
-fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
-    let mut client = stage.client();
+fn read_on(bed: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
+    let mut client = bed.client();
     client.prepare("prepared", "select 'again'");
     let set = format!("set @mine = {number}");
     let row = format!("row {number}");
     while storm.goes_on(number) {
-        let told = client.query(&set);
+        let answer = client.query(&set);
         let reply = client.query("select @mine");
         let again = client.execute("prepared", &[]);
         let is_row = |reply: &[String], row: &str| reply.len() == 3 && reply[1] == row;
-        if !told[0].starts_with("ok") || !is_row(&reply, &row) || !is_row(&again, "row again") {
-            return Some([told, reply, again].concat());
+        if !answer[0].starts_with("ok") || !is_row(&reply, &row) || !is_row(&again, "row again") {
+            return Some([answer, reply, again].concat());
         }
     }
     None
@@ -46,8 +46,8 @@ fn kill_all(own: &mut Client) {
 fn reads_fail_for_nobody(server: &Server) {
     let mut own = Client::connect(server.address);
     for io in DRIVERS {
-        let stage = TestBed::before(server, io, READING);
-        let read = |number, storm: &Storm| read_on(&stage, number, storm);
+        let bed = TestBed::before(server, io, READING);
+        let read = |number, storm: &Storm| read_on(&bed, number, storm);
         let wrong = storm(read, || kill_all(&mut own));
         assert!(wrong.is_empty(), "{io}: {wrong:?}");
     }
@@ -56,7 +56,7 @@ fn reads_fail_for_nobody(server: &Server) {
 /// TO SEE THIS RED: do not repeat settings.
 #[test]
 fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     reads_fail_for_nobody(&server);
 }
 
@@ -66,6 +66,6 @@ fn nor_while_mysql_does() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-killed");
+    let (_lab, server) = start_mysql("mysql-killed");
     reads_fail_for_nobody(&server);
 }

@@ -13,18 +13,18 @@ fn parameters_of_more_than_sixteen_megabytes_arrive_in_an_execution_and_in_advan
     let big = "x".repeat(LENGTH);
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for one in [&mut client, &mut other] {
-            heard.extend(one.prepare("long", "select length(?), ?"));
+            received.extend(one.prepare("long", "select length(?), ?"));
         }
         let short = [Value::Number(1), Value::Text("y")];
-        heard.extend(other.execute("long", &short));
-        heard.extend(client.execute("long", &[Value::Text(&big), Value::Text("z")]));
-        heard.extend(other.execute("long", &short));
+        received.extend(other.execute("long", &short));
+        received.extend(client.execute("long", &[Value::Text(&big), Value::Text("z")]));
+        received.extend(other.execute("long", &short));
         client.send_long_data("long", 0, big.as_bytes());
-        heard.extend(client.execute("long", &[Value::Sent, Value::Text("z")]));
-        heard.extend(other.execute("long", &short));
-        heard
+        received.extend(client.execute("long", &[Value::Sent, Value::Text("z")]));
+        received.extend(other.execute("long", &short));
+        received
     });
 }
 
@@ -41,18 +41,22 @@ fn a_large_execution_whose_setting_is_refused_ends_at_once_and_its_client_goes_o
     };
     for io in DRIVERS {
         sql("create or replace database left_soon; grant all on left_soon.* to sbtest@'127.0.0.1'");
-        let stage = TestBed::set(io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.prepare("long", "select length(?)");
         client.init_db("left_soon");
         let row = client.execute("long", &[Value::Text("y")]);
         assert_eq!(row[1], "row 1", "{io}");
         sql("drop database left_soon");
         assert_eq!(other.value("select database()"), "sbtest", "{io}");
-        let begun = Instant::now();
-        let told = client.execute("long", &[Value::Text(&big)]);
-        assert!(told[0].starts_with("error 1049 "), "{io}: {told:?}");
-        assert!(begun.elapsed() < LIMIT / 2, "{io}: {:?}", begun.elapsed());
+        let started = Instant::now();
+        let reply = client.execute("long", &[Value::Text(&big)]);
+        assert!(reply[0].starts_with("error 1049 "), "{io}: {reply:?}");
+        assert!(
+            started.elapsed() < LIMIT / 2,
+            "{io}: {:?}",
+            started.elapsed()
+        );
         client.init_db("sbtest");
         let row = client.execute("long", &[Value::Text(&big)]);
         assert_eq!(row[1], format!("row {LENGTH}"), "{io}");
@@ -69,8 +73,8 @@ fn a_large_execution_without_types_is_refused_where_nobody_knows_them_and_its_cl
         ..ONE
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         let run = |client: &mut Client| client.execute("long", &[Value::Text("y")])[1].clone();
         client.prepare("long", "select length(?)");
         assert_eq!(run(&mut client), "row 1", "{io}");
@@ -78,8 +82,8 @@ fn a_large_execution_without_types_is_refused_where_nobody_knows_them_and_its_cl
         assert_eq!(here[1], format!("row {LENGTH}"), "{io}");
         // The other client keeps the connection: the next one has not prepared the statement.
         other.run("begin");
-        let told = client.execute_again("long", &long);
-        assert!(told[0].starts_with("error 1615 "), "{io}: {told:?}");
+        let reply = client.execute_again("long", &long);
+        assert!(reply[0].starts_with("error 1615 "), "{io}: {reply:?}");
         assert_eq!(run(&mut client), "row 1", "{io}");
         let there = client.execute_again("long", &long);
         assert_eq!(there[1], format!("row {LENGTH}"), "{io}");

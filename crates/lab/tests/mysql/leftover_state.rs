@@ -9,7 +9,7 @@ use evenkeel_lab::{Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{Setup, own, own_mysql, same_as_at};
+use super::stage::{Setup, same_as_at, start_mysql, start_own};
 
 /// Objects that a service has read before its first client connects.
 const MADE: [&str; 20] = [
@@ -103,7 +103,7 @@ fn converse(address: SocketAddr) -> Vec<String> {
         capabilities: USUAL.without(Capabilities::DEPRECATE_EOF),
         ..Login::default()
     };
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for (texts, asked) in LEAVES {
         let (mut client, mut other) =
             (Client::with(address, &login), Client::with(address, &login));
@@ -115,10 +115,10 @@ fn converse(address: SocketAddr) -> Vec<String> {
             client.quit();
         }
         thread::sleep(PAUSE);
-        heard.push(format!("> {texts}"));
-        heard.extend(other.all(&[asked]));
+        received.push(format!("> {texts}"));
+        received.extend(other.all(&[asked]));
     }
-    heard
+    received
 }
 
 fn nobody_meets_it(server: &Server) {
@@ -144,7 +144,7 @@ fn nobody_meets_it(server: &Server) {
 /// of a routine as one of the text.
 #[test]
 fn what_a_routine_leaves_stays_with_its_client_however_it_is_reached() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     nobody_meets_it(&server);
 }
 
@@ -154,6 +154,6 @@ fn so_it_does_at_mysql() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-left");
+    let (_lab, server) = start_mysql("mysql-left");
     nobody_meets_it(&server);
 }

@@ -110,18 +110,18 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-fn changed(seed: &[u8], dice: &mut TestRng) -> Vec<u8> {
+fn changed(seed: &[u8], rng: &mut TestRng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..dice.below(4) {
-        let at = dice.index(bytes.len());
-        match dice.below(6) {
-            0 if !bytes.is_empty() => bytes[at] ^= 1 << dice.below(8),
-            1 if !bytes.is_empty() => bytes[at] = dice.below(256) as u8,
+    for _ in 0..rng.below(4) {
+        let at = rng.index(bytes.len());
+        match rng.below(6) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << rng.below(8),
+            1 if !bytes.is_empty() => bytes[at] = rng.below(256) as u8,
             2 => bytes.truncate(at),
-            3 => bytes.insert(at, dice.below(256) as u8),
+            3 => bytes.insert(at, rng.below(256) as u8),
             4 => bytes.extend_from_within(at..),
             // Lengths and numbers are the most sensitive bytes.
-            5 if bytes.len() > 4 => bytes[dice.index(4)] = dice.below(256) as u8,
+            5 if bytes.len() > 4 => bytes[rng.index(4)] = rng.below(256) as u8,
             _ => {}
         }
     }
@@ -129,31 +129,31 @@ fn changed(seed: &[u8], dice: &mut TestRng) -> Vec<u8> {
 }
 
 /// Returns all bytes received until the connection is closed, which it must be.
-fn hear(stream: &mut TcpStream) -> Vec<u8> {
-    let mut heard = Vec::new();
+fn receive_replies(stream: &mut TcpStream) -> Vec<u8> {
+    let mut received = Vec::new();
     let end = Instant::now() + PATIENCE;
     let mut piece = [0; 4096];
     loop {
         let left = end.saturating_duration_since(Instant::now());
         assert!(
             !left.is_zero(),
-            "a stranger is still in the door: {heard:?}"
+            "a stranger is still in the door: {received:?}"
         );
         stream.set_read_timeout(Some(left)).unwrap();
         match stream.read(&mut piece) {
-            Ok(0) => return heard,
-            Ok(length) => heard.extend_from_slice(&piece[..length]),
+            Ok(0) => return received,
+            Ok(length) => received.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Unread input results in a reset.
-            Err(_) => return heard,
+            Err(_) => return received,
         }
-        assert!(heard.len() < SAID_MAX, "the door talks on and on");
+        assert!(received.len() < SAID_MAX, "the door talks on and on");
     }
 }
 
 /// Returns the greeting and the answer to these bytes, which are sent in pieces.
-fn say(address: SocketAddr, bytes: &[u8], piece: usize) -> Vec<u8> {
+fn send_in_pieces(address: SocketAddr, bytes: &[u8], piece: usize) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     for piece in bytes.chunks(piece.max(1)) {
@@ -162,12 +162,12 @@ fn say(address: SocketAddr, bytes: &[u8], piece: usize) -> Vec<u8> {
             break;
         }
     }
-    hear(&mut stream)
+    receive_replies(&mut stream)
 }
 
 /// Returns the message of the last packet.
-fn last_word(heard: &[u8]) -> String {
-    let (mut rest, mut last) = (heard, None);
+fn last_word(received: &[u8]) -> String {
+    let (mut rest, mut last) = (received, None);
     while let Parsed::Frame(found, length) = frame::frame(rest, u32::MAX) {
         last = Some(found.payload.to_vec());
         rest = &rest[length..];
@@ -201,19 +201,19 @@ fn visits() -> String {
 fn a_stranger_who_says_anything_at_all_is_gone_in_time_and_reaches_no_server() {
     set_up_victim();
     for (number, io) in DRIVERS.into_iter().enumerate() {
-        let stage = TestBed::set(io, SETUP);
-        let mut dice = TestRng(0x9e37_79b9_7f4a_7c15 + number as u64);
+        let bed = TestBed::set_up(io, SETUP);
+        let mut rng = TestRng(0x9e37_79b9_7f4a_7c15 + number as u64);
         let seeds = seeds();
         let mut inputs = seeds.clone();
         for _ in 0..2 {
-            inputs.extend(seeds.iter().map(|seed| changed(seed, &mut dice)));
+            inputs.extend(seeds.iter().map(|seed| changed(seed, &mut rng)));
         }
         std::thread::scope(|scope| {
             for strangers in inputs.chunks(inputs.len().div_ceil(CROWD)) {
-                let address = stage.address;
+                let address = bed.address;
                 scope.spawn(move || {
                     for bytes in strangers {
-                        let word = last_word(&say(address, bytes, 1 + bytes.len() / 3));
+                        let word = last_word(&send_in_pieces(address, bytes, 1 + bytes.len() / 3));
                         assert!(!word.starts_with("ok "), "{bytes:?}: {word}");
                     }
                 });
@@ -221,7 +221,7 @@ fn a_stranger_who_says_anything_at_all_is_gone_in_time_and_reaches_no_server() {
         });
         assert_eq!(visits(), "0", "{io}");
         // Logins still work.
-        assert_eq!(stage.client().value("select 1"), "1", "{io}");
+        assert_eq!(bed.client().value("select 1"), "1", "{io}");
     }
     assert_eq!(sql("show tables from sbtest like 'reached'"), "");
 }
@@ -230,45 +230,45 @@ fn a_stranger_who_says_anything_at_all_is_gone_in_time_and_reaches_no_server() {
 fn each_fault_has_its_number() {
     set_up_victim();
     for io in DRIVERS {
-        let stage = TestBed::set(io, SETUP);
-        let heard = |bytes: &[u8]| last_word(&say(stage.address, bytes, usize::MAX));
+        let bed = TestBed::set_up(io, SETUP);
+        let received = |bytes: &[u8]| last_word(&send_in_pieces(bed.address, bytes, usize::MAX));
         let native = b"mysql_native_password";
-        let said = |bytes: &[u8], number: &str| {
-            let word = heard(bytes);
+        let refused_with = |bytes: &[u8], number: &str| {
+            let word = received(bytes);
             assert!(
                 word.starts_with(&format!("error {number} ")),
                 "{io}: {number}: {word}"
             );
         };
-        said(&packet(1, &[b'x'; 20_000]), "1153");
-        said(&response(2, native, &[7; 20]), "1156");
-        said(&packet(1, &[0, 2, 0]), "1043");
+        refused_with(&packet(1, &[b'x'; 20_000]), "1153");
+        refused_with(&response(2, native, &[7; 20]), "1156");
+        refused_with(&packet(1, &[0, 2, 0]), "1043");
         // Without CLIENT_PROTOCOL_41.
-        said(&packet(1, &[0; 40]), "1251");
+        refused_with(&packet(1, &[0; 40]), "1251");
         // This service has no certificate.
-        said(&tls_request(), "1043");
+        refused_with(&tls_request(), "1043");
         let wrong = response(1, native, &[7; 20]);
-        said(&wrong, "1045");
-        said(&[&wrong[..], &query()].concat(), "1045");
+        refused_with(&wrong, "1045");
+        refused_with(&[&wrong[..], &query()].concat(), "1045");
         // Nothing, or half of a packet, until the login limit.
-        said(b"", "1159");
-        said(&wrong[..20], "1159");
+        refused_with(b"", "1159");
+        refused_with(&wrong[..20], "1159");
     }
 }
 
 #[test]
 fn a_client_that_leaves_in_the_middle_of_its_login_leaves_nothing_behind() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         let first = response(1, b"mysql_native_password", &[7; 20]);
         for cut in 0..first.len() {
-            let mut stream = TcpStream::connect(stage.address).unwrap();
+            let mut stream = TcpStream::connect(bed.address).unwrap();
             stream.write_all(&first[..cut]).unwrap();
             stream.shutdown(Shutdown::Both).unwrap();
         }
-        assert_eq!(stage.client().value("select 1"), "1", "{io}");
+        assert_eq!(bed.client().value("select 1"), "1", "{io}");
         let gone = || {
-            let status = stage.status();
+            let status = bed.status();
             let clients = status["clients"].as_u64().or(status["sessions"].as_u64());
             Ok((clients.unwrap_or_default() <= 1).then_some(()))
         };
@@ -283,20 +283,20 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
             service: "login_timeout_ms = 1500\nlogins_per_address = 2",
             ..ONE
         };
-        let stage = TestBed::set(io, setup);
-        let mut inside = stage.client();
-        let reach = || TcpStream::connect(stage.address).unwrap();
+        let bed = TestBed::set_up(io, setup);
+        let mut inside = bed.client();
+        let reach = || TcpStream::connect(bed.address).unwrap();
         let mut strangers: Vec<TcpStream> = (0..6).map(|_| reach()).collect();
         assert_eq!(inside.value("select 'at work'"), "at work", "{io}");
         let mut refused = 0;
         for stranger in &mut strangers {
             stranger.set_read_timeout(Some(LIMIT)).unwrap();
-            let mut heard = Vec::new();
-            stranger.read_to_end(&mut heard).unwrap();
+            let mut received = Vec::new();
+            stranger.read_to_end(&mut received).unwrap();
             // ER_CON_COUNT_ERROR instead of a greeting.
-            refused += usize::from(heard.get(4..7) == Some(&[0xff, 0x10, 0x04]));
+            refused += usize::from(received.get(4..7) == Some(&[0xff, 0x10, 0x04]));
         }
         assert!((1..=4).contains(&refused), "{io}: {refused}");
-        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+        assert_eq!(bed.client().value("select 'in'"), "in", "{io}");
     }
 }

@@ -22,8 +22,9 @@ fn as_user<'a>(user: &'a str, password: &'a str) -> Login<'a> {
 
 /// Normalizes an error: MariaDB judges an unknown user by a randomly chosen account, with its
 /// message.
-fn stranger(told: String) -> String {
-    told.replace("error 1698 ", "error 1045 ")
+fn stranger(reply: String) -> String {
+    reply
+        .replace("error 1698 ", "error 1045 ")
         .chars()
         .take(60)
         .collect()
@@ -36,9 +37,9 @@ fn a_login_that_the_server_refuses_is_refused_alike() {
     sql("create user empty@'127.0.0.1'; create user poor@'127.0.0.1' identified by 'x'");
     sql("grant all on sbtest.* to empty@'127.0.0.1'");
     same_as_direct(ONE, |address| {
-        let try_in = |login: Login<'_>| match Client::enter(address, &login) {
+        let try_in = |login: Login<'_>| match Client::log_in(address, &login) {
             Ok(mut client) => client.value("select user(), current_user(), database()"),
-            Err(told) => told,
+            Err(reply) => reply,
         };
         vec![
             try_in(Login::default()),
@@ -72,34 +73,34 @@ fn a_login_that_the_server_refuses_is_refused_alike() {
 fn a_login_into_a_schema_that_is_not_there_is_nobody_else_s_warning() {
     same_as_direct(ONE, |address| {
         let mut client = Client::connect(address);
-        let mut heard = client.all(&["select 1"]);
+        let mut received = client.all(&["select 1"]);
         let stray = Login {
             schema: Some("there_is_none"),
             ..Login::default()
         };
-        heard.extend(Client::enter(address, &stray).err());
-        heard.extend(client.all(&["show warnings", "select 1", "show warnings"]));
-        heard
+        received.extend(Client::log_in(address, &stray).err());
+        received.extend(client.all(&["show warnings", "select 1", "show warnings"]));
+        received
     });
 }
 
 #[test]
 fn what_changes_at_the_server_counts_from_the_next_login_on() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         sql("drop user if exists changing@'127.0.0.1'");
-        let enter =
-            |password: &str| Client::enter(stage.address, &as_user("changing", password)).is_ok();
-        assert!(!enter("first"), "{io}");
+        let log_in =
+            |password: &str| Client::log_in(bed.address, &as_user("changing", password)).is_ok();
+        assert!(!log_in("first"), "{io}");
         sql("create user changing@'127.0.0.1' identified by 'first'");
         sql("grant all on sbtest.* to changing@'127.0.0.1'");
-        assert!(enter("first"), "{io}: {}", stage.balancer.log());
+        assert!(log_in("first"), "{io}: {}", bed.balancer.log());
         sql("alter user changing@'127.0.0.1' identified by 'second'");
-        assert!(!enter("first") && enter("second"), "{io}");
-        let mut inside = Client::with(stage.address, &as_user("changing", "second"));
+        assert!(!log_in("first") && log_in("second"), "{io}");
+        let mut inside = Client::with(bed.address, &as_user("changing", "second"));
         inside.run("select 1");
         sql("drop user changing@'127.0.0.1'");
-        assert!(!enter("second"), "{io}");
+        assert!(!log_in("second"), "{io}");
     }
 }
 
@@ -111,22 +112,22 @@ fn what_a_user_may_do_holds_from_the_next_login_on() {
     sql("create user rising@'127.0.0.1' identified by 'rising'");
     sql("grant insert on sbtest.* to rising@'127.0.0.1'");
     sql("create role risen");
-    let stage = TestBed::set("auto", ONE);
-    let enter = || Client::with(stage.address, &as_user("rising", "rising"));
+    let bed = TestBed::set_up("auto", ONE);
+    let log_in = || Client::with(bed.address, &as_user("rising", "rising"));
     let seen = "select concat(count(*) > 0, ' ', coalesce(current_role(), 'none')) from mysql.db";
     assert_eq!(
-        enter().value("select coalesce(current_role(), 'none')"),
+        log_in().value("select coalesce(current_role(), 'none')"),
         "none"
     );
-    assert!(enter().query(seen)[0].starts_with("error 1142"));
+    assert!(log_in().query(seen)[0].starts_with("error 1142"));
     sql("grant select on *.* to rising@'127.0.0.1'");
-    assert_eq!(enter().value(seen), "1 none");
+    assert_eq!(log_in().value(seen), "1 none");
     sql("grant risen to rising@'127.0.0.1'");
     sql("set default role risen for rising@'127.0.0.1'");
-    assert_eq!(enter().value(seen), "1 risen");
+    assert_eq!(log_in().value(seen), "1 risen");
     sql("set default role none for rising@'127.0.0.1'");
     sql("revoke select on *.* from rising@'127.0.0.1'");
-    assert!(enter().query(seen)[0].starts_with("error 1142"));
+    assert!(log_in().query(seen)[0].starts_with("error 1142"));
     sql("drop role risen");
     sql("drop user rising@'127.0.0.1'");
 }
@@ -134,12 +135,12 @@ fn what_a_user_may_do_holds_from_the_next_login_on() {
 #[test]
 fn the_number_of_a_connection_is_the_same_in_the_greeting_and_in_sql() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         assert_ne!(client.connection, other.connection);
         for one in [&mut client, &mut other] {
-            let told = one.connection.to_string();
-            assert_eq!(one.value("select connection_id()"), told, "{io}");
+            let reply = one.connection.to_string();
+            assert_eq!(one.value("select connection_id()"), reply, "{io}");
         }
         let direct = Client::connect(shared().address);
         assert_eq!(client.version, direct.version, "{io}");
@@ -149,14 +150,14 @@ fn the_number_of_a_connection_is_the_same_in_the_greeting_and_in_sql() {
 #[test]
 fn kill_reaches_whom_it_means_by_our_own_numbers() {
     for io in DRIVERS {
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 pool: "size = 2",
                 ..ONE
             },
         );
-        let (mut victim, mut killer) = (stage.client(), stage.client());
+        let (mut victim, mut killer) = (bed.client(), bed.client());
         let number = victim.connection;
         victim.query_later("select sleep(20)");
         let running = || {
@@ -166,9 +167,9 @@ fn kill_reaches_whom_it_means_by_our_own_numbers() {
         };
         eventually(LIMIT, "a query that sleeps", running).unwrap();
         killer.run(&format!("kill query {number}"));
-        let told = victim.reply();
+        let reply = victim.reply();
         let is_over = |line: &String| line == "row 1" || line.starts_with("error 1317 ");
-        assert!(told.iter().any(is_over), "{io}: {told:?}");
+        assert!(reply.iter().any(is_over), "{io}: {reply:?}");
         assert_eq!(victim.value("select 'alive'"), "alive");
         killer.run(&format!("kill {number}"));
         assert_eq!(
@@ -193,21 +194,21 @@ fn a_client_becomes_another_user_on_its_connection() {
         |address| {
             let who = "select current_user(), database(), @a, @@time_zone";
             let mut client = Client::connect(address);
-            let mut heard = client.all(&["set @a = 1, time_zone = '+01:00'", who]);
+            let mut received = client.all(&["set @a = 1, time_zone = '+01:00'", who]);
             let outcome = client.change_user(&as_user("second", "second"));
-            heard.push(format!("{outcome:?}"));
-            heard.extend(client.all(&[who, "set @a = 2"]));
+            received.push(format!("{outcome:?}"));
+            received.extend(client.all(&[who, "set @a = 2"]));
             let mut other = Client::connect(address);
-            heard.extend(other.all(&[who]));
+            received.extend(other.all(&[who]));
             let outcome = client.change_user(&Login {
                 schema: Some("other"),
                 ..Login::default()
             });
-            heard.push(format!("{outcome:?}"));
-            heard.extend(client.all(&[who]));
+            received.push(format!("{outcome:?}"));
+            received.extend(client.all(&[who]));
             let outcome = client.change_user(&as_user("second", "wrong"));
-            heard.push(format!("{outcome:?}"));
-            heard
+            received.push(format!("{outcome:?}"));
+            received
         },
     );
 }
@@ -224,10 +225,10 @@ fn users_may_come_from_their_networks_only() {
             schema: None,
             ..as_user("evenkeel", "evenkeel")
         };
-        let stage = TestBed::before_as(shared(), io, setup, &login);
-        let told = Client::enter(stage.address, &Login::default()).map(|_| ());
-        let told = told.unwrap_err();
-        assert!(told.starts_with("error 1045 "), "{io}: {told}");
+        let bed = TestBed::before_as(shared(), io, setup, &login);
+        let reply = Client::log_in(bed.address, &Login::default()).map(|_| ());
+        let reply = reply.unwrap_err();
+        assert!(reply.starts_with("error 1045 "), "{io}: {reply}");
     }
 }
 
@@ -240,24 +241,24 @@ fn behind_another_balancer_the_client_s_own_address_counts() {
         ..ONE
     };
     for io in DRIVERS {
-        let from = |address, header| Client::enter(introduced(address, header), &Login::default());
+        let from = |address, header| Client::log_in(introduced(address, header), &Login::default());
         let near = "PROXY TCP4 192.0.2.7 192.0.2.8 4711 3306\r\n";
-        let stage = TestBed::start(
+        let bed = TestBed::start(
             |listen| config(shared(), listen, io, setup),
-            |stage| from(stage.address, near).map(|_| ()),
+            |bed| from(bed.address, near).map(|_| ()),
         );
-        let mut client = from(stage.address, near).unwrap();
+        let mut client = from(bed.address, near).unwrap();
         assert_eq!(client.value("select 1"), "1");
-        let clients = stage
+        let clients = bed
             .balancer
             .command(&["clients", "pool", "--json"])
             .unwrap();
         let clients = String::from_utf8_lossy(&clients.stdout).into_owned();
         assert!(clients.contains("192.0.2.7:4711"), "{io}: {clients}");
         let far = "PROXY TCP4 10.9.8.7 192.0.2.8 4711 3306\r\n";
-        let told = from(stage.address, far).map(|_| ()).unwrap_err();
-        assert!(told.starts_with("error 1045 "), "{io}: {told}");
-        assert!(is_left_without_a_word(stage.address), "{io}");
+        let reply = from(bed.address, far).map(|_| ()).unwrap_err();
+        assert!(reply.starts_with("error 1045 "), "{io}: {reply}");
+        assert!(is_left_without_a_word(bed.address), "{io}");
     }
 }
 
@@ -273,19 +274,19 @@ fn users_of_the_file_log_in_by_it_alone() {
         path.display().to_string()
     );
     for io in DRIVERS {
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 tables: &tables,
                 ..ONE
             },
         );
-        let enter = |user, password| Client::enter(stage.address, &as_user(user, password));
-        let mut known = enter("known", "k").unwrap();
+        let log_in = |user, password| Client::log_in(bed.address, &as_user(user, password));
+        let mut known = log_in("known", "k").unwrap();
         assert_eq!(known.value("select current_user()"), "sbtest@127.0.0.1");
         for (user, password) in [("known", "x"), ("sbtest", "x"), ("evenkeel", "evenkeel")] {
-            let told = enter(user, password).map(|_| ()).unwrap_err();
-            assert!(told.starts_with("error 1045 28000 "), "{io}: {told}");
+            let reply = log_in(user, password).map(|_| ()).unwrap_err();
+            assert!(reply.starts_with("error 1045 28000 "), "{io}: {reply}");
         }
     }
 }
@@ -315,20 +316,20 @@ pub(crate) fn comes_in_by_the_file(server: &Server, user: &str) {
                 tables: &tables,
                 ..ONE
             };
-            let stage = TestBed::before(server, io, setup);
-            let enter = |password| Client::enter(stage.address, &as_user(user, password));
-            let mut client = enter("secret").unwrap();
+            let bed = TestBed::before(server, io, setup);
+            let log_in = |password| Client::log_in(bed.address, &as_user(user, password));
+            let mut client = log_in("secret").unwrap();
             assert_eq!(client.value("select current_user()"), itself);
-            let told = enter("wrong").map(|_| ()).unwrap_err();
-            assert!(told.starts_with("error 1045 "), "{io}, {key}: {told}");
+            let reply = log_in("wrong").map(|_| ()).unwrap_err();
+            assert!(reply.starts_with("error 1045 "), "{io}, {key}: {reply}");
         }
     }
     // Without the file the login fails, which is reported to a client with the right password.
-    let stage = TestBed::before(server, "auto", ONE);
+    let bed = TestBed::before(server, "auto", ONE);
     for (password, number) in [("secret", "1251"), ("wrong", "1045")] {
-        let told = Client::enter(stage.address, &as_user(user, password)).map(|_| ());
-        let told = told.unwrap_err();
-        assert!(told.starts_with(&format!("error {number} ")), "{told}");
+        let reply = Client::log_in(bed.address, &as_user(user, password)).map(|_| ());
+        let reply = reply.unwrap_err();
+        assert!(reply.starts_with(&format!("error {number} ")), "{reply}");
     }
 }
 
@@ -363,14 +364,14 @@ fn one_server_alone_needs_no_monitor() {
     let path = file_of_sbtest();
     let file = format!("[service.auth]\nsource = \"file\"\nusers_file = {path:?}\n");
     for (what, instead) in [("an account", auth), ("a file", &file)] {
-        let stage = TestBed::start(
+        let bed = TestBed::start(
             |address| {
                 let config = super::stage::config(shared(), address, "auto", ONE);
                 assert!(config.contains(own), "{config}");
                 config.replace(own, instead)
             },
-            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+            |bed| Client::log_in(bed.address, &Login::default()).map(|_| ()),
         );
-        assert_eq!(stage.client().value("select 'in'"), "in", "{what}");
+        assert_eq!(bed.client().value("select 'in'"), "in", "{what}");
     }
 }

@@ -11,9 +11,9 @@ use super::bulk::MARIADB;
 use super::client::{Client, Login, Value};
 use super::logins::comes_in_by_the_file;
 use super::split::{self, write_and_read};
-use super::stage::{ONE, Setup, TestBed, config, own_of, same_as_at};
-use crate::harness::certificates::{Papers, write_private};
-use crate::harness::{DRIVERS, said};
+use super::stage::{ONE, Setup, TestBed, config, same_as_at, start_mariadb};
+use crate::harness::certificates::{Certificates, write_private};
+use crate::harness::{DRIVERS, printed};
 use Value::{Number, Text};
 
 const VERSION: u32 = 11;
@@ -38,7 +38,7 @@ fn skipped() -> bool {
 fn shared() -> Option<&'static Server> {
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
     let start = || {
-        let (lab, server) = own_of(MariadbOptions {
+        let (lab, server) = start_mariadb(MariadbOptions {
             version: Some(VERSION),
             ..MariadbOptions::default()
         });
@@ -68,21 +68,21 @@ fn of_several_ways_to_log_in_the_one_counts_that_servers_take_too() {
         )
         .unwrap();
     for io in DRIVERS {
-        let stage = TestBed::before(server, io, ONE);
-        let enter = |address, password| {
+        let bed = TestBed::before(server, io, ONE);
+        let log_in = |address, password| {
             let login = Login {
                 user: "moving",
                 password,
                 ..Login::default()
             };
-            Client::enter(address, &login)
+            Client::log_in(address, &login)
         };
-        for address in [server.address, stage.address] {
-            let mut client = enter(address, "secret").unwrap();
+        for address in [server.address, bed.address] {
+            let mut client = log_in(address, "secret").unwrap();
             assert_eq!(client.value("select current_user()"), "moving@127.0.0.1");
         }
-        let told = enter(stage.address, "wrong").map(|_| ()).unwrap_err();
-        assert!(told.starts_with("error 1045 "), "{io}: {told}");
+        let reply = log_in(bed.address, "wrong").map(|_| ()).unwrap_err();
+        assert!(reply.starts_with("error 1045 "), "{io}: {reply}");
     }
 }
 
@@ -96,24 +96,24 @@ fn newest_client(port: u16, user: &str, password: &str, text: &str) -> String {
         .arg(format!("-u{user}"))
         .arg(format!("-p{password}"))
         .args(["-e", text]);
-    said(&command.output().unwrap())
+    printed(&command.output().unwrap())
 }
 
 /// TO SEE THIS RED: leave the message out of the OK after a login.
 #[test]
 fn clients_know_our_certificate_by_their_password() {
     let Some(server) = shared() else { return };
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let users = "[users.edi]\nserver_password = \"secret\"\n\
                  [users.parsec]\nserver_password = \"secret\"\n";
-    write_private(papers.at("users.toml"), users);
+    write_private(certificates.at("users.toml"), users);
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}\n[service.auth]\nusers_file = {:?}",
-        papers.at("server.crt"),
-        papers.at("server.key"),
-        papers.at("users.toml"),
+        certificates.at("server.crt"),
+        certificates.at("server.key"),
+        certificates.at("users.toml"),
     );
     let setup = Setup {
         tables: &tables,
@@ -121,20 +121,20 @@ fn clients_know_our_certificate_by_their_password() {
     };
     for io in DRIVERS {
         let everywhere = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        let stage = TestBed::start(
+        let bed = TestBed::start(
             |address| config(server, everywhere(address.port()), io, setup),
-            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+            |bed| Client::log_in(bed.address, &Login::default()).map(|_| ()),
         );
-        let port = stage.address.port();
+        let port = bed.address.port();
         for (user, password) in [
             ("sbtest", "sbtest"),
             ("edi", "secret"),
             ("parsec", "secret"),
         ] {
-            let told = newest_client(port, user, password, "select current_user()");
-            assert_eq!(told.trim(), format!("{user}@127.0.0.1"), "{io}");
-            let told = newest_client(port, user, "wrong", "select current_user()");
-            assert!(told.contains("1045"), "{io}: {told}");
+            let reply = newest_client(port, user, password, "select current_user()");
+            assert_eq!(reply.trim(), format!("{user}@127.0.0.1"), "{io}");
+            let reply = newest_client(port, user, "wrong", "select current_user()");
+            assert!(reply.contains("1045"), "{io}: {reply}");
         }
     }
 }
@@ -154,16 +154,16 @@ fn each_row_of_an_execution_has_its_result() {
         let (mut client, mut other) = (Client::with(address, &login), Client::connect(address));
         assert!(client.agreed.has(Capabilities::BULK_UNIT_RESULTS));
         client.run("create or replace table units (id int primary key auto_increment, v text)");
-        let mut heard = client.prepare("in", "insert into units (v) values (?)");
+        let mut received = client.prepare("in", "insert into units (v) values (?)");
         let rows: [&[Value<'_>]; 3] = [&[Text("one")], &[Text("two")], &[Value::Null]];
-        heard.extend(client.execute_each("in", &[Text("")], &rows));
-        heard.extend(other.query("select * from units"));
-        heard.extend(client.execute_rows("in", &[Text("")], &rows));
-        heard.extend(client.query("select last_insert_id()"));
-        heard.extend(client.prepare("out", "delete from units where id < ?"));
-        heard.extend(client.execute_each("out", &[Number(0)], &[&[Number(3)], &[Number(9)]]));
-        heard.extend(other.query("select * from units"));
-        heard
+        received.extend(client.execute_each("in", &[Text("")], &rows));
+        received.extend(other.query("select * from units"));
+        received.extend(client.execute_rows("in", &[Text("")], &rows));
+        received.extend(client.query("select last_insert_id()"));
+        received.extend(client.prepare("out", "delete from units where id < ?"));
+        received.extend(client.execute_each("out", &[Number(0)], &[&[Number(3)], &[Number(9)]]));
+        received.extend(other.query("select * from units"));
+        received
     });
 }
 
@@ -172,37 +172,37 @@ fn settings_that_are_new_in_it_follow_their_client() {
     let Some(server) = shared() else { return };
     same_as_at(server, ONE, |address| {
         let settings = "select @@character_set_collations, @@collation_connection";
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for collation in [8, 33, 45, 46, 83, 192, 255] {
             let login = Login {
                 collation,
                 ..Login::default()
             };
-            heard.extend(Client::with(address, &login).query(settings));
+            received.extend(Client::with(address, &login).query(settings));
         }
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        heard.extend(client.all(&[
+        received.extend(client.all(&[
             "set character_set_collations = 'utf8mb4=utf8mb4_bin'",
             settings,
         ]));
-        heard.extend(other.query(settings));
+        received.extend(other.query(settings));
         for one in [&mut client, &mut other] {
-            heard.extend(one.prepare("same", "select _utf8mb4'a' = _utf8mb4'A'"));
+            received.extend(one.prepare("same", "select _utf8mb4'a' = _utf8mb4'A'"));
         }
         for one in [&mut client, &mut other] {
-            heard.extend(one.execute("same", &[]));
+            received.extend(one.execute("same", &[]));
         }
-        heard.extend(client.all(&[
+        received.extend(client.all(&[
             "create or replace table trackers (id int, v vector(2) not null)",
             "set session_track_system_variables = 'last_gtid'",
             "insert into trackers values (1, vec_fromtext('[1,2]'))",
         ]));
-        heard.extend(other.all(&[
+        received.extend(other.all(&[
             "insert into trackers values (2, vec_fromtext('[1,2]'))",
             "select id, vec_totext(v), vec_distance_euclidean(v, v) from trackers",
             "select length(uuid_v7())",
         ]));
-        heard
+        received
     });
 }
 
@@ -239,17 +239,17 @@ fn settings_follow_their_client_by_whatever_name_they_are_told() {
     same_as_at(server, ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
         let table = "create or replace table named (id int primary key auto_increment)";
-        let mut heard = client.all(&[table, "insert into named values (1)"]);
-        heard.push(client.value(shown));
+        let mut received = client.all(&[table, "insert into named values (1)"]);
+        received.push(client.value(shown));
         for step in steps {
             // Shown on failure.
             println!("{step}");
-            heard.extend(client.all(&[step]));
+            received.extend(client.all(&[step]));
             other.run("set names utf8mb3, unique_checks = 1, foreign_key_checks = 0");
             other.run("set timestamp = 3, collation_server = latin1_bin, sql_notes = 1");
-            heard.push(client.value(shown));
+            received.push(client.value(shown));
         }
-        heard
+        received
     });
 }
 
@@ -265,14 +265,14 @@ fn what_a_procedure_sets_under_another_name_stays_with_its_client() {
     };
     same_as_at(server, setup, |address| {
         let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address)).collect();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for text in ["set unique_checks = 1", "call unchecks()"] {
-            heard.extend(clients[0].all(&[text]));
+            received.extend(clients[0].all(&[text]));
             for client in &mut clients {
-                heard.extend(client.all(&["select @@foreign_key_checks"]));
+                received.extend(client.all(&["select @@foreign_key_checks"]));
             }
         }
-        heard
+        received
     });
 }
 
@@ -284,8 +284,8 @@ fn a_position_is_told_after_other_settings_and_is_that_of_the_client_s_own_write
         .sql("create or replace table sbtest.positions (a int)")
         .unwrap();
     for io in DRIVERS {
-        let stage = TestBed::before(server, io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::before(server, io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         let last = "select @@last_gtid";
         client.run("set timestamp = 5");
         client.run("insert into positions values (1)");
@@ -305,14 +305,14 @@ fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary()
     if skipped() {
         return;
     }
-    let scene = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
-    let stage = split::TestBed::in_front_of(scene, "auto", "");
-    let (_, elsewhere) = write_and_read(&stage, 30, 4);
+    let scenario = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let bed = split::TestBed::in_front_of(scenario, "auto", "");
+    let (_, elsewhere) = write_and_read(&bed, 30, 4);
     assert!(elsewhere > 0, "every read was at the primary");
-    let candidate = stage.replicas().remove(0);
-    stage.scene.lab.promote(&candidate).unwrap();
-    stage.wait_primary(&candidate);
-    write_and_read(&stage, 30, 4);
+    let candidate = bed.replicas().remove(0);
+    bed.scenario.lab.promote(&candidate).unwrap();
+    bed.wait_primary(&candidate);
+    write_and_read(&bed, 30, 4);
 }
 
 /// A position has one entry for each domain; a replica is far enough if it has all of them.
@@ -321,12 +321,12 @@ fn sessions_read_what_they_wrote_in_several_domains() {
     if skipped() {
         return;
     }
-    let scene = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let scenario = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
     let right = "GRANT BINLOG REPLAY ON *.* TO sbtest@'127.0.0.1'";
-    scene.writer().unwrap().sql(right).unwrap();
-    let stage = split::TestBed::in_front_of(scene, "auto", "");
-    let primary = stage.port_of_primary();
-    let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+    scenario.writer().unwrap().sql(right).unwrap();
+    let bed = split::TestBed::in_front_of(scenario, "auto", "");
+    let primary = bed.port_of_primary();
+    let mut clients: Vec<Client> = (0..3).map(|_| bed.client()).collect();
     let mut elsewhere = 0;
     for round in 0..60 {
         for (id, client) in clients.iter_mut().enumerate() {

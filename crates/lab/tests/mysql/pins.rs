@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, TestBed, own_mysql, same_as_at, same_as_direct, shared};
+use super::stage::{ONE, Setup, TestBed, same_as_at, same_as_direct, shared, start_mysql};
 use crate::harness::{DRIVERS, LIMIT};
 use evenkeel_lab::{eventually, rootfs};
 
@@ -21,12 +21,12 @@ const TWO: Setup<'_> = Setup {
 fn undisturbed(steps: &[&str], disturbances: &[&str]) {
     same_as_direct(TWO, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for step in steps {
-            heard.extend(client.all(&[step]));
-            heard.extend(other.all(disturbances));
+            received.extend(client.all(&[step]));
+            received.extend(other.all(disturbances));
         }
-        heard
+        received
     });
 }
 
@@ -51,15 +51,15 @@ fn temporary_tables_are_where_their_client_is() {
 fn locks_are_held_by_who_took_them() {
     same_as_direct(TWO, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&[
+        let mut received = client.all(&[
             "select get_lock('mine', 1)",
             "select coalesce(get_lock('mine', 1), 0)",
             "select ifnull(release_lock('mine'), 0)",
         ]);
-        heard.extend(other.all(&["select get_lock('mine', 0)", "select is_free_lock('mine')"]));
-        heard.extend(client.all(&["select release_lock('mine')"]));
-        heard.extend(other.all(&["select get_lock('mine', 0)", "select release_all_locks()"]));
-        heard.extend(client.all(&[
+        received.extend(other.all(&["select get_lock('mine', 0)", "select is_free_lock('mine')"]));
+        received.extend(client.all(&["select release_lock('mine')"]));
+        received.extend(other.all(&["select get_lock('mine', 0)", "select release_all_locks()"]));
+        received.extend(client.all(&[
             "drop table if exists locked",
             "create table locked (a int)",
             "lock tables locked write",
@@ -67,8 +67,8 @@ fn locks_are_held_by_who_took_them() {
             "select * from other.there_is_none",
             "unlock tables",
         ]));
-        heard.extend(other.all(&["select * from locked"]));
-        heard
+        received.extend(other.all(&["select * from locked"]));
+        received
     });
 }
 
@@ -130,11 +130,13 @@ fn what_a_statement_leaves_for_the_next_is_its_client_s_own() {
 fn the_first_of_all_to_ask_for_warnings_is_told_if_he_asks_at_once() {
     for io in DRIVERS {
         let is_told = || {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
             client.query("select cast('y' as signed)");
-            let told = client.query("show warnings");
-            told.iter().any(|line| line.contains("Truncated incorrect"))
+            let reply = client.query("show warnings");
+            reply
+                .iter()
+                .any(|line| line.contains("Truncated incorrect"))
         };
         assert!((0..5).any(|_| is_told()), "{io}");
     }
@@ -169,29 +171,29 @@ fn a_savepoint_that_begins_a_transaction_is_where_its_client_is() {
     same_as_direct(TWO, |address| {
         let mut client = Client::connect(address);
         let mut others = [Client::connect(address), Client::connect(address)];
-        let mut heard = client.all(&[
+        let mut received = client.all(&[
             "create or replace table of_savepoint (a int)",
             "set autocommit = 0",
             "savepoint s",
         ]);
         others[0].run("begin");
-        heard.extend(client.all(&[
+        received.extend(client.all(&[
             "insert into of_savepoint values (1)",
             "rollback to s",
             "select * from of_savepoint",
             "rollback",
         ]));
         others.iter_mut().for_each(|other| other.run("do 1"));
-        heard
+        received
     });
 }
 
 #[test]
 fn what_binds_a_client_is_told_and_ends() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let mut client = stage.client();
-        let pins = || stage.status()["database"]["pins"].clone();
+        let bed = TestBed::set_up(io, TWO);
+        let mut client = bed.client();
+        let pins = || bed.status()["database"]["pins"].clone();
         let expect = |what: &str, is_so: &dyn Fn(&serde_json::Value) -> bool| {
             let waited = eventually(LIMIT, what, || Ok(is_so(&pins()).then_some(())));
             waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", pins()));
@@ -227,7 +229,7 @@ fn what_binds_a_client_is_told_and_ends() {
 fn what_follows_in_a_text_binds_whatever_its_beginning_is_about() {
     super::stage::sql("create or replace table sbtest.event (a int)");
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
+        let bed = TestBed::set_up(io, TWO);
         for (bind, release) in [
             (
                 "alter table event comment 'x'; lock tables event write",
@@ -242,10 +244,10 @@ fn what_follows_in_a_text_binds_whatever_its_beginning_is_about() {
                 "drop table package",
             ),
         ] {
-            let mut client = stage.client();
+            let mut client = bed.client();
             client.run(bind);
             let waited = eventually(LIMIT, bind, || {
-                let pins = stage.status()["database"]["pins"].clone();
+                let pins = bed.status()["database"]["pins"].clone();
                 Ok((pins[0]["count"] == 1).then_some(()))
             });
             waited.unwrap_or_else(|error| panic!("{io}: {error}"));
@@ -257,18 +259,18 @@ fn what_follows_in_a_text_binds_whatever_its_beginning_is_about() {
 #[test]
 fn who_may_send_one_statement_sends_one_behind_a_stored_program_too() {
     same_as_direct(ONE, |address| {
-        let mut heard = Client::connect(address).all(&["select 1; select 2"]);
+        let mut received = Client::connect(address).all(&["select 1; select 2"]);
         let login = Login {
             capabilities: USUAL.without(Capabilities::MULTI_STATEMENTS),
             ..Login::default()
         };
         let mut client = Client::with(address, &login);
-        heard.extend(client.all(&[
+        received.extend(client.all(&[
             "create or replace procedure alone() select 1; select 2",
             "create or replace procedure alone() begin select 1; select 2; end",
             "call alone()",
         ]));
-        heard
+        received
     });
 }
 
@@ -283,23 +285,23 @@ fn a_role_stays_through_a_reset_of_the_connection_and_is_nobody_else_s() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-role");
+    let (_lab, server) = start_mysql("mysql-role");
     server.sql(grant).unwrap();
     same_as_at(&server, TWO, resets_in_a_role);
 }
 
 fn resets_in_a_role(address: SocketAddr) -> Vec<String> {
     let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-    let mut heard = client.all(&["set role kept", "set @a = 7"]);
+    let mut received = client.all(&["set role kept", "set @a = 7"]);
     for _ in 0..2 {
-        heard.extend(client.reset());
+        received.extend(client.reset());
         // Strings may have another collation now.
-        heard.push(client.value("select current_role() like '%kept%', @a is null"));
-        heard.push(other.value("select current_role() like '%kept%'"));
+        received.push(client.value("select current_role() like '%kept%', @a is null"));
+        received.push(other.value("select current_role() like '%kept%'"));
     }
-    heard.extend(client.all(&["set role none"]));
-    heard.push(client.value("select current_role() like '%kept%'"));
-    heard
+    received.extend(client.all(&["set role none"]));
+    received.push(client.value("select current_role() like '%kept%'"));
+    received
 }
 
 #[test]
@@ -308,13 +310,13 @@ fn a_role_is_gone_with_its_client_even_if_that_resets_its_connection() {
         "create role if not exists left_behind; grant left_behind to sbtest@'127.0.0.1'",
     );
     for pool in ["size = 1", "size = 1\nmode = \"session\""] {
-        let stage = TestBed::set("auto", Setup { pool, ..ONE });
-        let mut client = stage.client();
+        let bed = TestBed::set_up("auto", Setup { pool, ..ONE });
+        let mut client = bed.client();
         client.run("set role left_behind");
         assert!(client.reset()[0].starts_with("ok "));
         client.run("select 1");
         client.quit();
-        let role = stage.client().value("select current_role()");
+        let role = bed.client().value("select current_role()");
         assert_eq!(role, "NULL", "{pool}");
     }
 }
@@ -322,16 +324,16 @@ fn a_role_is_gone_with_its_client_even_if_that_resets_its_connection() {
 #[test]
 fn a_client_that_leaves_takes_all_of_it_along() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for by_reset in [true, false] {
-            let mut leaver = stage.client();
+            let mut leaver = bed.client();
             leaver.run("create temporary table gone (a int)");
             leaver.run("select get_lock('gone', 1)");
             leaver.run("select @gone := 5");
             leaver.run("set sql_mode = 'ANSI'");
             leaver.run("use other");
             leaver.vanish(by_reset);
-            let mut next = stage.client();
+            let mut next = bed.client();
             assert!(next.refusal("select * from gone").starts_with("1146 "));
             let left = "select is_free_lock('gone'), @gone, database(), @@sql_mode like '%ANSI%'";
             assert_eq!(next.value(left), "1|NULL|sbtest|0", "{io}");
@@ -342,11 +344,11 @@ fn a_client_that_leaves_takes_all_of_it_along() {
 #[test]
 fn a_bound_client_keeps_its_connection_and_the_others_share_the_rest() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let mut bound = stage.client();
+        let bed = TestBed::set_up(io, TWO);
+        let mut bound = bed.client();
         bound.run("create temporary table mine (a int)");
         let here = bound.backend();
-        let mut others: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+        let mut others: Vec<Client> = (0..4).map(|_| bed.client()).collect();
         for other in &mut others {
             assert_ne!(other.backend(), here, "{io}");
         }
@@ -365,24 +367,24 @@ fn a_bound_client_keeps_its_connection_and_the_others_share_the_rest() {
 #[test]
 fn what_the_server_reads_otherwise_than_it_seems_binds_its_client() {
     same_as_direct(TWO, |address| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (takes, name) in [
             ("select 1 /*! , /*! get_lock('nested', 1) */", "nested"),
             ("select get_lock('side', 1), 1", "side"),
             ("select get_lock('side' 'by', 1)", "sideby"),
         ] {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-            heard.extend(client.all(&[takes, "select release_lock('si' 'x')"]));
+            received.extend(client.all(&[takes, "select release_lock('si' 'x')"]));
             let asks = format!("select get_lock('{name}', 0)");
-            heard.extend(other.all(&[&asks]));
+            received.extend(other.all(&[&asks]));
         }
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        heard.extend(client.all(&[
+        received.extend(client.all(&[
             "select get_lock('one', 1)",
             "select release_lock('one' 'x')",
         ]));
-        heard.extend(other.all(&["select get_lock('one', 0)"]));
-        heard
+        received.extend(other.all(&["select get_lock('one', 0)"]));
+        received
     });
 }
 
@@ -395,17 +397,20 @@ fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_
          begin insert into committed values (2); commit; signal sqlstate '45000'; end",
     );
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for fails in ["create table committed (a int)", "call commits()"] {
             super::stage::sql("truncate sbtest.committed");
-            let mut client = stage.client();
+            let mut client = bed.client();
             client.run("begin");
             client.run("insert into committed values (1)");
             let backend = client.backend();
             client.refusal(fails);
             super::stage::sql(&format!("kill {backend}"));
-            let told = client.query("select min(a) from committed");
-            assert!(!told[0].starts_with("error 1213"), "{io} {fails}: {told:?}");
+            let reply = client.query("select min(a) from committed");
+            assert!(
+                !reply[0].starts_with("error 1213"),
+                "{io} {fails}: {reply:?}"
+            );
         }
     }
 }
@@ -415,15 +420,15 @@ fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_
 fn a_blank_beyond_ascii_hides_nothing() {
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&["set names latin1"]);
+        let mut received = client.all(&["set names latin1"]);
         let mut text = Vec::new();
         build::command(&mut text, Code::Query, b"select 5 into\xa0@hidden");
-        client.say(&text);
-        heard.extend(client.reply());
+        client.send_packets(&text);
+        received.extend(client.reply());
         other.query_later("select @hidden");
-        heard.extend(client.all(&["select @hidden"]));
+        received.extend(client.all(&["select @hidden"]));
         client.quit();
-        heard.extend(other.reply());
-        heard
+        received.extend(other.reply());
+        received
     });
 }

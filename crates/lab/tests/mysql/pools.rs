@@ -11,8 +11,8 @@ use crate::harness::{DRIVERS, loopback, wait_until};
 /// Number of clients that wait for a pool of two.
 const CROWD: usize = 40;
 
-fn waiting(stage: &TestBed) -> u64 {
-    let pools = stage.status()["database"]["pools"].clone();
+fn waiting(bed: &TestBed) -> u64 {
+    let pools = bed.status()["database"]["pools"].clone();
     let pools = pools.as_array().into_iter().flatten();
     pools.filter_map(|pool| pool["waiting"].as_u64()).sum()
 }
@@ -39,43 +39,43 @@ fn a_pool_in_which_everybody_waits_holds_up_no_other_user_and_no_other_service()
             let (_, second) = second.split_once("\n\n").unwrap();
             format!("{own}\n{second}")
         };
-        let stage = TestBed::start(both, |stage| {
-            Client::enter(stage.address, &Login::default()).map(|_| ())
+        let bed = TestBed::start(both, |bed| {
+            Client::log_in(bed.address, &Login::default()).map(|_| ())
         });
-        let mut crowd: Vec<Client> = (0..CROWD).map(|_| stage.client()).collect();
+        let mut crowd: Vec<Client> = (0..CROWD).map(|_| bed.client()).collect();
         for one in &mut crowd {
             one.query_later("select sleep(0.15)");
         }
-        wait_until(&stage.balancer, "a crowd", || waiting(&stage) > 25);
+        wait_until(&bed.balancer, "a crowd", || waiting(&bed) > 25);
         let mut elsewhere = [
-            Client::with(stage.address, &calm),
+            Client::with(bed.address, &calm),
             Client::connect(other),
             Client::with(other, &calm),
         ];
         let mut took: Vec<Duration> = Vec::new();
         for round in 0..100 {
             let client = &mut elsewhere[round % 3];
-            let begun = Instant::now();
+            let started = Instant::now();
             assert_eq!(client.value("select 'calm'"), "calm", "{io}");
-            took.push(begun.elapsed());
+            took.push(started.elapsed());
         }
-        assert!(waiting(&stage) > 0, "{io}: the crowd was gone before");
+        assert!(waiting(&bed) > 0, "{io}: the crowd was gone before");
         took.sort();
         let slow = took[90];
         assert!(slow < Duration::from_millis(150), "{io}: {took:?}");
         for one in &mut crowd {
-            let told = one.reply();
-            assert!(told.contains(&"row 0".to_owned()), "{io}: {told:?}");
+            let reply = one.reply();
+            assert!(reply.contains(&"row 0".to_owned()), "{io}: {reply:?}");
         }
     }
 }
 
 /// Runs clients that allocate memory, and disconnect.
-fn demand(stage: &TestBed, round: usize) {
+fn demand(bed: &TestBed, round: usize) {
     thread::scope(|scope| {
         for number in 0..12 {
             scope.spawn(move || {
-                let mut client = stage.client();
+                let mut client = bed.client();
                 client.run("select repeat('x', 1000000)");
                 for which in 0..40 {
                     let text = format!("select {which}, {number}, {round}");
@@ -94,11 +94,11 @@ fn demand(stage: &TestBed, round: usize) {
 #[test]
 fn memory_does_not_grow_by_what_clients_did_that_are_gone() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
+        let bed = TestBed::set_up(io, Setup::default());
         let rounds = |from: usize, to: usize| {
-            (from..to).for_each(|round| demand(&stage, round));
+            (from..to).for_each(|round| demand(&bed, round));
             thread::sleep(Duration::from_millis(300));
-            stage.balancer.memory_kb()
+            bed.balancer.memory_kb()
         };
         // By then the pool has its maximum of statements and buffers.
         let early_kb = rounds(0, 16);
@@ -111,18 +111,18 @@ fn memory_does_not_grow_by_what_clients_did_that_are_gone() {
 #[test]
 fn a_client_that_does_not_read_its_answer_costs_little_memory() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        demand(&stage, 0);
-        let before_kb = stage.balancer.memory_kb();
-        let mut slow: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        let bed = TestBed::set_up(io, Setup::default());
+        demand(&bed, 0);
+        let before_kb = bed.balancer.memory_kb();
+        let mut slow: Vec<Client> = (0..3).map(|_| bed.client()).collect();
         for client in &mut slow {
             // 100 MB, none of which is read.
             client.query_later("select repeat('x', 10000) from seq_1_to_10000");
         }
         thread::sleep(Duration::from_secs(1));
-        let grown_kb = stage.balancer.memory_kb().saturating_sub(before_kb);
+        let grown_kb = bed.balancer.memory_kb().saturating_sub(before_kb);
         assert!(grown_kb < 3_000, "{io}: {grown_kb} kB for three answers");
-        assert_eq!(stage.client().value("select 'free'"), "free", "{io}");
+        assert_eq!(bed.client().value("select 'free'"), "free", "{io}");
     }
 }
 
@@ -133,8 +133,8 @@ fn in_session_mode_a_client_keeps_its_connection_until_it_leaves() {
         ..ONE
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, setup);
-        let (mut first, mut second) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut first, mut second) = (bed.client(), bed.client());
         first.run("set @own = 1 + 1");
         let (here, there) = (first.backend(), second.backend());
         assert_ne!(here, there, "{io}");
@@ -150,9 +150,9 @@ fn in_session_mode_a_client_keeps_its_connection_until_it_leaves() {
             );
         }
         // There is no third connection, which is no reason to end any client.
-        let mut third = stage.client();
-        let told = third.refusal("select 1");
-        assert!(told.contains("wait_ms"), "{io}: {told}");
+        let mut third = bed.client();
+        let reply = third.refusal("select 1");
+        assert!(reply.contains("wait_ms"), "{io}: {reply}");
         first.quit();
         assert_eq!(third.value("select @own"), "NULL", "{io}");
         assert_eq!(second.backend(), there, "{io}");
@@ -173,10 +173,10 @@ fn in_session_mode_a_reset_goes_back_to_the_client_s_own_character_set() {
     };
     same_as_direct(setup, |address| {
         let mut client = Client::with(address, &latin1);
-        let mut heard = client.all(&[shown, "set names utf8mb4", shown]);
-        heard.extend(client.reset());
-        heard.extend(client.all(&[shown]));
-        heard
+        let mut received = client.all(&[shown, "set names utf8mb4", shown]);
+        received.extend(client.reset());
+        received.extend(client.all(&[shown]));
+        received
     });
 }
 
@@ -185,16 +185,16 @@ fn in_session_mode_a_reset_goes_back_to_the_client_s_own_character_set() {
 fn a_collation_that_a_login_names_by_its_number_is_that_of_its_client() {
     let shown = "select @@character_set_client, @@character_set_results, @@collation_connection";
     same_as_direct(ONE, |address| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for collation in [8, 83, 45, 192, 33, 87, 28, 63, 224] {
             let login = Login {
                 collation,
                 ..Login::default()
             };
             let mut client = Client::with(address, &login);
-            heard.extend(client.all(&[shown]));
+            received.extend(client.all(&[shown]));
         }
-        heard
+        received
     });
 }
 
@@ -220,15 +220,13 @@ fn a_client_in_no_schema_costs_its_user_no_more_than_one_idle_connection() {
         ..usual
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        let mut clients: Vec<Client> = (0..4)
-            .map(|_| Client::with(stage.address, &usual))
-            .collect();
+        let bed = TestBed::set_up(io, Setup::default());
+        let mut clients: Vec<Client> = (0..4).map(|_| Client::with(bed.address, &usual)).collect();
         clients.iter_mut().for_each(|client| client.run("begin"));
         clients.iter_mut().for_each(|client| client.run("commit"));
         let before = at_server();
         assert_eq!(before.len(), 4, "{io}");
-        let mut client = Client::with(stage.address, &bare);
+        let mut client = Client::with(bed.address, &bare);
         assert_eq!(client.value("select database()"), "NULL", "{io}");
         let after = at_server();
         let left = before.iter().filter(|id| after.contains(id)).count();

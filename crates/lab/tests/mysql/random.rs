@@ -73,31 +73,31 @@ const PREPARED: [&str; 8] = [
 fn step(
     client: &mut Client,
     texts: &[&str],
-    dice: &mut TestRng,
+    rng: &mut TestRng,
     known: &mut Vec<(String, usize)>,
 ) -> Vec<String> {
-    let pick = dice.below(16);
-    let which = dice.below(100);
-    let text = dice.of(texts);
-    let prepared = dice.of(&PREPARED);
+    let pick = rng.below(16);
+    let which = rng.below(100);
+    let text = rng.of(texts);
+    let prepared = rng.of(&PREPARED);
     let chosen = usize::try_from(which).unwrap() % known.len().max(1);
     let statement = known.get(chosen).cloned();
-    let mut heard = vec![format!("> {pick} {text} / {prepared}")];
-    heard.extend(match (pick, statement) {
+    let mut received = vec![format!("> {pick} {text} / {prepared}")];
+    received.extend(match (pick, statement) {
         (0..=7, _) => client.query(text),
         (8, _) => {
             let name = format!("s{}", known.len());
-            let said = client.prepare(&name, prepared);
-            if said[0].starts_with("prepared") {
+            let printed = client.prepare(&name, prepared);
+            if printed[0].starts_with("prepared") {
                 known.push((name, prepared.matches('?').count()));
             }
-            said
+            printed
         }
         (9..=11, Some((name, count))) => client.execute(&name, &vec![Value::Number(8); count]),
         (12, Some((name, 0))) => {
-            let mut said = client.open(&name, &[]);
-            said.extend(client.fetch(&name, 2));
-            said
+            let mut printed = client.open(&name, &[]);
+            printed.extend(client.fetch(&name, 2));
+            printed
         }
         (13, Some((name, _))) => client.reset_statement(&name),
         (14, _) if which < 20 => {
@@ -107,7 +107,7 @@ fn step(
         (15, _) => client.ping(),
         _ => client.init_db(["sbtest", "other"][chosen % 2]),
     });
-    heard
+    received
 }
 
 #[test]
@@ -125,23 +125,23 @@ fn converse(server: &Server, texts: &[&str], io: &str) {
         pool: "size = 2\nstatements_max = 2",
         ..Setup::default()
     };
-    let stage = TestBed::before(server, io, setup);
-    let mut other = stage.client();
+    let bed = TestBed::before(server, io, setup);
+    let mut other = bed.client();
     for seed in 0..CONVERSATIONS {
-        let mut dice = TestRng(seed * 7_919 + 17);
+        let mut rng = TestRng(seed * 7_919 + 17);
         let mut direct = Client::connect(server.address);
-        let mut client = stage.client();
+        let mut client = bed.client();
         let (mut of_direct, mut of_client) = (Vec::new(), Vec::new());
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         for number in 0..STEPS {
-            let mut same_dice = dice.clone();
-            let expected = step(&mut direct, texts, &mut dice, &mut of_direct);
-            let heard = step(&mut client, texts, &mut same_dice, &mut of_client);
-            said.push(expected[0].clone());
+            let mut same_dice = rng.clone();
+            let expected = step(&mut direct, texts, &mut rng, &mut of_direct);
+            let received = step(&mut client, texts, &mut same_dice, &mut of_client);
+            printed.push(expected[0].clone());
             assert!(
-                without_ids(&heard) == without_ids(&expected),
-                "{io}, seed {seed}: {said:#?}\n  {heard:#?}\nis\n  {expected:#?}\n{}",
-                stage.balancer.log(),
+                without_ids(&received) == without_ids(&expected),
+                "{io}, seed {seed}: {printed:#?}\n  {received:#?}\nis\n  {expected:#?}\n{}",
+                bed.balancer.log(),
             );
             let row = format!("row other {seed} {number}");
             let reply = other.query(&format!("select 'other {seed} {number}'"));

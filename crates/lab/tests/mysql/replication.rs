@@ -7,7 +7,7 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, TestBed, own};
+use super::stage::{ONE, Setup, TestBed, start_own};
 use crate::harness::{DRIVERS, LIMIT};
 
 const TWO: Setup<'_> = Setup {
@@ -18,8 +18,8 @@ const TWO: Setup<'_> = Setup {
 #[test]
 fn a_replica_follows_its_primary_through_a_pool() {
     for io in DRIVERS {
-        let (lab, server) = own();
-        let stage = TestBed::before(&server, io, TWO);
+        let (lab, server) = start_own();
+        let bed = TestBed::before(&server, io, TWO);
         let replica = lab.mariadb(MariadbOptions::default()).unwrap().primary;
         let position = server.sql("show master status").unwrap();
         let mut words = position.split_whitespace();
@@ -31,10 +31,10 @@ fn a_replica_follows_its_primary_through_a_pool() {
                  master_user = 'replica', master_password = 'replica', \
                  master_ssl = 0, master_log_file = '{file}', master_log_pos = {at}, \
                  master_use_gtid = no; start slave",
-                stage.address.port()
+                bed.address.port()
             ))
             .unwrap();
-        let mut client = stage.client();
+        let mut client = bed.client();
         client.run("create table followed (a int)");
         for round in 1..=3 {
             client.run(&format!("insert into followed values ({round})"));
@@ -44,7 +44,7 @@ fn a_replica_follows_its_primary_through_a_pool() {
             });
             followed.unwrap_or_else(|error| {
                 let state = replica.sql("show slave status\\G").unwrap_or_default();
-                panic!("{io}: {error}: {state}\n{}", stage.balancer.log())
+                panic!("{io}: {error}: {state}\n{}", bed.balancer.log())
             });
         }
     }
@@ -67,7 +67,7 @@ fn read_log(address: SocketAddr, file: &str) -> (usize, u8) {
     body.extend_from_slice(file.as_bytes());
     let mut out = Vec::new();
     build::command(&mut out, Code::BinlogDump, &body);
-    client.say(&out);
+    client.send_packets(&out);
     let mut count = 0;
     loop {
         match client.packet().expect("an event").first() {
@@ -81,15 +81,15 @@ fn read_log(address: SocketAddr, file: &str) -> (usize, u8) {
 #[test]
 fn a_log_is_read_to_its_end_as_at_the_server() {
     for io in DRIVERS {
-        let (_lab, server) = own();
-        let stage = TestBed::before(&server, io, TWO);
-        let mut client = stage.client();
+        let (_lab, server) = start_own();
+        let bed = TestBed::before(&server, io, TWO);
+        let mut client = bed.client();
         client.run("create table logged (a int)");
         let position = server.sql("show master status").unwrap();
         let file = position.split_whitespace().next().unwrap();
         let direct = read_log(server.address, file);
         assert_eq!(direct.1, 0xfe, "{io}");
-        assert_eq!(read_log(stage.address, file), direct, "{io}");
+        assert_eq!(read_log(bed.address, file), direct, "{io}");
         assert_eq!(client.value("select count(*) from logged"), "0", "{io}");
     }
 }

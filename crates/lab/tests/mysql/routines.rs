@@ -9,7 +9,9 @@ use evenkeel_lab::{Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared};
+use super::stage::{
+    ONE, Setup, TestBed, same_as_at, same_as_direct, shared, start_mysql, start_own,
+};
 use crate::harness::DRIVERS;
 
 /// Functions that a service has read before its first client connects.
@@ -49,7 +51,7 @@ fn they_do_so_at_mysql() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-routines");
+    let (_lab, server) = start_mysql("mysql-routines");
     make_functions(&server);
     functions_set_variables(&server);
 }
@@ -67,7 +69,7 @@ fn functions_set_variables(server: &Server) {
             );
             let shown = "select @@group_concat_max_len";
             other.query("set session_track_system_variables = 'group_concat_max_len'");
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for text in [
                 "select sets_length(4321)",
                 "select sets_length(4322) union all select sets_length(4323)",
@@ -75,18 +77,18 @@ fn functions_set_variables(server: &Server) {
                 "select sets_and_fails()",
                 "do sets_length(4325)",
             ] {
-                heard.extend(client.all(&[text]));
-                heard.extend(other.all(&["do 1", shown, "select 1"]));
-                heard.extend(client.all(&[shown]));
+                received.extend(client.all(&[text]));
+                received.extend(other.all(&["do 1", shown, "select 1"]));
+                received.extend(client.all(&[shown]));
             }
             client.prepare("sets", "select sets_length(4326)");
             for run in [Client::execute, Client::open] {
-                heard.extend(run(&mut client, "sets", &[]));
+                received.extend(run(&mut client, "sets", &[]));
                 client.reset_statement("sets");
-                heard.extend(other.all(&["do 1", shown]));
-                heard.extend(client.all(&[shown, "set group_concat_max_len = 4327"]));
+                received.extend(other.all(&["do 1", shown]));
+                received.extend(client.all(&[shown, "set group_concat_max_len = 4327"]));
             }
-            heard
+            received
         });
     }
 }
@@ -107,13 +109,13 @@ fn a_clock_that_a_function_sets_is_its_client_s_own() {
             let (mut client, mut other) =
                 (Client::with(address, &login), Client::with(address, &login));
             let shown = "select unix_timestamp() = 1000000";
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for _ in 0..2 {
-                heard.extend(client.all(&["select sets_clock(1000000)"]));
-                heard.extend(other.all(&[shown, shown]));
-                heard.extend(client.all(&[shown]));
+                received.extend(client.all(&["select sets_clock(1000000)"]));
+                received.extend(other.all(&[shown, shown]));
+                received.extend(client.all(&[shown]));
             }
-            heard
+            received
         });
     }
 }
@@ -121,7 +123,7 @@ fn a_clock_that_a_function_sets_is_its_client_s_own() {
 /// TO SEE THIS RED: ignore locks in bodies.
 #[test]
 fn a_procedure_that_locks_all_tables_binds_its_client() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let procedure = "create procedure sbtest.locks_all() flush tables with read lock";
     server.sql(procedure).unwrap();
     server.sql("create table sbtest.locked (a int)").unwrap();
@@ -130,22 +132,22 @@ fn a_procedure_that_locks_all_tables_binds_its_client() {
             pool: "size = 2",
             ..ONE
         };
-        let stage = TestBed::before(&server, io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::before(&server, io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("call locks_all()");
         other.query_later("insert into locked values (1)");
-        let told = client.refusal("insert into locked values (2)");
-        assert!(told.starts_with("1223 "), "{io}: {told}");
+        let reply = client.refusal("insert into locked values (2)");
+        assert!(reply.starts_with("1223 "), "{io}: {reply}");
         client.run("unlock tables");
-        let told = other.reply();
-        assert!(told[0].starts_with("ok "), "{io}: {told:?}");
+        let reply = other.reply();
+        assert!(reply[0].starts_with("ok "), "{io}: {reply:?}");
     }
 }
 
 /// TO SEE THIS RED: search for variables in the text of a CALL only.
 #[test]
 fn what_a_procedure_gives_a_variable_by_using_is_its_client_s_own() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let procedure = "create procedure sbtest.gives(out a int) set a = 7";
     server.sql(procedure).unwrap();
     for io in DRIVERS {
@@ -162,8 +164,8 @@ fn what_a_procedure_gives_a_variable_by_using_is_its_client_s_own() {
                 pool: "size = 2",
                 ..ONE
             };
-            let stage = TestBed::before(&server, io, setup);
-            let (mut client, mut other) = (stage.client(), stage.client());
+            let bed = TestBed::before(&server, io, setup);
+            let (mut client, mut other) = (bed.client(), bed.client());
             way.iter().for_each(|text| client.run(text));
             assert_eq!(other.value("select @a"), "NULL", "{io}: {way:?}");
             assert_eq!(client.value("select @a"), "7", "{io}: {way:?}");
@@ -180,7 +182,7 @@ fn a_call_that_commits_very_often_is_answered() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-commits");
+    let (_lab, server) = start_mysql("mysql-commits");
     let trust = "set global log_bin_trust_function_creators = 1";
     server.sql(trust).unwrap();
     let mut direct = Client::connect(server.address);
@@ -191,18 +193,18 @@ fn a_call_that_commits_very_often_is_answered() {
     );
     let mut others = [(); 3].map(|()| Client::connect(server.address));
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, ONE);
+        let bed = TestBed::before(&server, io, ONE);
         for capabilities in [USUAL, USUAL.with(Capabilities::SESSION_TRACK)] {
             let login = Login {
                 capabilities,
                 ..Login::default()
             };
-            let mut client = Client::with(stage.address, &login);
+            let mut client = Client::with(bed.address, &login);
             others
                 .iter_mut()
                 .for_each(|other| other.query_later("call commits(6000)"));
-            let told = client.query("call commits(6000)");
-            assert!(told[0].starts_with("ok "), "{io}: {told:?}");
+            let reply = client.query("call commits(6000)");
+            assert!(reply[0].starts_with("ok "), "{io}: {reply:?}");
             assert_eq!(client.value("select 1"), "1", "{io}");
             for other in &mut others {
                 other.reply();
@@ -229,7 +231,7 @@ fn so_it_is_at_mysql() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-quoted");
+    let (_lab, server) = start_mysql("mysql-quoted");
     quoted_names_are_seen(&server);
 }
 
@@ -240,19 +242,19 @@ fn quoted_names_are_seen(server: &Server) {
     QUOTED.iter().for_each(|text| direct.run(text));
     same_as_at(server, ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&["select locks_quoted()"]);
+        let mut received = client.all(&["select locks_quoted()"]);
         // The query runs after the client that holds the lock has disconnected.
         other.query_later("do sleep(0.2); select is_free_lock('quoted')");
         thread::sleep(Duration::from_millis(100));
         client.quit();
-        heard.extend(other.reply());
-        heard
+        received.extend(other.reply());
+        received
     });
     same_as_at(server, ONE, asks_in_quotes);
 }
 
 fn asks_in_quotes(address: SocketAddr) -> Vec<String> {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for (leaves, asked) in [
         ("select 1 union select 2", "select `found_rows`() > 1"),
         (
@@ -266,7 +268,7 @@ fn asks_in_quotes(address: SocketAddr) -> Vec<String> {
         other.run("set sql_mode = 'ANSI_QUOTES'");
         other.run("select 1");
         client.query(leaves);
-        heard.extend(other.all(&[asked]));
+        received.extend(other.all(&[asked]));
     }
-    heard
+    received
 }

@@ -11,7 +11,7 @@ use crate::harness::cluster::service_toml;
 use crate::harness::{DRIVERS, LIMIT, engine, service};
 
 /// Returns the error that a client receives for a rule's statements.
-fn told(rule: &str, words: &str) -> String {
+fn refusal_of(rule: &str, words: &str) -> String {
     format!("error 1148 42000 rejected by rule \"{rule}\": {words}")
 }
 
@@ -40,9 +40,9 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
     sql("create or replace table sbtest.rules_orders (a int); \
          insert into sbtest.rules_orders values (1)");
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(REFUSING));
-        let mut client = stage.client();
-        let refused = told("orders", "all of it?");
+        let bed = TestBed::set_up(io, of(REFUSING));
+        let mut client = bed.client();
+        let refused = refusal_of("orders", "all of it?");
         for text in [
             "delete from rules_orders",
             "  DELETE FROM rules_orders ; ",
@@ -73,13 +73,13 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
         );
         client.run("set @a = 'delete from rules_orders'");
         client.run("delete from rules_orders where a > 5");
-        let status = stage.status();
+        let status = bed.status();
         assert_eq!(hits(&status, "orders"), 6, "{io}: {status}");
         assert_eq!(hits(&status, "others"), 0, "{io}: {status}");
         assert!(hits(&status, "tried") > 0, "{io}: {status}");
         // Conditions apply to the session's current schema.
         client.init_db("other");
-        assert_eq!(client.query("select 1"), [told("schema", "not here")]);
+        assert_eq!(client.query("select 1"), [refusal_of("schema", "not here")]);
         client.init_db("sbtest");
         assert_eq!(client.value("select 1"), "1", "{io}");
     }
@@ -89,21 +89,18 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
 fn one_of_several_statements_that_is_refused_is_enough() {
     sql("create or replace table sbtest.rules_orders (a int); \
          insert into sbtest.rules_orders values (1)");
-    let stage = TestBed::set("auto", of(REFUSING));
-    let mut client = stage.client();
+    let bed = TestBed::set_up("auto", of(REFUSING));
+    let mut client = bed.client();
     let text = "insert into rules_orders values (3); delete from rules_orders; select 1";
-    assert_eq!(client.query(text), [told("orders", "all of it?")]);
+    assert_eq!(client.query(text), [refusal_of("orders", "all of it?")]);
     assert_eq!(client.value("select count(*) from rules_orders"), "1");
 }
 
 #[test]
 fn a_digest_is_met_by_every_text_that_differs_in_literals_only() {
-    let stage = TestBed::set("auto", of(""));
+    let bed = TestBed::set_up("auto", of(""));
     let explained = |text: &str| {
-        let output = stage
-            .balancer
-            .command(&["explain", "--json", text])
-            .unwrap();
+        let output = bed.balancer.command(&["explain", "--json", text]).unwrap();
         serde_json::from_slice::<Json>(&output.stdout).unwrap()
     };
     let told_of = explained("select 'x', 1");
@@ -116,13 +113,13 @@ fn a_digest_is_met_by_every_text_that_differs_in_literals_only() {
         format!("[[service.rule]]\nname = '{name}'\ndigest = '{digest}'\nreject = 'no'\n")
     };
     let rules = rule("d", &told_of) + &rule("v", &versioned);
-    let stage = TestBed::set("auto", of(&rules));
-    let mut client = stage.client();
+    let bed = TestBed::set_up("auto", of(&rules));
+    let mut client = bed.client();
     for text in ["SELECT 'y'", "select 2, 3 -- c"] {
-        assert_eq!(client.query(text), [told("d", "no")], "{text}");
+        assert_eq!(client.query(text), [refusal_of("d", "no")], "{text}");
     }
     let text = "select 2 /*M!100100 FROM dual */";
-    assert_eq!(client.query(text), [told("v", "no")], "{text}");
+    assert_eq!(client.query(text), [refusal_of("v", "no")], "{text}");
     assert_eq!(client.value("select @@port > 0"), "1");
 }
 
@@ -135,22 +132,22 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
             service: "query_timeout_ms = 1000",
             ..of(rules)
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         for text in ["select sleep(30) /* short */", "select sleep(30)"] {
-            let begun = Instant::now();
-            let told = client.query(text);
-            assert!(begun.elapsed() < LIMIT / 2, "{io}: {text} {told:?}");
+            let started = Instant::now();
+            let reply = client.query(text);
+            assert!(started.elapsed() < LIMIT / 2, "{io}: {text} {reply:?}");
         }
         // The limit is checked twice a second.
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(client.value("select sleep(2.5) /* long */"), "0", "{io}");
-        assert!(begun.elapsed() > Duration::from_secs(2), "{io}");
+        assert!(started.elapsed() > Duration::from_secs(2), "{io}");
         client.prepare("p", "select sleep(30) /* short */");
-        let begun = Instant::now();
+        let started = Instant::now();
         client.execute("p", &[]);
-        assert!(begun.elapsed() < LIMIT / 2, "{io}");
-        let status = stage.status();
+        assert!(started.elapsed() < LIMIT / 2, "{io}");
+        let status = bed.status();
         assert_eq!(
             (hits(&status, "short"), hits(&status, "long")),
             (2, 1),
@@ -162,25 +159,37 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
 #[test]
 fn a_reload_replaces_the_rules_of_those_who_are_there_and_keeps_the_hits() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(""));
-        let with = |rules: &str| config(shared(), stage.address, io, of(rules));
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, of(""));
+        let with = |rules: &str| config(shared(), bed.address, io, of(rules));
+        let mut client = bed.client();
         client.prepare("p", "select 'prepared'");
         assert_eq!(client.execute("p", &[])[1], "row prepared");
-        stage.balancer.reload(&with(REFUSING)).unwrap();
+        bed.balancer.reload(&with(REFUSING)).unwrap();
         client.run("select 1");
         let rules = "[[service.rule]]\nname = 'tried'\nmatch = '^select'\nreject = 'now'\n";
-        stage.balancer.reload(&with(rules)).unwrap();
-        assert_eq!(client.query("select 1"), [told("tried", "now")], "{io}");
-        assert_eq!(client.execute("p", &[]), [told("tried", "now")], "{io}");
-        assert_eq!(hits(&stage.status(), "tried"), 3, "{io}");
+        bed.balancer.reload(&with(rules)).unwrap();
+        assert_eq!(
+            client.query("select 1"),
+            [refusal_of("tried", "now")],
+            "{io}"
+        );
+        assert_eq!(
+            client.execute("p", &[]),
+            [refusal_of("tried", "now")],
+            "{io}"
+        );
+        assert_eq!(hits(&bed.status(), "tried"), 3, "{io}");
         let wrong = "[[service.rule]]\nname = 'tried'\nmatch = '('\nreject = 'now'\n";
-        let why = stage.balancer.reload(&with(wrong)).unwrap_err().to_string();
+        let why = bed.balancer.reload(&with(wrong)).unwrap_err().to_string();
         assert!(why.contains("E_VALUE"), "{why}");
-        assert_eq!(client.query("select 1"), [told("tried", "now")], "{io}");
-        stage.balancer.reload(&with("")).unwrap();
+        assert_eq!(
+            client.query("select 1"),
+            [refusal_of("tried", "now")],
+            "{io}"
+        );
+        bed.balancer.reload(&with("")).unwrap();
         assert_eq!(client.execute("p", &[])[1], "row prepared", "{io}");
-        let status = stage.status();
+        let status = bed.status();
         assert_eq!(status["database"]["rules"], Json::Array(Vec::new()), "{io}");
     }
 }
@@ -190,18 +199,21 @@ fn a_reload_replaces_the_rules_of_those_who_are_there_and_keeps_the_hits() {
 fn what_was_sent_ahead_of_an_execution_that_a_rule_refuses_is_gone_with_it() {
     let rules = "[[service.rule]]\nname = 'tried'\nmatch = '^select'\nreject = 'now'\n";
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(""));
-        let with = |rules: &str| config(shared(), stage.address, io, of(rules));
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, of(""));
+        let with = |rules: &str| config(shared(), bed.address, io, of(rules));
+        let mut client = bed.client();
         client.prepare("p", "select ?");
         client.send_long_data("p", 0, b"refused");
-        stage.balancer.reload(&with(rules)).unwrap();
+        bed.balancer.reload(&with(rules)).unwrap();
         let told_of = client.execute("p", &[Value::Sent]);
-        assert_eq!(told_of, [told("tried", "now")], "{io}");
-        stage.balancer.reload(&with("")).unwrap();
+        assert_eq!(told_of, [refusal_of("tried", "now")], "{io}");
+        bed.balancer.reload(&with("")).unwrap();
         client.send_long_data("p", 0, b"whole");
-        let heard = client.execute("p", &[Value::Sent]);
-        assert!(heard.contains(&"row whole".to_owned()), "{io}: {heard:?}");
+        let received = client.execute("p", &[Value::Sent]);
+        assert!(
+            received.contains(&"row whole".to_owned()),
+            "{io}: {received:?}"
+        );
     }
 }
 
@@ -211,11 +223,11 @@ fn what_is_executed_behind_a_refused_prepare_is_not_the_statement_before_it() {
     const LAST: u32 = u32::MAX;
     sql("create or replace table sbtest.rules_last (a int)");
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(REFUSING));
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, of(REFUSING));
+        let mut client = bed.client();
         client.prepare("p", "insert into rules_last values (1)");
         let refused = client.prepare("d", "delete from rules_orders");
-        assert_eq!(refused, [told("orders", "all of it?")], "{io}");
+        assert_eq!(refused, [refusal_of("orders", "all of it?")], "{io}");
         let executed = client.execute_id(LAST);
         assert!(executed[0].starts_with("error 1243 "), "{io}: {executed:?}");
         let count = client.value("select count(*) from rules_last");
@@ -230,48 +242,48 @@ const SENDING: &str = "\
     [[service.rule]]\nname = 'reports'\nmatch = 'report'\nto = ['REPLICA']\n\
     [[service.rule]]\nname = 'anywhere'\nmatch = 'anywhere'\nto = 'any'\n";
 
-fn explains_rules(stage: &split::TestBed, report: &str) {
-    let status = service(&stage.balancer.status().unwrap(), "db");
+fn explains_rules(bed: &split::TestBed, report: &str) {
+    let status = service(&bed.balancer.status().unwrap(), "db");
     assert!(hits(&status, "reports") >= 11, "{status}");
-    let told = tried(stage, "reports");
-    assert_eq!(told["servers"], serde_json::json!([report]), "{told}");
-    assert_eq!(told["rule_test"], "reports matches");
-    assert_eq!(told["rules"][0]["name"], "reports");
+    let reply = tried(bed, "reports");
+    assert_eq!(reply["servers"], serde_json::json!([report]), "{reply}");
+    assert_eq!(reply["rule_test"], "reports matches");
+    assert_eq!(reply["rules"][0]["name"], "reports");
     assert_eq!(
-        tried(stage, "anywhere")["rule_test"],
+        tried(bed, "anywhere")["rule_test"],
         "anywhere does not match: see its `match`"
     );
 }
 
 /// Returns the output of `explain` for a report under this rule.
-fn tried(stage: &split::TestBed, rule: &str) -> Json {
+fn tried(bed: &split::TestBed, rule: &str) -> Json {
     let sql = "select here() /* report */";
     let args = ["explain", "--json", "--rule", rule, sql];
-    let output = stage.balancer.command(&args).unwrap();
+    let output = bed.balancer.command(&args).unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
 fn reads_go_where_a_rule_says_and_nothing_else_does() {
-    let stage = split::TestBed::of_mariadb("auto", "consistency = \"eventual\"");
-    let primary = stage.port_of_primary();
-    let report = &stage.replicas()[0];
+    let bed = split::TestBed::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = bed.port_of_primary();
+    let report = &bed.replicas()[0];
     let rules = SENDING.replace("REPLICA", &report.name);
     let split = format!(
         "[service.split]\nreads = true\nprimary_reads = false\nconsistency = \"eventual\"\n{rules}"
     );
     let lines = service_toml(
         "db",
-        stage.scene.kind,
-        stage.listen,
-        &stage.scene.servers,
+        bed.scenario.kind,
+        bed.listen,
+        &bed.scenario.servers,
         &split,
     );
     let claims = "create function claims() returns int modifies sql data return @@port";
-    Client::connect(stage.primary().address).run(claims);
-    stage.scene.wait_caught_up().unwrap();
-    stage.balancer.reload(&(engine("auto") + &lines)).unwrap();
-    let mut client = stage.client();
+    Client::connect(bed.primary().address).run(claims);
+    bed.scenario.wait_caught_up().unwrap();
+    bed.balancer.reload(&(engine("auto") + &lines)).unwrap();
+    let mut client = bed.client();
     let at = |client: &mut Client, text: &str| {
         let row = client.value(text);
         row.split('|').next().unwrap_or_default().to_owned()
@@ -307,13 +319,13 @@ fn reads_go_where_a_rule_says_and_nothing_else_does() {
         client.value("select here(), bump(1, 6) /* vouched */"),
         format!("{primary}|6")
     );
-    assert_eq!(at(&mut stage.client(), "select claims()"), primary);
-    let there = at(&mut stage.client(), "select claims() /* vouched */");
+    assert_eq!(at(&mut bed.client(), "select claims()"), primary);
+    let there = at(&mut bed.client(), "select claims() /* vouched */");
     assert_ne!(there, primary);
     // Transactions have precedence over rules.
-    let mut client = stage.client();
+    let mut client = bed.client();
     client.run("begin");
     assert_eq!(at(&mut client, "select here() /* report */"), primary);
     client.run("commit");
-    explains_rules(&stage, &report.name);
+    explains_rules(&bed, &report.name);
 }

@@ -18,9 +18,9 @@ const REPLICA: &str = "set global rpl_semi_sync_slave_enabled = 1; \
 
 /// Creates servers that can each be the primary of the other two, and that never stop waiting for a
 /// replica.
-fn stage() -> TestBed {
-    let stage = TestBed::of_mariadb("auto", "");
-    for server in &stage.scene.servers {
+fn start_bed() -> TestBed {
+    let bed = TestBed::of_mariadb("auto", "");
+    for server in &bed.scenario.servers {
         server
             .sql(
                 "set global rpl_semi_sync_master_timeout = 60000; \
@@ -28,14 +28,14 @@ fn stage() -> TestBed {
             )
             .unwrap();
     }
-    stage.replicas().iter().for_each(follow);
-    let primary = stage.primary();
+    bed.replicas().iter().for_each(follow);
+    let primary = bed.primary();
     let enable = "set global rpl_semi_sync_master_enabled = 1";
     primary.sql(enable).unwrap();
-    stage.wait("two replicas that acknowledge", || {
+    bed.wait("two replicas that acknowledge", || {
         primary.sql(CLIENTS).unwrap().trim() == "2"
     });
-    stage
+    bed
 }
 
 fn follow(replica: &Server) {
@@ -43,13 +43,13 @@ fn follow(replica: &Server) {
 }
 
 /// Writes rows until the end, and returns those that were acknowledged.
-fn write(stage: &TestBed, ids: &AtomicU64, is_over: &AtomicBool) -> Vec<u64> {
-    let (mut client, mut acknowledged) = (stage.client(), Vec::new());
+fn write(bed: &TestBed, ids: &AtomicU64, is_over: &AtomicBool) -> Vec<u64> {
+    let (mut client, mut acknowledged) = (bed.client(), Vec::new());
     while !is_over.load(Relaxed) {
         let id = ids.fetch_add(1, Relaxed);
-        let told = client.query(&format!("insert into things values ({id}, 'x')"));
-        match told.last().map_or("end", String::as_str) {
-            "end" => client = stage.client(),
+        let reply = client.query(&format!("insert into things values ({id}, 'x')"));
+        match reply.last().map_or("end", String::as_str) {
+            "end" => client = bed.client(),
             last if last.starts_with("error") => {}
             _ => acknowledged.push(id),
         }
@@ -59,33 +59,33 @@ fn write(stage: &TestBed, ids: &AtomicU64, is_over: &AtomicBool) -> Vec<u64> {
 
 #[test]
 fn a_failover_loses_nothing_that_was_acknowledged() {
-    let stage = stage();
+    let bed = start_bed();
     let (ids, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
     let all = Mutex::new(Vec::new());
     let died_at = thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let acknowledged = write(&stage, &ids, &is_over);
+                let acknowledged = write(&bed, &ids, &is_over);
                 all.lock().unwrap().extend(acknowledged);
             });
         }
         thread::sleep(Duration::from_secs(1));
         let died_at = ids.load(Relaxed);
-        let (old, replicas) = (stage.primary(), stage.replicas());
+        let (old, replicas) = (bed.primary(), bed.replicas());
         // A row that it acknowledged now would exist on no other server.
         for replica in &replicas {
             replica.sql("stop slave io_thread").unwrap();
         }
         thread::sleep(Duration::from_millis(200));
         old.kill().unwrap();
-        stage.scene.lab.fail_over(&old).unwrap();
-        stage.wait_primary(&stage.primary());
+        bed.scenario.lab.fail_over(&old).unwrap();
+        bed.wait_primary(&bed.primary());
         thread::sleep(Duration::from_secs(1));
         is_over.store(true, Relaxed);
         died_at
     });
     let acknowledged = all.into_inner().unwrap();
-    let there = stage.primary().sql("select id from sbtest.things").unwrap();
+    let there = bed.primary().sql("select id from sbtest.things").unwrap();
     let there: Vec<u64> = there.lines().map(|id| id.trim().parse().unwrap()).collect();
     let lost: Vec<_> = acknowledged
         .iter()
@@ -98,25 +98,25 @@ fn a_failover_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_primary_that_waits_for_its_replicas_is_not_taken_for_dead() {
-    let stage = stage();
-    let replicas = stage.replicas();
+    let bed = start_bed();
+    let replicas = bed.replicas();
     replicas.iter().for_each(|one| one.freeze().unwrap());
-    let primary = stage.primary();
-    let mut reader = stage.client();
+    let primary = bed.primary();
+    let mut reader = bed.client();
     thread::scope(|scope| {
         let writing = scope.spawn(|| {
-            let begun = Instant::now();
-            stage.client().run("insert into things values (1, 'x')");
-            begun.elapsed()
+            let started = Instant::now();
+            bed.client().run("insert into things values (1, 'x')");
+            started.elapsed()
         });
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
-            let begun = Instant::now();
+            let started = Instant::now();
             let port = reader.value("/* evenkeel: primary */ select here()");
             assert_eq!(port, primary.address.port().to_string());
-            let took = begun.elapsed();
+            let took = started.elapsed();
             assert!(took < Duration::from_secs(1), "{took:?}");
-            assert_eq!(stage.cluster()["primary"], primary.name.as_str());
+            assert_eq!(bed.cluster()["primary"], primary.name.as_str());
             thread::sleep(Duration::from_millis(50));
         }
         replicas.iter().for_each(|one| one.thaw().unwrap());

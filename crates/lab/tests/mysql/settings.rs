@@ -6,7 +6,9 @@ use std::time::Duration;
 use evenkeel_lab::rootfs;
 
 use super::client::{Client, Login, Value};
-use super::stage::{ONE, Setup, TestBed, own, own_mysql, same_as_at, same_as_direct, shared, sql};
+use super::stage::{
+    ONE, Setup, TestBed, same_as_at, same_as_direct, shared, sql, start_mysql, start_own,
+};
 use crate::harness::DRIVERS;
 
 /// Settings of clients, each with three different values.
@@ -51,8 +53,8 @@ const TWO: Setup<'_> = Setup {
 #[test]
 fn clients_of_one_server_connection_never_see_each_other_s_settings() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        let bed = TestBed::set_up(io, ONE);
+        let mut clients: Vec<Client> = (0..3).map(|_| bed.client()).collect();
         let mut servers: Vec<Client> = (0..3).map(|_| Client::connect(shared().address)).collect();
         for (name, values) in SETTINGS {
             for (index, value) in values.iter().enumerate() {
@@ -68,7 +70,7 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
             }
         }
         // No setting remains for the next client.
-        let (mut stranger, mut direct) = (stage.client(), Client::connect(shared().address));
+        let (mut stranger, mut direct) = (bed.client(), Client::connect(shared().address));
         for (name, _) in SETTINGS {
             let show = format!("select @@session.{name}");
             assert_eq!(stranger.query(&show), direct.query(&show), "{io} {name}");
@@ -79,8 +81,8 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
 #[test]
 fn user_variables_of_literals_follow_their_client_and_bind_it_to_nothing() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        let bed = TestBed::set_up(io, ONE);
+        let mut clients: Vec<Client> = (0..3).map(|_| bed.client()).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.run(&format!(
                 "set @ApplicationName = 'app {index}', @n := {index}"
@@ -98,9 +100,9 @@ fn user_variables_of_literals_follow_their_client_and_bind_it_to_nothing() {
                 "{row}"
             );
         }
-        let mut stranger = stage.client();
+        let mut stranger = bed.client();
         assert_eq!(stranger.value("select @ApplicationName, @n"), "NULL|NULL");
-        let pins = &stage.status()["database"]["pins"];
+        let pins = &bed.status()["database"]["pins"];
         assert_eq!(pins, &serde_json::json!([]), "{io}");
     }
 }
@@ -113,17 +115,17 @@ fn a_client_for_whom_an_empty_string_is_null_disturbs_no_other() {
         same_as_direct(TWO, |address| {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
             let set_mode = format!("set sql_mode = '{mode}'");
-            let mut heard = client.all(&["set sql_mode = '', @a = ''"]);
-            heard.extend(other.all(&[&set_mode, "select '' is null"]));
-            heard.extend(client.all(&[OF_EMPTY_STRINGS]));
-            heard.extend(other.all(&[OF_EMPTY_STRINGS]));
-            heard.extend(client.all(&["set sql_mode = 'ANSI'", OF_EMPTY_STRINGS]));
-            heard.extend(other.all(&["select @@sql_mode"]));
-            heard.extend(client.all(&["set sql_mode = ''", OF_EMPTY_STRINGS]));
-            heard.extend(other.all(&["set @a = ''", "select @a is null"]));
-            heard.extend(client.all(&[OF_EMPTY_STRINGS]));
-            heard.extend(Client::connect(address).all(&[OF_EMPTY_STRINGS]));
-            heard
+            let mut received = client.all(&["set sql_mode = '', @a = ''"]);
+            received.extend(other.all(&[&set_mode, "select '' is null"]));
+            received.extend(client.all(&[OF_EMPTY_STRINGS]));
+            received.extend(other.all(&[OF_EMPTY_STRINGS]));
+            received.extend(client.all(&["set sql_mode = 'ANSI'", OF_EMPTY_STRINGS]));
+            received.extend(other.all(&["select @@sql_mode"]));
+            received.extend(client.all(&["set sql_mode = ''", OF_EMPTY_STRINGS]));
+            received.extend(other.all(&["set @a = ''", "select @a is null"]));
+            received.extend(client.all(&[OF_EMPTY_STRINGS]));
+            received.extend(Client::connect(address).all(&[OF_EMPTY_STRINGS]));
+            received
         });
     }
 }
@@ -134,17 +136,17 @@ fn empty_modes_and_strings_follow_their_client_at_mysql_too() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-empty");
+    let (_lab, server) = start_mysql("mysql-empty");
     same_as_at(&server, ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&["set sql_mode = '', @a = ''"]);
+        let mut received = client.all(&["set sql_mode = '', @a = ''"]);
         for _ in 0..2 {
-            heard.extend(client.prepare("own", "select 'x', ?"));
-            heard.extend(other.all(&["set sql_mode = 'ANSI'", OF_EMPTY_STRINGS]));
-            heard.extend(client.execute("own", &[Value::Number(1)]));
-            heard.extend(client.all(&[OF_EMPTY_STRINGS]));
+            received.extend(client.prepare("own", "select 'x', ?"));
+            received.extend(other.all(&["set sql_mode = 'ANSI'", OF_EMPTY_STRINGS]));
+            received.extend(client.execute("own", &[Value::Number(1)]));
+            received.extend(client.all(&[OF_EMPTY_STRINGS]));
         }
-        heard
+        received
     });
 }
 
@@ -154,23 +156,23 @@ const OF_EMPTY_STRINGS: &str = "select @@sql_mode, @a is null, @a = '', collatio
 fn the_schema_goes_with_its_client() {
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&["use other", "select database()"]);
-        heard.extend(other.all(&["select database()"]));
-        heard.extend(client.all(&[
+        let mut received = client.all(&["use other", "select database()"]);
+        received.extend(other.all(&["select database()"]));
+        received.extend(client.all(&[
             "drop table if exists of_other",
             "create table of_other (a int)",
             "use there_is_none",
             "select database()",
             "select * from of_other",
         ]));
-        heard.extend(other.all(&[
+        received.extend(other.all(&[
             "select * from of_other",
             "use other",
             "select * from of_other",
         ]));
-        heard.extend(client.all(&["use sbtest; select database(); use other"]));
-        heard.extend(other.all(&["use sbtest", "select database()"]));
-        heard.extend(client.all(&["select database()"]));
+        received.extend(client.all(&["use sbtest; select database(); use other"]));
+        received.extend(other.all(&["use sbtest", "select database()"]));
+        received.extend(client.all(&["select database()"]));
         let mut third = Client::with(
             address,
             &super::client::Login {
@@ -178,10 +180,10 @@ fn the_schema_goes_with_its_client() {
                 ..Default::default()
             },
         );
-        heard.extend(third.all(&["select database()", "select * from of_other", "use other"]));
-        heard.extend(client.all(&["select database()"]));
-        heard.extend(third.all(&["select database()"]));
-        heard
+        received.extend(third.all(&["select database()", "select * from of_other", "use other"]));
+        received.extend(client.all(&["select database()"]));
+        received.extend(third.all(&["select database()"]));
+        received
     });
 }
 
@@ -195,18 +197,18 @@ fn the_character_set_of_a_schema_is_there_after_a_reset() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-schema");
+    let (_lab, server) = start_mysql("mysql-schema");
     let schema = "create database latin character set latin1; \
                   grant all on latin.* to sbtest@'127.0.0.1'";
     server.sql(schema).unwrap();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, ONE);
+        let bed = TestBed::before(&server, io, ONE);
         let login = Login {
             schema: Some("latin"),
             ..Login::default()
         };
-        let enter = || Client::with(stage.address, &login);
-        let (mut client, mut other) = (enter(), enter());
+        let log_in = || Client::with(bed.address, &login);
+        let (mut client, mut other) = (log_in(), log_in());
         client.run("create temporary table leaves (a int)");
         client.quit();
         let shown = "select database(), @@character_set_database, @@collation_database";
@@ -263,22 +265,22 @@ fn statements_do_to_settings_what_they_do_at_the_server() {
         ];
         // Then MariaDB 11 describes columns by a collation that no variable shows.
         let is_hidden = |step: &str| is_11 && step == "set character set default";
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for step in steps.into_iter().filter(|step| !is_hidden(step)) {
             // Shown on failure.
             println!("{step}");
-            heard.extend(client.all(&[step]));
+            received.extend(client.all(&[step]));
             // The other client waits for the connection.
             if !step.contains("autocommit = 0") {
                 other.run("set time_zone = '-07:00', sql_mode = 'ANSI', names utf8mb3");
                 other.run("set @a = 'other', @b = 'other', wait_timeout = 99");
                 other.run("use other");
             }
-            heard.extend(client.all(&[shown]));
+            received.extend(client.all(&[shown]));
         }
-        heard.extend(client.reset());
-        heard.extend(client.all(&[shown]));
-        heard
+        received.extend(client.reset());
+        received.extend(client.all(&[shown]));
+        received
     });
 }
 
@@ -286,13 +288,13 @@ fn statements_do_to_settings_what_they_do_at_the_server() {
 fn what_is_said_in_one_character_set_is_understood_in_it() {
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&["set names latin1", "select hex('ä'), 'ä', charset('x')"]);
-        heard.extend(other.all(&["select hex('ä'), 'ä', charset('x')"]));
-        heard.extend(client.all(&["select hex('ä'), 'ä', charset('x')"]));
-        heard.extend(other.all(&["set names utf8mb4 collate utf8mb4_bin", "select 'a' = 'A'"]));
-        heard.extend(client.all(&["select 'a' = 'A'", "set names utf8mb3"]));
-        heard.extend(other.all(&["select 'a' = 'A', collation('a')"]));
-        heard.extend(client.all(&["select 'a' = 'A', collation('a')"]));
+        let mut received = client.all(&["set names latin1", "select hex('ä'), 'ä', charset('x')"]);
+        received.extend(other.all(&["select hex('ä'), 'ä', charset('x')"]));
+        received.extend(client.all(&["select hex('ä'), 'ä', charset('x')"]));
+        received.extend(other.all(&["set names utf8mb4 collate utf8mb4_bin", "select 'a' = 'A'"]));
+        received.extend(client.all(&["select 'a' = 'A'", "set names utf8mb3"]));
+        received.extend(other.all(&["select 'a' = 'A', collation('a')"]));
+        received.extend(client.all(&["select 'a' = 'A', collation('a')"]));
         for collation in [8, 33, 45, 46, 63] {
             let mut third = Client::with(
                 address,
@@ -301,11 +303,11 @@ fn what_is_said_in_one_character_set_is_understood_in_it() {
                     ..Default::default()
                 },
             );
-            heard
+            received
                 .extend(third.all(&["select @@character_set_client, @@collation_connection, 'ä'"]));
-            heard.extend(client.all(&["select @@collation_connection"]));
+            received.extend(client.all(&["select @@collation_connection"]));
         }
-        heard
+        received
     });
 }
 
@@ -318,9 +320,9 @@ fn the_next_transaction_s_characteristics_are_not_the_session_s() {
         },
         |address| {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for _ in 0..3 {
-                heard.extend(client.all(&[
+                received.extend(client.all(&[
                     "set transaction isolation level serializable",
                     "begin",
                     "select @@tx_isolation",
@@ -332,10 +334,11 @@ fn the_next_transaction_s_characteristics_are_not_the_session_s() {
                     "select @@tx_isolation",
                     "set @@tx_isolation = 'READ-COMMITTED'",
                 ]));
-                heard.extend(other.all(&["begin", "select @@tx_isolation", "rollback"]));
-                heard.extend(client.all(&["select @@tx_isolation", "set tx_isolation = default"]));
+                received.extend(other.all(&["begin", "select @@tx_isolation", "rollback"]));
+                received
+                    .extend(client.all(&["select @@tx_isolation", "set tx_isolation = default"]));
             }
-            heard
+            received
         },
     );
 }
@@ -343,15 +346,15 @@ fn the_next_transaction_s_characteristics_are_not_the_session_s() {
 #[test]
 fn a_wait_timeout_of_the_client_s_own_holds_for_it_alone_wherever_it_is() {
     for io in DRIVERS {
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 pool: "size = 2",
                 ..ONE
             },
         );
-        let mut hasty: Vec<Client> = (0..2).map(|_| stage.client()).collect();
-        let (mut calm, mut busy) = (stage.client(), stage.client());
+        let mut hasty: Vec<Client> = (0..2).map(|_| bed.client()).collect();
+        let (mut calm, mut busy) = (bed.client(), bed.client());
         for client in &mut hasty {
             client.run("set wait_timeout = 1");
             assert_eq!(client.value("select @@wait_timeout"), "1", "{io}");
@@ -364,9 +367,9 @@ fn a_wait_timeout_of_the_client_s_own_holds_for_it_alone_wherever_it_is() {
             busy.ping();
         }
         for client in &mut hasty {
-            let told = client.ping();
-            let is_over = told[0].starts_with("error ") || told[0] == "end";
-            assert!(is_over, "{io}: {told:?}");
+            let reply = client.ping();
+            let is_over = reply[0].starts_with("error ") || reply[0] == "end";
+            assert!(is_over, "{io}: {reply:?}");
         }
         assert_eq!(calm.value("select 'here'"), "here", "{io}");
         assert_eq!(busy.value("select @@wait_timeout"), "2", "{io}");
@@ -376,24 +379,24 @@ fn a_wait_timeout_of_the_client_s_own_holds_for_it_alone_wherever_it_is() {
 /// The server does not repeat it for a connection that was reset for the next client.
 #[test]
 fn what_init_connect_sets_is_so_for_every_client() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let init = "set time_zone = '+03:30', sql_select_limit = 77";
     server
         .sql(&format!("set global init_connect = {init:?}"))
         .unwrap();
     let shown = "select @@time_zone, @@sql_select_limit";
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, ONE);
-        let backend = stage.client().backend();
+        let bed = TestBed::before(&server, io, ONE);
+        let backend = bed.client().backend();
         for round in 0..3 {
-            let mut client = stage.client();
+            let mut client = bed.client();
             assert_eq!(client.value(shown), "+03:30|77", "{io} {round}");
             client.run("set time_zone = '-01:00'");
             // A connection with such state is reset before the next client receives it.
             client.run("create temporary table gone (a int)");
             client.run("select @left := 1");
             client.quit();
-            assert_eq!(stage.client().backend(), backend, "{io} {round}");
+            assert_eq!(bed.client().backend(), backend, "{io} {round}");
         }
     }
 }
@@ -403,8 +406,8 @@ fn what_init_connect_sets_is_so_for_every_client() {
 fn the_position_of_the_last_write_is_the_client_s_own() {
     sql("create or replace table sbtest.positions (a int)");
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         let last = "select @@last_gtid";
         assert_eq!(client.value(last), "", "{io}");
         client.run("insert into positions values (1)");
@@ -422,16 +425,16 @@ fn the_position_of_the_last_write_is_the_client_s_own() {
 /// Client libraries escape the strings of their first statement as the status requires.
 #[test]
 fn how_strings_are_read_is_told_from_the_greeting_on() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let modes = "SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'";
     server.sql(modes).unwrap();
     same_as_at(&server, ONE, |address| {
         let mut client = Client::connect(address);
-        let mut heard = client.welcome.clone();
-        heard.extend(client.ping());
-        heard.extend(client.all(&["select '\\'", "set sql_mode = ''", "select 1"]));
-        heard.extend(client.ping());
-        heard
+        let mut received = client.welcome.clone();
+        received.extend(client.ping());
+        received.extend(client.all(&["select '\\'", "set sql_mode = ''", "select 1"]));
+        received.extend(client.ping());
+        received
     });
 }
 
@@ -458,24 +461,24 @@ fn variables_that_not_everybody_may_set_are_not_set_for_who_may_not() {
     };
     same_as_direct(setup, |address| {
         let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address)).collect();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for name in defaults {
             let own = format!("set session {name} = default");
-            heard.extend(clients[0].all(&[&own, "set gtid_domain_id = 5"]));
+            received.extend(clients[0].all(&[&own, "set gtid_domain_id = 5"]));
             // Its previous connection is assigned to another client.
             for client in clients.iter_mut().rev() {
                 client.run("begin");
             }
             for client in clients.iter_mut().rev() {
-                heard.extend(client.all(&[&format!("select @@{name}"), "commit"]));
+                received.extend(client.all(&[&format!("select @@{name}"), "commit"]));
             }
         }
-        heard.extend(clients[0].all(&["call in_domain(7)"]));
+        received.extend(clients[0].all(&["call in_domain(7)"]));
         for _ in 0..2 {
             for client in &mut clients {
-                heard.extend(client.all(&["select @@gtid_domain_id", "select 1"]));
+                received.extend(client.all(&["select @@gtid_domain_id", "select 1"]));
             }
         }
-        heard
+        received
     });
 }

@@ -10,7 +10,7 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, TestBed, config, own_mysql, shared};
+use super::stage::{ONE, Setup, TestBed, config, shared, start_mysql};
 use crate::harness::certificates::write_private;
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
@@ -35,33 +35,33 @@ fn users() -> (TempDir, String) {
 fn a_password_comes_whole_once_and_is_proved_from_then_on() {
     let (_directory, tables) = users();
     for io in DRIVERS {
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 tables: &tables,
                 ..ONE
             },
         );
-        let enter = |user, password| {
+        let log_in = |user, password| {
             let login = Login {
                 user,
                 password,
                 ..Login::default()
             };
-            Client::enter(stage.address, &login)
+            Client::log_in(bed.address, &login)
         };
         let refused = |user, password| {
-            let told = enter(user, password).map(|_| ()).unwrap_err();
-            assert!(told.starts_with("error 1045 28000 "), "{io}: {told}");
+            let reply = log_in(user, password).map(|_| ()).unwrap_err();
+            assert!(reply.starts_with("error 1045 28000 "), "{io}: {reply}");
         };
         refused("app", "wrong");
         for _ in 0..2 {
-            let mut client = enter("app", "pa ss").unwrap();
+            let mut client = log_in("app", "pa ss").unwrap();
             assert_eq!(client.value("select current_user()"), "sbtest@127.0.0.1");
             refused("app", "wrong");
             refused("app", "");
         }
-        assert!(enter("known", "k").is_ok(), "{io}");
+        assert!(log_in("known", "k").is_ok(), "{io}");
         refused("known", "x");
         refused("nobody", "x");
     }
@@ -91,34 +91,34 @@ fn users_of_mysql_log_in_by_their_own_accounts_even_when_the_server_has_forgotte
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = &cluster.primary;
     server.sql(ACCOUNTS).unwrap();
-    let stage = TestBed::before(server, "auto", ONE);
-    let enter = |password: &str| {
+    let bed = TestBed::before(server, "auto", ONE);
+    let log_in = |password: &str| {
         let login = Login {
             user: "app",
             password,
             ..Login::default()
         };
-        Client::enter(stage.address, &login)
+        Client::log_in(bed.address, &login)
     };
     let refused = |password: &str, number: &str| {
-        let told = enter(password).map(|_| ()).unwrap_err();
-        assert!(told.starts_with(&format!("error {number} ")), "{told}");
+        let reply = log_in(password).map(|_| ()).unwrap_err();
+        assert!(reply.starts_with(&format!("error {number} ")), "{reply}");
     };
     refused("wrong", "1045");
-    let mut client = enter("first").unwrap();
+    let mut client = log_in("first").unwrap();
     assert_eq!(client.value("select current_user()"), "app@127.0.0.1");
     refused("wrong", "1045");
     // The server's password cache is lost; the client proves its password as before.
     server.stop().unwrap();
     server.start().unwrap();
-    let again = || Ok(enter("first").ok());
+    let again = || Ok(log_in("first").ok());
     let mut client = eventually(LIMIT, "a session of a forgotten user", again).unwrap();
     assert_eq!(client.value("select current_user()"), "app@127.0.0.1");
     server
         .sql("alter user app@'127.0.0.1' identified by 'second'")
         .unwrap();
     refused("first", "1045");
-    assert!(enter("second").is_ok(), "{}", stage.balancer.log());
+    assert!(log_in("second").is_ok(), "{}", bed.balancer.log());
     server
         .sql("alter user app@'127.0.0.1' account lock")
         .unwrap();
@@ -139,34 +139,34 @@ fn of_an_account_with_two_passwords_either_lets_in_until_the_old_one_is_discarde
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-two-passwords");
+    let (_lab, server) = start_mysql("mysql-two-passwords");
     server.sql(APP).unwrap();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, ONE);
-        let enter = |password: &str| {
+        let bed = TestBed::before(&server, io, ONE);
+        let log_in = |password: &str| {
             let login = Login {
                 user: "app",
                 password,
                 ..Login::default()
             };
-            Client::enter(stage.address, &login)
+            Client::log_in(bed.address, &login)
         };
         let alter = |what: &str| {
             let text = format!("alter user app@'127.0.0.1' {what}");
             server.sql(&text).unwrap();
         };
         alter("identified by 'first'");
-        assert!(enter("first").is_ok(), "{io}");
+        assert!(log_in("first").is_ok(), "{io}");
         alter("identified by 'second' retain current password");
         for password in ["second", "first", "second", "first"] {
-            let mut client = enter(password).unwrap_or_else(|told| panic!("{io}: {told}"));
+            let mut client = log_in(password).unwrap_or_else(|reply| panic!("{io}: {reply}"));
             assert_eq!(client.value("select current_user()"), "app@127.0.0.1");
         }
-        let told = |password| enter(password).map(|_| ()).unwrap_err();
-        assert!(told("wrong").starts_with("error 1045 "), "{io}");
+        let reply = |password| log_in(password).map(|_| ()).unwrap_err();
+        assert!(reply("wrong").starts_with("error 1045 "), "{io}");
         alter("discard old password");
-        assert!(told("first").starts_with("error 1045 "), "{io}");
-        assert!(enter("second").is_ok(), "{io}");
+        assert!(reply("first").starts_with("error 1045 "), "{io}");
+        assert!(log_in("second").is_ok(), "{io}");
     }
 }
 
@@ -203,7 +203,7 @@ fn every_server_sees_a_password_at_its_first_login_so_that_a_promotion_finds_it_
                      performance_schema.accounts where user = 'app'";
         server.sql(query).unwrap()
     };
-    let first = || Ok(Client::enter(address, &login).ok());
+    let first = || Ok(Client::log_in(address, &login).ok());
     let client = eventually(LIMIT, "a first session", first);
     let _client = client.unwrap_or_else(|error| panic!("{error}: {}", balancer.log()));
     let seen = || Ok((visits(replica) != "0").then_some(()));
@@ -219,7 +219,7 @@ fn every_server_sees_a_password_at_its_first_login_so_that_a_promotion_finds_it_
 #[test]
 fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
     let (_directory, tables) = users();
-    let stage = TestBed::set(
+    let bed = TestBed::set_up(
         "auto",
         Setup {
             tables: &tables,
@@ -232,15 +232,15 @@ fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
         password,
         ..Login::default()
     };
-    let address = stage.address;
+    let address = bed.address;
     // Generating the key takes a moment.
-    let first = || Ok(Client::enter(address, &login("pa ss")).ok());
+    let first = || Ok(Client::log_in(address, &login("pa ss")).ok());
     eventually(LIMIT, "a first session", first).unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let tries = |count: usize| {
         std::thread::scope(|scope| {
             let guess = || {
-                Client::enter(address, &login("wrong"))
+                Client::log_in(address, &login("wrong"))
                     .map(|_| ())
                     .unwrap_err()
             };
@@ -250,13 +250,13 @@ fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
                 .collect::<Vec<_>>()
         })
     };
-    let told = tries(60);
-    let denied = told.iter().filter(|one| one.starts_with("error 1045 "));
-    let late = told.iter().filter(|one| one.starts_with("error 1159 "));
+    let reply = tries(60);
+    let denied = reply.iter().filter(|one| one.starts_with("error 1045 "));
+    let late = reply.iter().filter(|one| one.starts_with("error 1159 "));
     let (denied, late) = (denied.count(), late.count());
-    assert_eq!(denied + late, 60, "{told:?}");
+    assert_eq!(denied + late, 60, "{reply:?}");
     // Twenty immediately, and ten a second.
-    let most = 21 + begun.elapsed().as_millis() as usize / 100;
+    let most = 21 + started.elapsed().as_millis() as usize / 100;
     assert!((1..=most).contains(&denied), "{denied} of at most {most}");
 }
 
@@ -269,7 +269,7 @@ fn who_was_promised_query_attributes_runs_nothing_on_a_server_that_does_not_know
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-attributes");
+    let (_lab, server) = start_mysql("mysql-attributes");
     let (_directory, tables) = users();
     let tables = tables + "\n[service.failover]\nwait_ms = 500";
     let setup = Setup {
@@ -282,20 +282,20 @@ fn who_was_promised_query_attributes_runs_nothing_on_a_server_that_does_not_know
         capabilities: USUAL.with(Capabilities::QUERY_ATTRIBUTES),
         ..Login::default()
     };
-    let stage = TestBed::before_as(&server, "auto", setup, &login);
-    let mut client = Client::with(stage.address, &login);
+    let bed = TestBed::before_as(&server, "auto", setup, &login);
+    let mut client = Client::with(bed.address, &login);
     assert!(client.agreed.has(Capabilities::QUERY_ATTRIBUTES));
     let mut ask = || {
         let mut text = Vec::new();
         build::query_with_attributes(&mut text, &[], b"select 'here'");
-        client.say(&text);
+        client.send_packets(&text);
         client.reply()
     };
     assert_eq!(ask()[1], "row here");
-    let older = config(shared(), stage.address, "auto", setup);
-    stage.balancer.reload(&older).unwrap();
-    let told = ask();
-    assert!(told[0].starts_with("error 1290 "), "{told:?}");
-    let mut newcomer = Client::with(stage.address, &login);
+    let older = config(shared(), bed.address, "auto", setup);
+    bed.balancer.reload(&older).unwrap();
+    let reply = ask();
+    assert!(reply[0].starts_with("error 1290 "), "{reply:?}");
+    let mut newcomer = Client::with(bed.address, &login);
     assert_eq!(newcomer.value("select 'here'"), "here");
 }

@@ -34,7 +34,7 @@ fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
     );
     let config = config(primary, address, "auto", Setup::default()).replace(&known, &both);
     let balancer = Balancer::start(&config).unwrap();
-    let first = || Ok(Client::enter(address, &Login::default()).ok());
+    let first = || Ok(Client::log_in(address, &Login::default()).ok());
     let client = eventually(LIMIT, "a first session", first);
     let mut client = client.unwrap_or_else(|error| panic!("{error}: {}", balancer.log()));
     client.run("create table slow (id int primary key, x int not null) engine = myisam");
@@ -43,8 +43,8 @@ fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
     client.query_later("update slow set x = x + 1 where sleep(0.3) = 0");
     thread::sleep(Duration::from_secs(1));
     primary.stop().unwrap();
-    let told = client.reply();
-    assert!(told[0].starts_with("error 1053 "), "{told:?}");
+    let reply = client.reply();
+    assert!(reply[0].starts_with("error 1053 "), "{reply:?}");
     // A retry would find the rows that the statement has already changed.
     let done = "select count(*) from sbtest.slow where x = 1";
     assert_ne!(replica.sql(done).unwrap(), "0");

@@ -23,19 +23,19 @@ impl TestBed {
         TestBed::in_front_of(Scenario::start(kind).unwrap(), io, further)
     }
 
-    pub(crate) fn in_front_of(scene: Scenario, io: &str, further: &str) -> TestBed {
-        prepare(&scene);
+    pub(crate) fn in_front_of(scenario: Scenario, io: &str, further: &str) -> TestBed {
+        prepare(&scenario);
         let split = format!("[service.split]\nreads = true\nprimary_reads = false\n{further}");
-        let stage = TestBed::before(scene, loopback(), &engine(io), &split);
-        stage.wait_split();
-        stage
+        let bed = TestBed::before(scenario, loopback(), &engine(io), &split);
+        bed.wait_split();
+        bed
     }
 
     pub(crate) fn client(&self) -> Client {
         let mut last = String::new();
         let entered = eventually(LIMIT, "a session", || {
-            let entered = Client::enter(self.listen, &Login::default());
-            Ok(entered.map_err(|told| last = told).ok())
+            let entered = Client::log_in(self.listen, &Login::default());
+            Ok(entered.map_err(|reply| last = reply).ok())
         });
         entered.unwrap_or_else(|error| panic!("{error} ({last}): {}", self.balancer.log()))
     }
@@ -54,16 +54,16 @@ impl TestBed {
 }
 
 /// Creates the objects of the tests, before the balancer starts.
-fn prepare(scene: &Scenario) {
-    for server in &scene.servers {
+fn prepare(scenario: &Scenario) {
+    for server in &scenario.servers {
         let trust = "SET GLOBAL log_bin_trust_function_creators = 1";
         server.sql(trust).unwrap();
     }
-    let primary = scene.writer().unwrap();
+    let primary = scenario.writer().unwrap();
     primary.sql(RIGHTS).unwrap();
     let mut direct = Client::connect(primary.address);
     SCHEMA.iter().for_each(|text| direct.run(text));
-    scene.wait_caught_up().unwrap();
+    scenario.wait_caught_up().unwrap();
 }
 
 /// Rights that the superuser grants.
@@ -83,9 +83,9 @@ const SCHEMA: [&str; 6] = [
 
 #[test]
 fn each_statement_runs_where_it_belongs() {
-    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
-    let mut client = stage.client();
-    let primary = stage.port_of_primary();
+    let bed = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
+    let mut client = bed.client();
+    let primary = bed.port_of_primary();
     for reads in [
         "select here()",
         "select here(), count(*) from counters",
@@ -110,7 +110,7 @@ fn each_statement_runs_where_it_belongs() {
         let row = client.value(writes);
         assert_eq!(row.split('|').next(), Some(&*primary), "{writes}");
     }
-    let mut client = stage.client();
+    let mut client = bed.client();
     client.run("begin");
     assert_eq!(client.value(WHERE), primary);
     client.run("commit");
@@ -125,7 +125,7 @@ fn each_statement_runs_where_it_belongs() {
     assert_eq!(client.value(WHERE), primary);
     client.run("commit");
     client.run("set autocommit = 1");
-    let name = stage.primary().name;
+    let name = bed.primary().name;
     let named = format!("/* evenkeel: server={name} */ select here()");
     assert_eq!(client.value(&named), primary);
 }
@@ -135,20 +135,20 @@ const LOCKING: &str = "select here() from counters where id = 1 for update";
 
 #[test]
 fn no_transaction_that_may_write_begins_at_a_replica() {
-    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
-    let primary = stage.port_of_primary();
+    let bed = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = bed.port_of_primary();
     for begin in [
         &["commit and chain"][..],
         &["rollback work and chain"],
         &["set completion_type = 1", "commit"],
         &["select 1", "commit and chain"],
     ] {
-        let mut client = stage.client();
+        let mut client = bed.client();
         begin.iter().for_each(|text| client.run(text));
         assert_eq!(client.value(WHERE), primary, "{begin:?}");
         assert_eq!(client.value(LOCKING), primary, "{begin:?}");
     }
-    let mut client = stage.client();
+    let mut client = bed.client();
     client.prepare("rows", "select id from counters");
     client.open("rows", &[]);
     client.run("start transaction");
@@ -168,28 +168,28 @@ const NAMED: [&str; 6] = [
 /// TO SEE THIS RED: allow named locks in READ ONLY transactions.
 #[test]
 fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there() {
-    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
-    let primary = stage.port_of_primary();
-    let mut client = stage.client();
+    let bed = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = bed.port_of_primary();
+    let mut client = bed.client();
     client.prepare("rows", "select id from counters");
     client.run("start transaction read only");
     assert_ne!(client.value(WHERE), primary);
     client.open("rows", &[]);
     // A replica cannot write, and returns its own error.
     for text in [LOCKING, "update counters set v = 1 where id = 1"] {
-        let told = client.refusal(text);
+        let reply = client.refusal(text);
         assert!(
-            !told.contains("pinned to a read-only replica"),
-            "{text}: {told}"
+            !reply.contains("pinned to a read-only replica"),
+            "{text}: {reply}"
         );
     }
     // Each server would have its own lock, READ ONLY or not.
     for text in NAMED {
-        let told = client.refusal(text);
-        assert!(told.starts_with("1290 "), "{text}: {told}");
+        let reply = client.refusal(text);
+        assert!(reply.starts_with("1290 "), "{text}: {reply}");
     }
-    let told = client.prepare("lock", "select get_lock(?, 0)");
-    assert!(told[0].starts_with("error 1290 "), "{told:?}");
+    let reply = client.prepare("lock", "select get_lock(?, 0)");
+    assert!(reply[0].starts_with("error 1290 "), "{reply:?}");
     assert_ne!(client.value(WHERE), primary, "it goes on");
     client.run("commit");
     for text in [
@@ -198,8 +198,8 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
         "commit and chain",
         "lock tables counters read",
     ] {
-        let told = client.refusal(text);
-        assert!(told.starts_with("1290 "), "{text}: {told}");
+        let reply = client.refusal(text);
+        assert!(reply.starts_with("1290 "), "{text}: {reply}");
     }
     client.close("rows");
     assert_eq!(client.value(LOCKING), primary);
@@ -208,9 +208,9 @@ fn a_session_that_is_bound_to_a_replica_neither_locks_nor_begins_to_write_there(
 /// TO SEE THIS RED: leave a replica for any statement other than a read.
 #[test]
 fn what_is_asked_of_a_read_at_a_replica_is_asked_there() {
-    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
-    let primary = stage.port_of_primary();
-    let mut client = stage.client();
+    let bed = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
+    let primary = bed.port_of_primary();
+    let mut client = bed.client();
     client.prepare("found", "select found_rows()");
     for _ in 0..2 {
         let counting = "select sql_calc_found_rows here() from counters limit 3";
@@ -220,8 +220,8 @@ fn what_is_asked_of_a_read_at_a_replica_is_asked_there() {
         assert_eq!(client.execute("found", &[])[1], "row 16");
         let warning = "select here(), cast('x' as signed) from counters limit 1";
         assert_eq!(client.value(warning).split('|').nth(1), Some("0"));
-        let told = client.value("show warnings");
-        assert!(told.starts_with("Warning|1292|"), "{told}");
+        let reply = client.value("show warnings");
+        assert!(reply.starts_with("Warning|1292|"), "{reply}");
         assert_ne!(client.value(warning).split('|').next(), Some(&*primary));
         assert_eq!(client.value("select @@warning_count"), "1");
     }
@@ -250,8 +250,8 @@ fn write(client: &mut Client, id: usize, v: i64, round: usize) {
     if text == "prepared" {
         client.prepare("w", "update counters set v = ? where id = ?");
         let id = Value::Number(i64::try_from(id).unwrap());
-        let told = client.execute("w", &[Value::Number(v), id]);
-        assert!(told[0].starts_with("ok"), "{told:?}");
+        let reply = client.execute("w", &[Value::Number(v), id]);
+        assert!(reply[0].starts_with("ok"), "{reply:?}");
         client.close("w");
         return;
     }
@@ -260,13 +260,13 @@ fn write(client: &mut Client, id: usize, v: i64, round: usize) {
 }
 
 /// Writes and reads alternately; returns the number of reads at the primary, and elsewhere.
-pub(crate) fn write_and_read(stage: &TestBed, rounds: usize, sessions: usize) -> (usize, usize) {
-    let primary = &stage.port_of_primary();
+pub(crate) fn write_and_read(bed: &TestBed, rounds: usize, sessions: usize) -> (usize, usize) {
+    let primary = &bed.port_of_primary();
     let counts: Vec<(usize, usize)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..sessions)
             .map(|id| {
                 scope.spawn(move || {
-                    let mut client = stage.client();
+                    let mut client = bed.client();
                     let (mut here, mut elsewhere) = (0, 0);
                     for round in 0..rounds {
                         let v = i64::try_from(round + 1_000_000 * id).unwrap();
@@ -275,8 +275,8 @@ pub(crate) fn write_and_read(stage: &TestBed, rounds: usize, sessions: usize) ->
                             let sql = format!("select v, here() from counters where id = {id}");
                             let row = client.value(&sql);
                             let (seen, port) = row.split_once('|').unwrap();
-                            let told = format!("round {round} of session {id}, at {port}");
-                            assert_eq!(seen, v.to_string(), "{told}");
+                            let reply = format!("round {round} of session {id}, at {port}");
+                            assert_eq!(seen, v.to_string(), "{reply}");
                             match port == primary {
                                 true => here += 1,
                                 false => elsewhere += 1,
@@ -296,56 +296,56 @@ pub(crate) fn write_and_read(stage: &TestBed, rounds: usize, sessions: usize) ->
 #[test]
 fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
     for io in DRIVERS {
-        let stage = TestBed::of_mariadb(io, "");
-        let replicas = stage.replicas();
-        write_and_read(&stage, 100, 4);
-        stage.wait_split();
+        let bed = TestBed::of_mariadb(io, "");
+        let replicas = bed.replicas();
+        write_and_read(&bed, 100, 4);
+        bed.wait_split();
         // One replica has stopped, the other lags.
         replicas[0].stop_replication().unwrap();
         replicas[1].lag(Duration::from_secs(1)).unwrap();
-        let (here, _) = write_and_read(&stage, 60, 4);
+        let (here, _) = write_and_read(&bed, 60, 4);
         assert!(here > 0);
         replicas[1].lag(Duration::ZERO).unwrap();
         replicas[0].start_replication().unwrap();
-        stage.scene.wait_caught_up().unwrap();
-        write_and_read(&stage, 100, 4);
+        bed.scenario.wait_caught_up().unwrap();
+        write_and_read(&bed, 100, 4);
     }
 }
 
 /// TO SEE THIS RED: take the position reported for one of its statements as that of all.
 #[test]
 fn a_session_reads_what_a_text_committed_that_failed_then() {
-    let stage = TestBed::of_mariadb("auto", "");
-    let mut client = stage.client();
+    let bed = TestBed::of_mariadb("auto", "");
+    let mut client = bed.client();
     client.run(
         "create procedure late() begin do sleep(3); insert into things values (101, 'b'); \
          signal sqlstate '45000'; end",
     );
     client.run("create procedure known() begin end");
-    stage.wait("that the procedures are known", || {
-        let mut client = stage.client();
+    bed.wait("that the procedures are known", || {
+        let mut client = bed.client();
         client.run("call known()");
-        client.value(WHERE) != stage.port_of_primary()
+        client.value(WHERE) != bed.port_of_primary()
     });
-    for replica in stage.replicas() {
+    for replica in bed.replicas() {
         replica.lag(Duration::from_secs(2)).unwrap();
     }
-    let told = client.query("insert into things values (100, 'a'); call late()");
-    assert!(told[1].starts_with("error 1644"), "{told:?}");
+    let reply = client.query("insert into things values (100, 'a'); call late()");
+    assert!(reply[1].starts_with("error 1644"), "{reply:?}");
     thread::sleep(Duration::from_millis(300));
     assert_eq!(client.value("select max(id) from things"), "101");
 }
 
 #[test]
 fn who_wrote_long_ago_reads_at_replicas() {
-    let stage = TestBed::of_mariadb("auto", "");
-    let mut client = stage.client();
+    let bed = TestBed::of_mariadb("auto", "");
+    let mut client = bed.client();
     write(&mut client, 1, 1, 0);
-    wait_until(&stage.balancer, "its own read at a replica", || {
-        client.value(WHERE) != stage.port_of_primary()
+    wait_until(&bed.balancer, "its own read at a replica", || {
+        client.value(WHERE) != bed.port_of_primary()
     });
     thread::sleep(Duration::from_secs(2));
-    let primary = stage.port_of_primary();
+    let primary = bed.port_of_primary();
     let all = 500;
     let mut here = 0;
     for _ in 0..all {
@@ -360,10 +360,10 @@ fn who_wrote_long_ago_reads_at_replicas() {
 
 #[test]
 fn with_global_consistency_a_session_reads_what_another_wrote() {
-    let stage = TestBed::of_mariadb("auto", "consistency = \"global\"");
-    stage.replicas()[0].stop_replication().unwrap();
-    let (mut writer, mut reader) = (stage.client(), stage.client());
-    let primary = stage.port_of_primary();
+    let bed = TestBed::of_mariadb("auto", "consistency = \"global\"");
+    bed.replicas()[0].stop_replication().unwrap();
+    let (mut writer, mut reader) = (bed.client(), bed.client());
+    let primary = bed.port_of_primary();
     let mut elsewhere = 0;
     for round in 1..=200 {
         write(&mut writer, 1, round, 0);
@@ -375,7 +375,7 @@ fn with_global_consistency_a_session_reads_what_another_wrote() {
         }
     }
     assert!(elsewhere > 0, "no read was at the replica that follows");
-    stage.replicas()[0].start_replication().unwrap();
+    bed.replicas()[0].start_replication().unwrap();
 }
 
 /// Schemas that are not replicated lack permanently what others lack temporarily.
@@ -383,13 +383,13 @@ fn with_global_consistency_a_session_reads_what_another_wrote() {
 /// TO SEE THIS RED: return a replica's refusal of Evenkeel's own statements to the client.
 #[test]
 fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
-    let stage = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
+    let bed = TestBed::of_mariadb("auto", "consistency = \"eventual\"");
     let alone = "set sql_log_bin = 0; create database alone; \
                  grant all on alone.* to sbtest@'127.0.0.1'; create table alone.things (id int)";
-    stage.primary().sql(alone).unwrap();
-    let mut client = stage.client();
+    bed.primary().sql(alone).unwrap();
+    let mut client = bed.client();
     client.prepare("before", "select database()");
-    assert_ne!(client.value(WHERE), stage.port_of_primary());
+    assert_ne!(client.value(WHERE), bed.port_of_primary());
     assert!(client.init_db("alone")[0].starts_with("ok "));
     let lists = "select database(), count(*) from things";
     for _ in 0..3 {
@@ -400,17 +400,17 @@ fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
         assert_eq!(client.execute("here", &[])[1], "row alone|0");
     }
     client.init_db("sbtest");
-    stage.wait("its read at a replica again", || {
-        client.value(WHERE) != stage.port_of_primary()
+    bed.wait("its read at a replica again", || {
+        client.value(WHERE) != bed.port_of_primary()
     });
     // An error that the primary returns as well is returned.
     client.init_db("alone");
     let gone = "set sql_log_bin = 0; drop database alone";
-    stage.primary().sql(gone).unwrap();
+    bed.primary().sql(gone).unwrap();
     let elsewhere = "/* evenkeel: primary */ select database()";
-    assert_eq!(stage.client().value(elsewhere), "sbtest");
-    let told = client.refusal("select database()");
-    assert!(told.starts_with("1049 "), "{told}");
+    assert_eq!(bed.client().value(elsewhere), "sbtest");
+    let reply = client.refusal("select database()");
+    assert!(reply.starts_with("1049 "), "{reply}");
 }
 
 /// Drivers do that if their clients share connections among schemas.
@@ -418,40 +418,40 @@ fn who_is_in_a_schema_that_replicas_lack_reads_at_the_primary() {
 /// TO SEE THIS RED: treat COM_INIT_DB as an unknown command.
 #[test]
 fn who_goes_to_another_schema_while_there_is_no_primary_reads_there() {
-    let stage = TestBed::of_mariadb("auto", "[service.pool]\nwait_ms = 30000");
-    let old = stage.primary();
-    let mut client = stage.client();
-    stage.scene.wait_caught_up().unwrap();
+    let bed = TestBed::of_mariadb("auto", "[service.pool]\nwait_ms = 30000");
+    let old = bed.primary();
+    let mut client = bed.client();
+    bed.scenario.wait_caught_up().unwrap();
     old.kill().unwrap();
-    let begun = Instant::now();
-    let told = client.init_db("information_schema");
+    let started = Instant::now();
+    let reply = client.init_db("information_schema");
     assert!(
-        told[0].starts_with("ok "),
-        "{told:?} {:?} {}",
-        begun.elapsed(),
-        stage.balancer.log()
+        reply[0].starts_with("ok "),
+        "{reply:?} {:?} {}",
+        started.elapsed(),
+        bed.balancer.log()
     );
     assert_eq!(client.value("select database()"), "information_schema");
     assert!(
-        begun.elapsed() < Duration::from_secs(10),
+        started.elapsed() < Duration::from_secs(10),
         "{:?}",
-        begun.elapsed()
+        started.elapsed()
     );
 }
 
 #[test]
 fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubled() {
-    let stage = TestBed::of_mariadb("auto", "");
-    let reader = stage.reader();
-    let old = stage.primary();
-    let mut session = stage.client();
+    let bed = TestBed::of_mariadb("auto", "");
+    let reader = bed.reader();
+    let old = bed.primary();
+    let mut session = bed.client();
     session.run("set @name = 'of before', time_zone = '+01:00'");
-    let mut cut = stage.client();
+    let mut cut = bed.client();
     cut.run("begin");
     cut.run("insert into things values (1, 'never')");
-    let mut strict = stage.client();
+    let mut strict = bed.client();
     strict.run("set transaction isolation level serializable");
-    stage.scene.wait_caught_up().unwrap();
+    bed.scenario.wait_caught_up().unwrap();
     old.kill().unwrap();
     thread::sleep(Duration::from_millis(200));
     // A client that connects while there is no primary waits.
@@ -460,50 +460,50 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
             session.run("insert into things values (2, 'waited')");
             session.value("select @name, @@time_zone")
         });
-        stage.scene.lab.fail_over(&old).unwrap();
+        bed.scenario.lab.fail_over(&old).unwrap();
         waiting.join().unwrap()
     });
     assert_eq!(waited, "of before|+01:00");
-    let told = cut.query("insert into things values (3, 'never')");
-    let is_error = told.last().is_some_and(|line| line.starts_with("error"));
-    assert!(is_error || told == ["end"], "{told:?}");
+    let reply = cut.query("insert into things values (3, 'never')");
+    let is_error = reply.last().is_some_and(|line| line.starts_with("error"));
+    assert!(is_error || reply == ["end"], "{reply:?}");
     // The settings of the next transaction are lost with the connection.
-    let told = strict.refusal("start transaction");
-    assert!(told.contains("transaction"), "{told}");
-    let new = stage.primary();
-    stage.wait_primary(&new);
+    let reply = strict.refusal("start transaction");
+    assert!(reply.contains("transaction"), "{reply}");
+    let new = bed.primary();
+    bed.wait_primary(&new);
     thread::sleep(Duration::from_millis(500));
     let readings = reader.finish();
     let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
     assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());
     let ids = "/* evenkeel: primary */ select id from things order by id";
-    assert_eq!(stage.client().query(ids)[1..2], ["row 2"]);
+    assert_eq!(bed.client().query(ids)[1..2], ["row 2"]);
     // The old server returns as a second primary: no session is routed there.
     old.start().unwrap();
     let port = new.address.port().to_string();
     for _ in 0..100 {
         let sql = "/* evenkeel: primary */ select here()";
-        assert_eq!(stage.client().value(sql), port);
+        assert_eq!(bed.client().value(sql), port);
         thread::sleep(Duration::from_millis(10));
     }
-    stage.scene.lab.rejoin(&old).unwrap();
-    stage.wait_whole();
+    bed.scenario.lab.rejoin(&old).unwrap();
+    bed.wait_whole();
 }
 
 /// No replica has the session's write, so its read runs at the primary, which dies during it.
 #[test]
 fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_dies() {
-    let stage = TestBed::of_mariadb("auto", "");
-    let (old, replicas) = (stage.primary(), stage.replicas());
-    let mut client = stage.client();
+    let bed = TestBed::of_mariadb("auto", "");
+    let (old, replicas) = (bed.primary(), bed.replicas());
+    let mut client = bed.client();
     write(&mut client, 1, 1, 0);
-    stage.scene.wait_caught_up().unwrap();
+    bed.scenario.wait_caught_up().unwrap();
     for replica in &replicas {
         replica.lag(Duration::from_secs(3)).unwrap();
     }
     write(&mut client, 1, 2, 0);
     let written = old.sql("select @@gtid_binlog_pos").unwrap();
-    wait_until(&stage.balancer, "that replicas have received it", || {
+    wait_until(&bed.balancer, "that replicas have received it", || {
         let has_it = |one: &Server| one.sql("show slave status").unwrap().contains(&written);
         replicas.iter().all(has_it)
     });
@@ -512,7 +512,7 @@ fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_
         let reading = scope.spawn(|| client.value("select v from counters where id = 1"));
         thread::sleep(Duration::from_millis(700));
         old.kill().unwrap();
-        stage.scene.lab.fail_over(&old).unwrap();
+        bed.scenario.lab.fail_over(&old).unwrap();
         reading.join().unwrap()
     });
     assert_eq!(row, "2");
@@ -521,57 +521,57 @@ fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_
 /// Drivers run such queries after the login.
 #[test]
 fn what_only_asked_the_primary_is_asked_of_its_successor() {
-    let stage = TestBed::of_mariadb("auto", "");
-    let old = stage.primary();
-    let mut client = stage.client();
-    stage.scene.wait_caught_up().unwrap();
+    let bed = TestBed::of_mariadb("auto", "");
+    let old = bed.primary();
+    let mut client = bed.client();
+    bed.scenario.wait_caught_up().unwrap();
     old.freeze().unwrap();
-    let told = thread::scope(|scope| {
+    let reply = thread::scope(|scope| {
         let asking = scope.spawn(|| client.value("select @@port, @@version_comment is null"));
         thread::sleep(Duration::from_millis(700));
         old.kill().unwrap();
-        stage.scene.lab.fail_over(&old).unwrap();
+        bed.scenario.lab.fail_over(&old).unwrap();
         asking.join().unwrap()
     });
-    assert_eq!(told, format!("{}|0", stage.port_of_primary()));
+    assert_eq!(reply, format!("{}|0", bed.port_of_primary()));
 }
 
 #[test]
 fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
-    let stage = TestBed::of_mariadb("auto", "[service.pool]\nsize = 1\nwait_ms = 30000");
-    let old = stage.primary();
-    let mut holder = stage.client();
+    let bed = TestBed::of_mariadb("auto", "[service.pool]\nsize = 1\nwait_ms = 30000");
+    let old = bed.primary();
+    let mut holder = bed.client();
     holder.run("begin");
     holder.run("insert into things values (1, 'never')");
-    let mut waiter = stage.client();
-    stage.scene.wait_caught_up().unwrap();
+    let mut waiter = bed.client();
+    bed.scenario.wait_caught_up().unwrap();
     old.freeze().unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.run("insert into things values (2, 'waited')"));
-        stage.scene.lab.fail_over(&old).unwrap();
+        bed.scenario.lab.fail_over(&old).unwrap();
         // Of two servers with equal data neither is the primary.
         let ahead = "insert into things values (3, 'ahead')";
-        Client::connect(stage.primary().address).run(ahead);
-        stage.wait_primary(&stage.primary());
+        Client::connect(bed.primary().address).run(ahead);
+        bed.wait_primary(&bed.primary());
         // It still accepts writes, and they are lost.
         old.thaw().unwrap();
         waiting.join().unwrap();
     });
     let ids = "select id from things order by id";
-    let mut there = Client::connect(stage.primary().address);
+    let mut there = Client::connect(bed.primary().address);
     assert_eq!(there.query(ids)[1..3], ["row 2", "row 3"]);
 }
 
 #[test]
 fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
-    let stage = TestBed::of_mariadb("auto", "");
-    let (writer, reader) = (stage.writer(), stage.reader());
+    let bed = TestBed::of_mariadb("auto", "");
+    let (writer, reader) = (bed.writer(), bed.reader());
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(300));
-        let candidate = stage.replicas()[0].clone();
-        stage.scene.lab.promote(&candidate).unwrap();
-        stage.wait_whole();
-        stage.wait_primary(&candidate);
+        let candidate = bed.replicas()[0].clone();
+        bed.scenario.lab.promote(&candidate).unwrap();
+        bed.wait_whole();
+        bed.wait_primary(&candidate);
     }
     thread::sleep(Duration::from_millis(300));
     let readings = reader.finish();
@@ -581,6 +581,6 @@ fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
     let attempts = log.attempts.iter();
     let failed: Vec<_> = attempts.filter(|one| !one.is_acknowledged()).collect();
     assert!(failed.len() <= 2, "{failed:#?}");
-    let verified = log.verify(&stage.primary()).unwrap();
+    let verified = log.verify(&bed.primary()).unwrap();
     assert!(verified.is_faultless(), "{verified:?}");
 }

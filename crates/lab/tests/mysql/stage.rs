@@ -19,7 +19,7 @@ pub(crate) const ONE: Setup<'_> = Setup {
 };
 
 impl TestBed {
-    pub(crate) fn set(io: &str, setup: Setup<'_>) -> TestBed {
+    pub(crate) fn set_up(io: &str, setup: Setup<'_>) -> TestBed {
         TestBed::before(shared(), io, setup)
     }
 
@@ -37,7 +37,7 @@ impl TestBed {
     ) -> TestBed {
         TestBed::start(
             |address| config(server, address, io, setup),
-            |stage| Client::enter(stage.address, login).map(|_| ()),
+            |bed| Client::log_in(bed.address, login).map(|_| ()),
         )
     }
 
@@ -53,7 +53,7 @@ pub(crate) fn config(server: &Server, listen: SocketAddr, io: &str, setup: Setup
 /// Returns the server of all tests that do not damage it; it ends with the tests.
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
-    let (_, server) = SHARED.get_or_init(own);
+    let (_, server) = SHARED.get_or_init(start_own);
     server
 }
 
@@ -63,11 +63,11 @@ pub(crate) fn sql(text: &str) -> String {
 }
 
 /// Starts a server for one test.
-pub(crate) fn own() -> (Lab, Server) {
-    own_of(MariadbOptions::default())
+pub(crate) fn start_own() -> (Lab, Server) {
+    start_mariadb(MariadbOptions::default())
 }
 
-pub(crate) fn own_of(options: MariadbOptions) -> (Lab, Server) {
+pub(crate) fn start_mariadb(options: MariadbOptions) -> (Lab, Server) {
     let lab = Lab::new("mysql").unwrap();
     let cluster = lab.mariadb(options).unwrap();
     let server = cluster.primary;
@@ -76,7 +76,7 @@ pub(crate) fn own_of(options: MariadbOptions) -> (Lab, Server) {
 }
 
 /// Starts a MySQL server for one test; see [`evenkeel_lab::rootfs::missing_program`].
-pub(crate) fn own_mysql(name: &str) -> (Lab, Server) {
+pub(crate) fn start_mysql(name: &str) -> (Lab, Server) {
     let lab = Lab::new(name).unwrap();
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = cluster.primary;

@@ -7,7 +7,7 @@ use evenkeel_lab::eventually;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, TestBed, own, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, same_as_direct, start_own};
 use crate::harness::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
@@ -22,7 +22,7 @@ const ROW: &str = "insert into of_types values (-1, 300, -70000, 184467440737095
 #[test]
 fn statements_give_what_they_give_at_the_server() {
     same_as_direct(ONE, |address| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for capabilities in [USUAL, USUAL.without(Capabilities::DEPRECATE_EOF)] {
             let login = Login {
                 capabilities,
@@ -30,40 +30,40 @@ fn statements_give_what_they_give_at_the_server() {
             };
             let mut client = Client::with(address, &login);
             let mut other = Client::with(address, &login);
-            heard.extend(client.all(&["drop table if exists of_types", TYPES, ROW]));
-            heard.extend(client.prepare("all", "select * from of_types"));
-            heard.extend(other.prepare("other", "select 'other', ?"));
-            heard.extend(client.execute("all", &[]));
-            heard.extend(other.execute("other", &[Value::Text("it")]));
-            heard.extend(client.prepare("add", "insert into of_types (a, m) values (?, ?)"));
+            received.extend(client.all(&["drop table if exists of_types", TYPES, ROW]));
+            received.extend(client.prepare("all", "select * from of_types"));
+            received.extend(other.prepare("other", "select 'other', ?"));
+            received.extend(client.execute("all", &[]));
+            received.extend(other.execute("other", &[Value::Text("it")]));
+            received.extend(client.prepare("add", "insert into of_types (a, m) values (?, ?)"));
             for values in [
                 [Value::Number(1), Value::Text("one")],
                 [Value::Null, Value::Text("")],
                 [Value::Number(3), Value::Null],
                 [Value::Number(3_000), Value::Text("too big")],
             ] {
-                heard.extend(client.execute("add", &values));
+                received.extend(client.execute("add", &values));
             }
-            heard.extend(client.execute("all", &[]));
-            heard.extend(client.prepare("wrong", "selekt ?"));
-            heard.extend(client.prepare("none", "select * from there_is_none"));
-            heard.extend(client.prepare("two", "select 1; select 2"));
-            heard.extend(other.execute("other", &[Value::Null]));
-            heard.extend(client.reset_statement("all"));
+            received.extend(client.execute("all", &[]));
+            received.extend(client.prepare("wrong", "selekt ?"));
+            received.extend(client.prepare("none", "select * from there_is_none"));
+            received.extend(client.prepare("two", "select 1; select 2"));
+            received.extend(other.execute("other", &[Value::Null]));
+            received.extend(client.reset_statement("all"));
             client.close("add");
-            heard.extend(client.execute("all", &[]));
-            heard.extend(client.execute_id(4_000_000));
-            heard.extend(client.ping());
+            received.extend(client.execute("all", &[]));
+            received.extend(client.execute_id(4_000_000));
+            received.extend(client.ping());
         }
-        heard
+        received
     });
 }
 
 #[test]
 fn one_name_of_many_clients_means_each_one_s_own_statement() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut clients: Vec<Client> = (0..5).map(|_| stage.client()).collect();
+        let bed = TestBed::set_up(io, ONE);
+        let mut clients: Vec<Client> = (0..5).map(|_| bed.client()).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.prepare("own", &format!("select 'client {index}', ?"));
             // All of them have this statement.
@@ -93,8 +93,8 @@ fn more_statements_than_a_connection_keeps_still_run() {
         ..ONE
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         for number in 0..20 {
             client.prepare(&format!("s{number}"), &format!("select {number}"));
         }
@@ -114,13 +114,13 @@ fn more_statements_than_a_connection_keeps_still_run() {
 /// TO SEE THIS RED: close none while a cursor is open.
 #[test]
 fn a_connection_keeps_no_more_statements_while_a_cursor_is_open() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let setup = Setup {
         pool: "size = 1\nstatements_max = 3",
         ..ONE
     };
-    let stage = TestBed::before(&server, "auto", setup);
-    let mut client = stage.client();
+    let bed = TestBed::before(&server, "auto", setup);
+    let mut client = bed.client();
     client.prepare("rows", "select seq from seq_1_to_9");
     client.open("rows", &[]);
     for number in 0..50 {
@@ -144,24 +144,27 @@ fn what_is_left_of_a_long_value_that_lost_its_beginning_is_in_no_later_one() {
             pool: "size = 1\nwait_ms = 200",
             ..ONE
         };
-        let stage = TestBed::set(io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.prepare("long", "select ?");
         other.run("begin");
         other.run("select 1");
         client.send_long_data("long", 0, b"lost");
         eventually(LIMIT, "the long value is given up", || {
-            let given_up = stage.status()["database"]["wait_timeouts_total"].as_u64();
+            let given_up = bed.status()["database"]["wait_timeouts_total"].as_u64();
             Ok((given_up > Some(0)).then_some(()))
         })
         .unwrap();
         other.run("commit");
         client.send_long_data("long", 0, b"left");
-        let told = client.execute("long", &[Value::Sent]);
-        assert!(told[0].starts_with("error 1205"), "{io}: {told:?}");
+        let reply = client.execute("long", &[Value::Sent]);
+        assert!(reply[0].starts_with("error 1205"), "{io}: {reply:?}");
         client.send_long_data("long", 0, b"whole");
-        let heard = client.execute("long", &[Value::Sent]);
-        assert!(heard.contains(&"row whole".to_owned()), "{io}: {heard:?}");
+        let received = client.execute("long", &[Value::Sent]);
+        assert!(
+            received.contains(&"row whole".to_owned()),
+            "{io}: {received:?}"
+        );
     }
 }
 
@@ -177,25 +180,28 @@ fn types_that_came_with_an_execution_that_was_not_run_are_known_all_the_same() {
             tables: RULE,
             ..ONE
         };
-        let stage = TestBed::set(io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.prepare("s", "select ? + 1");
         client.prepare("ruled", "select 'ruled', ?");
         other.run("begin");
         other.run("select 1");
-        let told = client.execute("s", &[Value::Number(5)]);
-        assert!(told[0].starts_with("error 1040"), "{io}: {told:?}");
+        let reply = client.execute("s", &[Value::Number(5)]);
+        assert!(reply[0].starts_with("error 1040"), "{io}: {reply:?}");
         other.run("commit");
-        let without = stage.balancer.config();
+        let without = bed.balancer.config();
         let with = without.replace("nothing", "ruled");
-        stage.balancer.reload(&with).unwrap();
-        let told = client.execute("ruled", &[Value::Number(5)]);
-        assert!(told[0].starts_with("error 1148"), "{io}: {told:?}");
-        let heard = client.execute_again("s", &[Value::Number(6)]);
-        assert!(heard.contains(&"row 7".to_owned()), "{io}: {heard:?}");
-        stage.balancer.reload(&without).unwrap();
-        let heard = client.execute_again("ruled", &[Value::Number(6)]);
-        assert!(heard.contains(&"row ruled|6".to_owned()), "{io}: {heard:?}");
+        bed.balancer.reload(&with).unwrap();
+        let reply = client.execute("ruled", &[Value::Number(5)]);
+        assert!(reply[0].starts_with("error 1148"), "{io}: {reply:?}");
+        let received = client.execute_again("s", &[Value::Number(6)]);
+        assert!(received.contains(&"row 7".to_owned()), "{io}: {received:?}");
+        bed.balancer.reload(&without).unwrap();
+        let received = client.execute_again("ruled", &[Value::Number(6)]);
+        assert!(
+            received.contains(&"row ruled|6".to_owned()),
+            "{io}: {received:?}"
+        );
     }
 }
 
@@ -207,7 +213,7 @@ fn long_data_and_cursors_stay_with_their_client() {
             ..ONE
         },
         |address| {
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for capabilities in [USUAL, USUAL.without(Capabilities::DEPRECATE_EOF)] {
                 let login = Login {
                     capabilities,
@@ -215,32 +221,32 @@ fn long_data_and_cursors_stay_with_their_client() {
                 };
                 let mut client = Client::with(address, &login);
                 let mut other = Client::connect(address);
-                heard.extend(client.prepare("long", "select length(?), left(?, 5)"));
+                received.extend(client.prepare("long", "select length(?), left(?, 5)"));
                 client.send_long_data("long", 0, &b"abc".repeat(1_000));
-                heard.extend(other.all(&["select 'between'"]));
+                received.extend(other.all(&["select 'between'"]));
                 client.send_long_data("long", 0, b"de");
-                heard.extend(client.execute("long", &[Value::Sent, Value::Text("another")]));
-                heard.extend(client.execute("long", &[Value::Text("x"), Value::Text("y")]));
+                received.extend(client.execute("long", &[Value::Sent, Value::Text("another")]));
+                received.extend(client.execute("long", &[Value::Text("x"), Value::Text("y")]));
                 client.send_long_data("long", 0, b"forgotten");
-                heard.extend(client.reset_statement("long"));
-                heard.extend(client.execute("long", &[Value::Text("x"), Value::Text("y")]));
-                heard.extend(client.prepare("rows", "select seq from seq_1_to_7"));
-                heard.extend(client.open("rows", &[]));
-                heard.extend(client.fetch("rows", 3));
-                heard.extend(other.all(&["select 'between'"]));
-                heard.extend(client.fetch("rows", 3));
-                heard.extend(client.all(&["select 'mine'"]));
-                heard.extend(client.fetch("rows", 3));
-                heard.extend(client.fetch("rows", 3));
-                heard.extend(client.execute("rows", &[]));
-                heard.extend(client.open("rows", &[]));
-                heard.extend(client.reset_statement("rows"));
-                heard.extend(client.fetch("rows", 1));
-                heard.extend(client.open("rows", &[]));
+                received.extend(client.reset_statement("long"));
+                received.extend(client.execute("long", &[Value::Text("x"), Value::Text("y")]));
+                received.extend(client.prepare("rows", "select seq from seq_1_to_7"));
+                received.extend(client.open("rows", &[]));
+                received.extend(client.fetch("rows", 3));
+                received.extend(other.all(&["select 'between'"]));
+                received.extend(client.fetch("rows", 3));
+                received.extend(client.all(&["select 'mine'"]));
+                received.extend(client.fetch("rows", 3));
+                received.extend(client.fetch("rows", 3));
+                received.extend(client.execute("rows", &[]));
+                received.extend(client.open("rows", &[]));
+                received.extend(client.reset_statement("rows"));
+                received.extend(client.fetch("rows", 1));
+                received.extend(client.open("rows", &[]));
                 client.close("rows");
-                heard.extend(client.ping());
+                received.extend(client.ping());
             }
-            heard
+            received
         },
     );
 }
@@ -254,17 +260,17 @@ fn statements_of_sql_are_where_their_client_is() {
         },
         |address| {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-            let mut heard = client.all(&["prepare s from 'select ?, 1'", "set @v = 'mine'"]);
-            heard.extend(other.all(&["prepare s from 'select 2'", "execute s"]));
-            heard.extend(client.all(&["execute s using @v"]));
-            heard.extend(other.all(&["deallocate prepare s", "execute s"]));
-            heard.extend(client.all(&[
+            let mut received = client.all(&["prepare s from 'select ?, 1'", "set @v = 'mine'"]);
+            received.extend(other.all(&["prepare s from 'select 2'", "execute s"]));
+            received.extend(client.all(&["execute s using @v"]));
+            received.extend(other.all(&["deallocate prepare s", "execute s"]));
+            received.extend(client.all(&[
                 "execute s using @v",
                 "drop prepare s",
                 "execute s",
                 "execute immediate 'select 5'",
             ]));
-            heard
+            received
         },
     );
 }
@@ -273,20 +279,20 @@ fn statements_of_sql_are_where_their_client_is() {
 fn a_statement_whose_table_changes_changes_with_it() {
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&[
+        let mut received = client.all(&[
             "drop table if exists changing",
             "create table changing (a int)",
             "insert into changing values (1)",
         ]);
-        heard.extend(client.prepare("all", "select * from changing"));
-        heard.extend(other.prepare("all", "select * from changing"));
-        heard.extend(client.execute("all", &[]));
-        heard.extend(other.all(&["alter table changing add b varchar(3) default 'b'"]));
-        heard.extend(client.execute("all", &[]));
-        heard.extend(other.execute("all", &[]));
-        heard.extend(other.all(&["drop table changing"]));
-        heard.extend(client.execute("all", &[]));
-        heard
+        received.extend(client.prepare("all", "select * from changing"));
+        received.extend(other.prepare("all", "select * from changing"));
+        received.extend(client.execute("all", &[]));
+        received.extend(other.all(&["alter table changing add b varchar(3) default 'b'"]));
+        received.extend(client.execute("all", &[]));
+        received.extend(other.execute("all", &[]));
+        received.extend(other.all(&["drop table changing"]));
+        received.extend(client.execute("all", &[]));
+        received
     });
 }
 
@@ -294,30 +300,30 @@ fn a_statement_whose_table_changes_changes_with_it() {
 fn the_last_insert_id_is_the_client_s_own_in_either_protocol() {
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-        let mut heard = client.all(&[
+        let mut received = client.all(&[
             "drop table if exists numbered",
             "create table numbered (id int auto_increment primary key, who varchar(9))",
             "insert into numbered (who) values ('client')",
         ]);
-        heard.extend(other.all(&["insert into numbered (who) values ('other')"]));
-        heard.extend(client.prepare("last", "select last_insert_id()"));
-        heard.extend(client.execute("last", &[]));
-        heard.extend(other.all(&["select last_insert_id()"]));
-        heard.extend(client.all(&["select last_insert_id(), @@identity"]));
-        heard.extend(other.all(&["insert into numbered (who) values ('a'), ('b')"]));
-        heard.extend(client.execute("last", &[]));
-        heard.extend(client.all(&[
+        received.extend(other.all(&["insert into numbered (who) values ('other')"]));
+        received.extend(client.prepare("last", "select last_insert_id()"));
+        received.extend(client.execute("last", &[]));
+        received.extend(other.all(&["select last_insert_id()"]));
+        received.extend(client.all(&["select last_insert_id(), @@identity"]));
+        received.extend(other.all(&["insert into numbered (who) values ('a'), ('b')"]));
+        received.extend(client.execute("last", &[]));
+        received.extend(client.all(&[
             "insert into numbered (who) values (last_insert_id())",
             "select * from numbered order by id",
             "select last_insert_id(77)",
         ]));
-        heard.extend(other.all(&["select last_insert_id()"]));
-        heard.extend(client.all(&["select last_insert_id()"]));
-        heard.extend(client.prepare("add", "insert into numbered (who) values (?)"));
-        heard.extend(client.execute("add", &[Value::Text("bin")]));
-        heard.extend(other.all(&["select 1"]));
-        heard.extend(client.execute("last", &[]));
-        heard
+        received.extend(other.all(&["select last_insert_id()"]));
+        received.extend(client.all(&["select last_insert_id()"]));
+        received.extend(client.prepare("add", "insert into numbered (who) values (?)"));
+        received.extend(client.execute("add", &[Value::Text("bin")]));
+        received.extend(other.all(&["select 1"]));
+        received.extend(client.execute("last", &[]));
+        received
     });
 }
 
@@ -325,18 +331,18 @@ fn the_last_insert_id_is_the_client_s_own_in_either_protocol() {
 #[test]
 fn inserts_of_clients_that_ask_for_no_id_take_turns_without_a_delay() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+        let bed = TestBed::set_up(io, ONE);
+        let mut clients: Vec<Client> = (0..4).map(|_| bed.client()).collect();
         clients[0].run("drop table if exists in_turn");
         clients[0].run("create table in_turn (id int auto_increment primary key) engine=memory");
-        let begun = Instant::now();
+        let started = Instant::now();
         for _ in 0..100 {
             for client in &mut clients {
                 client.run("insert into in_turn values ()");
             }
         }
         // Each would have to wait for its predecessor.
-        let took = begun.elapsed();
+        let took = started.elapsed();
         assert!(took < Duration::from_secs(6), "{io}: {took:?}");
     }
 }
@@ -346,7 +352,7 @@ fn inserts_of_clients_that_ask_for_no_id_take_turns_without_a_delay() {
 #[test]
 fn an_insert_that_returns_rows_leaves_its_id_to_its_client_alone() {
     same_as_direct(ONE, |address| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for capabilities in [USUAL, USUAL.without(Capabilities::DEPRECATE_EOF)] {
             let login = Login {
                 capabilities,
@@ -356,21 +362,23 @@ fn an_insert_that_returns_rows_leaves_its_id_to_its_client_alone() {
             let mut other = Client::with(address, &login);
             client.run("drop table if exists returned");
             client.run("create table returned (id int auto_increment primary key, v int unique)");
-            heard.extend(client.all(&["insert into returned (v) values (1) returning id"]));
-            heard.extend(other.all(&[LAST_ID]));
-            heard.extend(client.all(&[LAST_ID]));
-            heard.extend(other.all(&["insert into returned (v) values (2)", "do 1"]));
+            received.extend(client.all(&["insert into returned (v) values (1) returning id"]));
+            received.extend(other.all(&[LAST_ID]));
+            received.extend(client.all(&[LAST_ID]));
+            received.extend(other.all(&["insert into returned (v) values (2)", "do 1"]));
             // These assign no id: the last one is still the client's.
-            heard.extend(client.all(&["insert ignore into returned (v) values (2) returning id"]));
-            heard.extend(client.all(&["delete from returned where v = 2 returning id", LAST_ID]));
-            heard.extend(
+            received
+                .extend(client.all(&["insert ignore into returned (v) values (2) returning id"]));
+            received
+                .extend(client.all(&["delete from returned where v = 2 returning id", LAST_ID]));
+            received.extend(
                 client.prepare("again", "replace into returned (v) values (?) returning id"),
             );
-            heard.extend(client.execute("again", &[Value::Number(1)]));
-            heard.extend(other.all(&[LAST_ID]));
-            heard.extend(client.all(&[LAST_ID]));
+            received.extend(client.execute("again", &[Value::Number(1)]));
+            received.extend(other.all(&[LAST_ID]));
+            received.extend(client.all(&[LAST_ID]));
         }
-        heard
+        received
     });
 }
 
@@ -399,8 +407,8 @@ fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_chang
             pool: "size = 3",
             ..ONE
         };
-        let stage = TestBed::set(io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("set sql_mode = 'NO_BACKSLASH_ESCAPES'");
         client.prepare("lock", r"select '\', get_lock('as_then', 0) -- ', 1");
         client.run("set sql_mode = ''");
@@ -409,12 +417,15 @@ fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_chang
         ));
         // Changes of the catalog are read once a second.
         std::thread::sleep(Duration::from_millis(2_500));
-        let heard = client.execute("lock", &[]);
-        assert!(heard.contains(&r"row \|1".to_owned()), "{io}: {heard:?}");
-        let told = || stage.status()["database"]["pins"].clone();
-        let is_bound = || Ok((told()[0]["count"] == 1).then_some(()));
+        let received = client.execute("lock", &[]);
+        assert!(
+            received.contains(&r"row \|1".to_owned()),
+            "{io}: {received:?}"
+        );
+        let reply = || bed.status()["database"]["pins"].clone();
+        let is_bound = || Ok((reply()[0]["count"] == 1).then_some(()));
         let waited = eventually(Duration::from_secs(3), "the lock binds", is_bound);
-        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", told()));
+        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", reply()));
     }
 }
 
@@ -423,26 +434,26 @@ fn a_statement_means_what_it_meant_when_it_was_prepared_though_the_catalog_chang
 /// TO SEE THIS RED: treat it as a write that may have been executed.
 #[test]
 fn a_write_is_prepared_elsewhere_if_its_server_ends_meanwhile() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let mut direct = Client::connect(server.address);
     direct.run("create table later (a int)");
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, ONE);
-        let mut client = stage.client();
+        let bed = TestBed::before(&server, io, ONE);
+        let mut client = bed.client();
         client.run("insert into later values (1)");
         server.freeze().unwrap();
         let preparing = std::thread::spawn(move || {
-            let heard = client.prepare("later", "insert into later values (2)");
-            (heard, client)
+            let received = client.prepare("later", "insert into later values (2)");
+            (received, client)
         });
         std::thread::sleep(Duration::from_millis(300));
         server.kill().unwrap();
         server.start().unwrap();
-        let (heard, mut client) = preparing.join().unwrap();
+        let (received, mut client) = preparing.join().unwrap();
         let expect = "prepared parameters=0 columns=0 warnings=0";
-        assert_eq!(heard, [expect], "{io}: {}", stage.balancer.log());
-        let heard = client.execute("later", &[]);
-        assert!(heard[0].starts_with("ok rows=1 "), "{io}: {heard:?}");
+        assert_eq!(received, [expect], "{io}: {}", bed.balancer.log());
+        let received = client.execute("later", &[]);
+        assert!(received[0].starts_with("ok rows=1 "), "{io}: {received:?}");
     }
 }
 
@@ -454,7 +465,7 @@ fn a_variable_that_was_prepared_has_the_character_set_of_then() {
     same_as_direct(ONE, |address| {
         let (mut client, mut other) = (Client::connect(address), Client::connect(address));
         let shown = "select hex(@a), collation(@a), @b is null";
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (then, now) in [
             ("names utf8mb4", "names latin1"),
             ("names latin1", "names utf8mb4 collate utf8mb4_bin"),
@@ -463,14 +474,14 @@ fn a_variable_that_was_prepared_has_the_character_set_of_then() {
             client.run(&format!("set {then}"));
             client.prepare("sets", "set @a = 'é', @b = ''");
             client.run(&format!("set {now}"));
-            heard.extend(client.execute("sets", &[]));
-            heard.extend(client.all(&["set names utf8mb4", shown]));
+            received.extend(client.execute("sets", &[]));
+            received.extend(client.all(&["set names utf8mb4", shown]));
             other.query_later("set @a = 'x'");
-            heard.extend(client.all(&[shown]));
+            received.extend(client.all(&[shown]));
             client.reset();
             other.reply();
-            heard.extend(client.all(&[shown]));
+            received.extend(client.all(&[shown]));
         }
-        heard
+        received
     });
 }

@@ -7,7 +7,9 @@ use evenkeel_lab::{MariadbOptions, Server, rootfs};
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
-use super::stage::{ONE, Setup, TestBed, own_mysql, own_of, same_as_at, same_as_direct, shared};
+use super::stage::{
+    ONE, Setup, TestBed, same_as_at, same_as_direct, shared, start_mariadb, start_mysql,
+};
 use crate::harness::DRIVERS;
 
 const TWO: Setup<'_> = Setup {
@@ -29,16 +31,16 @@ fn tracking(address: SocketAddr, ending: Capabilities) -> Client {
 
 /// Sorts the variables of an OK: servers report them in the order of a hash, which differs between
 /// connections.
-fn in_order(heard: Vec<String>) -> Vec<String> {
+fn in_order(received: Vec<String>) -> Vec<String> {
     let sort = |line: String| match line.split_once(" [") {
-        Some((begin, told)) if line.starts_with("ok ") => {
-            let mut told: Vec<&str> = told.trim_end_matches(']').split("] [").collect();
-            told.sort_unstable();
-            format!("{begin} [{}]", told.join("] ["))
+        Some((begin, reply)) if line.starts_with("ok ") => {
+            let mut reply: Vec<&str> = reply.trim_end_matches(']').split("] [").collect();
+            reply.sort_unstable();
+            format!("{begin} [{}]", reply.join("] ["))
         }
         _ => line,
     };
-    heard.into_iter().map(sort).collect()
+    received.into_iter().map(sort).collect()
 }
 
 /// First statements of MariaDB Connector/J, and alternatives of other drivers and of people.
@@ -103,22 +105,22 @@ const TOLD: [&str; 6] = [
 /// Runs the statement in three clients that share two connections; then each reads its values.
 fn three_say(address: SocketAddr, ending: Capabilities, set: &str) -> Vec<String> {
     let mut clients: Vec<Client> = (0..3).map(|_| tracking(address, ending)).collect();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for client in &mut clients {
-        heard.extend(client.all(&[set, "select 1"]));
+        received.extend(client.all(&[set, "select 1"]));
     }
     let mut stranger = tracking(address, ending);
     for client in &mut clients {
-        heard.extend(client.all(&READS));
-        heard.extend(client.all(&[OTHERS]));
-        heard.extend(stranger.all(&[OTHERS, READS[0]]));
-        heard.extend(client.all(&TOLD));
-        heard.extend(client.all(&[OTHERS, READS[0]]));
-        heard.extend(stranger.all(&TOLD));
-        heard.extend(stranger.all(&[OTHERS, READS[0]]));
-        heard.extend(stranger.reset());
+        received.extend(client.all(&READS));
+        received.extend(client.all(&[OTHERS]));
+        received.extend(stranger.all(&[OTHERS, READS[0]]));
+        received.extend(client.all(&TOLD));
+        received.extend(client.all(&[OTHERS, READS[0]]));
+        received.extend(stranger.all(&TOLD));
+        received.extend(stranger.all(&[OTHERS, READS[0]]));
+        received.extend(stranger.reset());
     }
-    heard
+    received
 }
 
 /// TO SEE THIS RED: let a SET of trackers pin its client.
@@ -133,7 +135,7 @@ fn a_client_of_mariadb_11_sets_and_reads_its_own_trackers() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_of(MariadbOptions {
+    let (_lab, server) = start_mariadb(MariadbOptions {
         version: Some(11),
         ..MariadbOptions::default()
     });
@@ -145,8 +147,8 @@ fn a_client_of_mariadb_11_sets_and_reads_its_own_trackers() {
 fn every_set_is_as_direct(server: &Server, sets: &[&str]) {
     for ending in ENDINGS {
         same_as_at(server, TWO, |address| {
-            let heard = sets.iter().map(|set| three_say(address, ending, set));
-            in_order(heard.flatten().collect())
+            let received = sets.iter().map(|set| three_say(address, ending, set));
+            in_order(received.flatten().collect())
         });
     }
 }
@@ -155,8 +157,8 @@ fn every_set_is_as_direct(server: &Server, sets: &[&str]) {
 #[test]
 fn no_set_binds_its_client_and_each_client_keeps_its_own() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let mut clients: Vec<Client> = (0..3).map(|_| tracking(stage.address, USUAL)).collect();
+        let bed = TestBed::set_up(io, TWO);
+        let mut clients: Vec<Client> = (0..3).map(|_| tracking(bed.address, USUAL)).collect();
         for (index, client) in clients.iter_mut().enumerate() {
             client.run(SETS[0]);
             client.run(&format!(
@@ -165,7 +167,7 @@ fn no_set_binds_its_client_and_each_client_keeps_its_own() {
                 ["sql_mode", "wait_timeout", "sql_select_limit"][index]
             ));
         }
-        let pins = &stage.status()["database"]["pins"];
+        let pins = &bed.status()["database"]["pins"];
         assert_eq!(pins, &serde_json::json!([]), "{io}");
         for (index, client) in clients.iter_mut().enumerate() {
             let list = client.value("select @@session_track_system_variables");
@@ -184,26 +186,30 @@ fn trackers_are_set_and_read_within_a_transaction_too() {
         same_as_direct(TWO, |address| {
             let mut client = tracking(address, ending);
             let mut other = tracking(address, ending);
-            let mut heard = client.all(&["create or replace table tracked (a int)"]);
+            let mut received = client.all(&["create or replace table tracked (a int)"]);
             for begin in [
                 "begin",
                 "start transaction read only",
                 "set autocommit = 0",
                 "set transaction isolation level serializable",
             ] {
-                heard.extend(client.all(&[begin, READS[0], "insert into tracked values (1)"]));
-                heard.extend(client.all(&[SETS[0], READS[0], READS[2]]));
-                heard.extend(other.all(&["select count(*) from tracked", READS[0]]));
-                heard.extend(client.all(&["select 1", "rollback", "select count(*) from tracked"]));
-                heard.extend(client.all(&["set autocommit = 1", SETS[4], "begin", "select 1"]));
-                heard.extend(client.all(&[
+                received.extend(client.all(&[begin, READS[0], "insert into tracked values (1)"]));
+                received.extend(client.all(&[SETS[0], READS[0], READS[2]]));
+                received.extend(other.all(&["select count(*) from tracked", READS[0]]));
+                received.extend(client.all(&[
+                    "select 1",
+                    "rollback",
+                    "select count(*) from tracked",
+                ]));
+                received.extend(client.all(&["set autocommit = 1", SETS[4], "begin", "select 1"]));
+                received.extend(client.all(&[
                     "commit",
                     SETS[7],
                     "set session_track_transaction_info = OFF",
                     READS[0],
                 ]));
             }
-            in_order(heard)
+            in_order(received)
         });
     }
 }
@@ -216,23 +222,23 @@ fn prepared_statements_set_and_read_the_trackers_of_who_runs_them() {
             let mut clients: Vec<Client> = (0..3).map(|_| tracking(address, ending)).collect();
             let set = "set session_track_system_variables = \
                        concat(@@session_track_system_variables, ?), sql_mode = ''";
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for client in &mut clients {
-                heard.extend(client.prepare("set", set));
-                heard.extend(client.prepare("read", READS[0]));
-                heard.extend(client.prepare("show", READS[2]));
+                received.extend(client.prepare("set", set));
+                received.extend(client.prepare("read", READS[0]));
+                received.extend(client.prepare("show", READS[2]));
             }
             for (index, client) in clients.iter_mut().enumerate() {
                 let name = [",sql_mode", ",wait_timeout", ",there_is_none"][index];
-                heard.extend(client.execute("set", &[Value::Text(name)]));
-                heard.extend(client.all(&["select 1"]));
+                received.extend(client.execute("set", &[Value::Text(name)]));
+                received.extend(client.all(&["select 1"]));
             }
             for client in &mut clients {
-                heard.extend(client.execute("read", &[]));
-                heard.extend(client.execute("show", &[]));
-                heard.extend(client.all(&["set sql_mode = 'ANSI', wait_timeout = 7"]));
+                received.extend(client.execute("read", &[]));
+                received.extend(client.execute("show", &[]));
+                received.extend(client.all(&["set sql_mode = 'ANSI', wait_timeout = 7"]));
             }
-            in_order(heard)
+            in_order(received)
         });
     }
 }
@@ -269,24 +275,24 @@ fn a_client_of_mysql_sets_and_reads_its_own_trackers() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-trackers");
+    let (_lab, server) = start_mysql("mysql-trackers");
     same_as_at(&server, TWO, |address| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for set in MYSQL_SETS {
             let mut clients: Vec<Client> = (0..3).map(|_| tracking(address, USUAL)).collect();
             let mut stranger = tracking(address, USUAL);
             for client in &mut clients {
-                heard.extend(client.all(&[set, "select 1"]));
+                received.extend(client.all(&[set, "select 1"]));
             }
             for client in &mut clients {
-                heard.extend(client.all(&MYSQL_READS));
-                heard.extend(client.all(&[MYSQL_OTHERS]));
+                received.extend(client.all(&MYSQL_READS));
+                received.extend(client.all(&[MYSQL_OTHERS]));
                 // MySQL reports transactions even to clients that have not requested it.
-                heard.extend(client.all(&TOLD[..5]));
-                heard.extend(stranger.all(&[MYSQL_OTHERS, MYSQL_READS[0]]));
+                received.extend(client.all(&TOLD[..5]));
+                received.extend(stranger.all(&[MYSQL_OTHERS, MYSQL_READS[0]]));
             }
         }
-        in_order(heard)
+        in_order(received)
     });
 }
 

@@ -5,7 +5,7 @@ use evenkeel_lab::{Server, rootfs};
 use serde_json::Value;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, TestBed, config, own, own_mysql, shared};
+use super::stage::{Setup, TestBed, config, shared, start_mysql, start_own};
 use crate::harness::{DRIVERS, wait_until};
 
 /// Triggers, the second of which is recognized by its text only: no tracker reports it.
@@ -25,17 +25,17 @@ const TWO: Setup<'_> = Setup {
 };
 
 /// Starts a pool that queries as the account with that name, whose password equals its name.
-fn stage(server: &Server, io: &str, account: &str) -> TestBed {
+fn start_bed(server: &Server, io: &str, account: &str) -> TestBed {
     let own = "user = \"evenkeel\"\npassword = \"evenkeel\"";
     let other = format!("user = {account:?}\npassword = {account:?}");
     TestBed::start(
         |address| config(server, address, io, TWO).replace(own, &other),
-        |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+        |bed| Client::log_in(bed.address, &Login::default()).map(|_| ()),
     )
 }
 
-fn problems(stage: &TestBed) -> Value {
-    stage.status()["database"]["problems"].clone()
+fn problems(bed: &TestBed) -> Value {
+    bed.status()["database"]["problems"].clone()
 }
 
 /// Creates triggers as the superuser: with a binary log no other account may.
@@ -53,7 +53,7 @@ fn what_a_trigger_assigns_stays_with_its_client() {
     make_triggers(server);
     for io in DRIVERS {
         // Applies to the first client too: triggers are read before it connects.
-        is_its_client_s(&TestBed::set(io, TWO), io);
+        is_its_client_s(&TestBed::set_up(io, TWO), io);
     }
 }
 
@@ -63,7 +63,7 @@ fn what_a_trigger_assigns_stays_with_its_client() {
 /// TO SEE THIS RED: search for a view's own triggers, which it cannot have.
 #[test]
 fn what_a_trigger_of_a_view_s_table_assigns_stays_with_its_client() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     make_triggers(&server);
     let mut direct = Client::connect(server.address);
     for text in [
@@ -76,9 +76,9 @@ fn what_a_trigger_of_a_view_s_table_assigns_stays_with_its_client() {
         .sql("grant select on sbtest.* to evenkeel@'127.0.0.1'")
         .unwrap();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, TWO);
+        let bed = TestBed::before(&server, io, TWO);
         for view in ["through", "through_both"] {
-            is_its_client_s_alone(&stage, io, view);
+            is_its_client_s_alone(&bed, io, view);
         }
     }
 }
@@ -98,8 +98,8 @@ fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
         direct.run(text);
     }
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, TWO);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("insert into by_default (a) values (1)");
         let last = "select lastval(by_default_s)";
         assert_eq!(other.value(last), "NULL", "{io}");
@@ -107,14 +107,14 @@ fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
     }
 }
 
-fn is_its_client_s(stage: &TestBed, io: &str) {
+fn is_its_client_s(bed: &TestBed, io: &str) {
     for table in ["by_set", "by_into"] {
-        is_its_client_s_alone(stage, io, table);
+        is_its_client_s_alone(bed, io, table);
     }
 }
 
-fn is_its_client_s_alone(stage: &TestBed, io: &str, table: &str) {
-    let (mut client, mut other) = (stage.client(), stage.client());
+fn is_its_client_s_alone(bed: &TestBed, io: &str, table: &str) {
+    let (mut client, mut other) = (bed.client(), bed.client());
     client.run(&format!("insert into {table} values (7)"));
     for _ in 0..3 {
         assert_eq!(other.value("select @left"), "NULL", "{io} {table}");
@@ -133,30 +133,28 @@ const ACCOUNTS: &str = "\
 fn an_account_is_told(server: &Server, io: &str) {
     let table = "create table if not exists other.of_triggers (a int)";
     server.sql(table).unwrap();
-    let stage = stage(server, io, "blind");
-    let complaint = |stage: &TestBed| {
-        let problems = problems(stage);
-        let told = problems[0].as_str().map(str::to_owned);
-        told.filter(|told| told.contains("cannot see triggers"))
+    let bed = start_bed(server, io, "blind");
+    let complaint = |bed: &TestBed| {
+        let problems = problems(bed);
+        let reply = problems[0].as_str().map(str::to_owned);
+        reply.filter(|reply| reply.contains("cannot see triggers"))
     };
-    wait_until(&stage.balancer, "a complaint", || {
-        complaint(&stage).is_some()
-    });
-    let told = complaint(&stage).unwrap();
-    assert!(told.contains("GRANT TRIGGER ON *.*"), "{io}: {told}");
+    wait_until(&bed.balancer, "a complaint", || complaint(&bed).is_some());
+    let reply = complaint(&bed).unwrap();
+    assert!(reply.contains("GRANT TRIGGER ON *.*"), "{io}: {reply}");
     assert!(
-        told.contains("'other'") && !told.contains("sbtest"),
-        "{io}: {told}"
+        reply.contains("'other'") && !reply.contains("sbtest"),
+        "{io}: {reply}"
     );
-    assert!(stage.balancer.log().contains(&told), "{io}: {told}");
+    assert!(bed.balancer.log().contains(&reply), "{io}: {reply}");
     server
         .sql("grant trigger on other.* to blind@'127.0.0.1'")
         .unwrap();
     // A change of the catalog triggers a check soon.
-    wait_until(&stage.balancer, "no complaint", || {
-        let mut client = stage.client();
+    wait_until(&bed.balancer, "no complaint", || {
+        let mut client = bed.client();
         client.run("create or replace view seen as select 1");
-        complaint(&stage).is_none()
+        complaint(&bed).is_none()
     });
     server
         .sql("revoke trigger on other.* from blind@'127.0.0.1'")
@@ -171,8 +169,8 @@ fn an_account_that_may_not_see_triggers_is_told_and_what_to_grant() {
     server.sql(&accounts).unwrap();
     for io in DRIVERS {
         an_account_is_told(server, io);
-        let stage = TestBed::set(io, TWO);
-        assert_eq!(problems(&stage), Value::Array(Vec::new()), "{io}");
+        let bed = TestBed::set_up(io, TWO);
+        assert_eq!(problems(&bed), Value::Array(Vec::new()), "{io}");
     }
 }
 
@@ -182,16 +180,16 @@ fn mysql_tells_of_triggers_as_mariadb_does() {
         println!("skipped: {why}");
         return;
     }
-    let (_lab, server) = own_mysql("mysql-triggers");
+    let (_lab, server) = start_mysql("mysql-triggers");
     let server = &server;
     let more = "GRANT SHOW_ROUTINE ON *.* TO blind@'127.0.0.1';\
                 GRANT SELECT ON performance_schema.* TO blind@'127.0.0.1'";
     server.sql(&format!("{ACCOUNTS} {more}")).unwrap();
     an_account_is_told(server, "auto");
     make_triggers(server);
-    let stage = TestBed::before(server, "auto", TWO);
-    is_its_client_s(&stage, "auto");
-    assert_eq!(problems(&stage), Value::Array(Vec::new()));
+    let bed = TestBed::before(server, "auto", TWO);
+    is_its_client_s(&bed, "auto");
+    assert_eq!(problems(&bed), Value::Array(Vec::new()));
 }
 
 /// TO SEE THIS RED: warn about every schema, or about a server without tables.
@@ -201,34 +199,34 @@ fn schemas_without_tables_give_no_warning() {
         tables: "[service.split]\nreads = true",
         ..TWO
     };
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let accounts = format!("{ACCOUNTS} GRANT SLAVE MONITOR ON *.* TO blind@'127.0.0.1'");
     server.sql(&accounts).unwrap();
     let own = "user = \"evenkeel\"\npassword = \"evenkeel\"";
     for io in DRIVERS {
         server.sql("create database bare").unwrap();
-        let stage = TestBed::start(
+        let bed = TestBed::start(
             |address| {
                 let blind = "user = \"blind\"\npassword = \"blind\"";
                 config(&server, address, io, SPLIT).replace(own, blind)
             },
-            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+            |bed| Client::log_in(bed.address, &Login::default()).map(|_| ()),
         );
-        let mut client = stage.client();
+        let mut client = bed.client();
         client.run("create table first_table (a int)");
         client.run("drop table first_table");
         client.run("create or replace view seen as select 1");
         client.run("drop view seen");
         server.sql("create table bare.t (a int)").unwrap();
         wait_until(
-            &stage.balancer,
+            &bed.balancer,
             "a complaint of a schema that has a table",
             || {
                 client.run("create or replace view seen as select 1");
-                problems(&stage).to_string().contains("'bare'")
+                problems(&bed).to_string().contains("'bare'")
             },
         );
-        let log = stage.balancer.log();
+        let log = bed.balancer.log();
         let warned = log
             .lines()
             .filter(|line| line.contains("sees no") || line.contains("cannot see"));

@@ -15,7 +15,7 @@ use crate::harness::{DRIVERS, wait_until};
 const IDLE_SHARE: u64 = 4;
 
 /// Sessions of the old process have enough time.
-fn stage(io: &str) -> TestBed {
+fn start_bed(io: &str) -> TestBed {
     let setup = Setup {
         pool: "size = 4",
         ..ONE
@@ -23,7 +23,7 @@ fn stage(io: &str) -> TestBed {
     let patient = |config: String| config.replace("limit_ms = 3000", "limit_ms = 60000");
     TestBed::start(
         |address| patient(config(shared(), address, io, setup)),
-        |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+        |bed| Client::log_in(bed.address, &Login::default()).map(|_| ()),
     )
 }
 
@@ -34,19 +34,19 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
     sql("create user bystander@'127.0.0.1' identified by 'bystander'");
     for io in DRIVERS {
         sql("delete from sbtest.upgraded");
-        let stage = stage(io);
-        let (mut idle, mut busy) = (stage.client(), stage.client());
-        let (mut bound, mut running) = (stage.client(), stage.client());
+        let bed = start_bed(io);
+        let (mut idle, mut busy) = (bed.client(), bed.client());
+        let (mut bound, mut running) = (bed.client(), bed.client());
         idle.run("set @name = 'idle', time_zone = '+01:00'");
         busy.run("begin");
         busy.run("insert into upgraded values (1)");
         bound.run("create temporary table mine (a int)");
         running.query_later("select sleep(30) /* of before */");
         thread::sleep(Duration::from_millis(200));
-        stage.balancer.upgrade(&[]).unwrap();
+        bed.balancer.upgrade(&[]).unwrap();
         // A client that the old process has just accepted still belongs to it.
         thread::sleep(Duration::from_millis(200));
-        let mut newcomers: Vec<Client> = (0..5).map(|_| stage.client()).collect();
+        let mut newcomers: Vec<Client> = (0..5).map(|_| bed.client()).collect();
         let olds = [&idle, &busy, &bound, &running].map(|one| one.connection);
         for newcomer in &newcomers {
             assert!(!olds.contains(&newcomer.connection), "{io}: {olds:?}");
@@ -56,10 +56,10 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
         busy.run("commit");
         bound.run("select * from mine");
         assert_eq!(newcomers[0].value("select count(*) from upgraded"), "2");
-        assert_idle(&stage, io);
+        assert_idle(&bed, io);
         newcomers[0].run(&format!("kill query {}", olds[3]));
-        let told = running.reply();
-        assert!(was_ended(&told), "{io}: {told:?}");
+        let answer = running.reply();
+        assert!(was_ended(&answer), "{io}: {answer:?}");
         assert_eq!(running.value("select 'alive'"), "alive", "{io}");
         // Another user's sessions are not visible to this user, in either process.
         let login = Login {
@@ -68,29 +68,27 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
             schema: None,
             ..Login::default()
         };
-        let mut bystander = Client::with(stage.address, &login);
+        let mut bystander = Client::with(bed.address, &login);
         bystander.run(&format!("kill {}", olds[2]));
         thread::sleep(Duration::from_millis(200));
         bound.run("select * from mine");
         newcomers[1].run(&format!("kill {}", olds[0]));
-        wait_until(
-            &stage.balancer,
-            "the end of a client that was killed",
-            || idle.ping().last().is_some_and(|last| last == "end"),
-        );
-        drop((busy, bound, running));
-        wait_until(&stage.balancer, "the end of the old process", || {
-            stage.balancer.pids().len() == 1
+        wait_until(&bed.balancer, "the end of a client that was killed", || {
+            idle.ping().last().is_some_and(|last| last == "end")
         });
-        let told = newcomers[2].refusal(&format!("kill query {}", olds[3]));
-        assert!(told.starts_with("1094 "), "{io}: {told}");
+        drop((busy, bound, running));
+        wait_until(&bed.balancer, "the end of the old process", || {
+            bed.balancer.pids().len() == 1
+        });
+        let answer = newcomers[2].refusal(&format!("kill query {}", olds[3]));
+        assert!(answer.starts_with("1094 "), "{io}: {answer}");
         assert_eq!(newcomers[3].value("select 'on'"), "on", "{io}");
     }
 }
 
 /// Checks that both processes are idle during a query that sleeps.
-fn assert_idle(stage: &TestBed, io: &str) {
-    let pids = stage.balancer.pids();
+fn assert_idle(bed: &TestBed, io: &str) {
+    let pids = bed.balancer.pids();
     assert_eq!(pids.len(), 2, "{io}");
     let before_us = procfs::cpu_us(&pids);
     let window = Duration::from_secs(1);

@@ -20,7 +20,7 @@ struct Bare {
 
 impl Bare {
     fn start(name: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Bare {
-        let directory = room(name);
+        let directory = create_work_dir(name);
         let log = fs::File::create(directory.join("log")).unwrap();
         let mut command = Command::new(balancer::find_binary().unwrap());
         command.arg("run").args(arguments);
@@ -34,8 +34,8 @@ impl Bare {
     }
 
     fn with_config(name: &str, config: &str, prepare: impl FnOnce(&mut Command)) -> Bare {
-        let file = room(name).join("evenkeel.toml");
-        let socket = room(name).join("socket");
+        let file = create_work_dir(name).join("evenkeel.toml");
+        let socket = create_work_dir(name).join("socket");
         let admin = format!("\n[admin]\nlisten = \"off\"\nsocket = {socket:?}\n");
         fs::write(&file, format!("{config}{admin}")).unwrap();
         let bare = Bare::start(name, &["-c", &file.display().to_string()], prepare);
@@ -48,8 +48,8 @@ impl Bare {
     }
 
     fn wait_said(&self, what: &str) {
-        let said = || Ok(self.log().contains(what).then_some(()));
-        eventually(LIMIT, what, said).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
+        let printed = || Ok(self.log().contains(what).then_some(()));
+        eventually(LIMIT, what, printed).unwrap_or_else(|error| panic!("{error}: {}", self.log()));
     }
 
     fn signal(&self, name: &str) {
@@ -64,7 +64,7 @@ impl Bare {
 }
 
 /// Returns a directory of this test, removed with the process.
-fn room(name: &str) -> PathBuf {
+fn create_work_dir(name: &str) -> PathBuf {
     let unique = format!("evenkeel-operate-{name}-{}", std::process::id());
     let directory = std::env::temp_dir().join(unique);
     fs::create_dir_all(&directory).unwrap();
@@ -88,7 +88,7 @@ fn sigterm_lets_sessions_finish_and_ends_with_code_0_when_the_last_one_has() {
         let mut bare = Bare::with_config(&format!("term-{io}"), &config, |_| {});
         let mut client = TcpStream::connect(listen).unwrap();
         let (mut session, _) = mute.accept();
-        let told = Instant::now();
+        let reply = Instant::now();
         bare.signal("TERM");
         bare.wait_said("shutting down");
         let closed = || Ok(TcpStream::connect(listen).is_err().then_some(()));
@@ -98,7 +98,7 @@ fn sigterm_lets_sessions_finish_and_ends_with_code_0_when_the_last_one_has() {
         std::io::Read::read_exact(&mut client, &mut bytes).unwrap();
         drop((client, session));
         assert_eq!(bare.wait().code(), Some(0), "{}", bare.log());
-        assert!(told.elapsed() < Duration::from_secs(15));
+        assert!(reply.elapsed() < Duration::from_secs(15));
     }
 }
 
@@ -113,7 +113,7 @@ fn sigterm_cuts_what_is_left_after_the_limit_and_a_second_one_does_not_wait() {
         let mut bare = Bare::with_config(&format!("limit-{io}-{signals}"), &config, |_| {});
         let mut client = TcpStream::connect(listen).unwrap();
         let _session = mute.accept();
-        let told = Instant::now();
+        let reply = Instant::now();
         bare.signal("TERM");
         bare.wait_said("shutting down");
         if signals == 2 {
@@ -122,7 +122,7 @@ fn sigterm_cuts_what_is_left_after_the_limit_and_a_second_one_does_not_wait() {
         assert_eq!(bare.wait().code(), Some(0), "{}", bare.log());
         assert_eq!(end_of(&mut client, LIMIT), End::Reset, "{io} {signals}");
         if signals == 1 {
-            assert!(told.elapsed() >= Duration::from_secs(1));
+            assert!(reply.elapsed() >= Duration::from_secs(1));
         }
         let log = bare.log();
         assert!(log.contains("stopped"), "{log}");
@@ -133,7 +133,7 @@ fn sigterm_cuts_what_is_left_after_the_limit_and_a_second_one_does_not_wait() {
 fn a_service_from_the_command_line_needs_no_file() {
     let (mute, listen) = (Mute::new(), loopback());
     let (listen_flag, to) = (format!("tcp://{listen}"), mute.address().to_string());
-    let socket = room("flags").join("socket");
+    let socket = create_work_dir("flags").join("socket");
     let socket = socket.display().to_string();
     let arguments = [
         "--listen",
@@ -155,9 +155,9 @@ fn a_service_from_the_command_line_needs_no_file() {
         .unwrap();
     assert_eq!(status.status.code(), Some(1));
     assert!(
-        harness::said(&status).contains("started without a config file"),
+        harness::printed(&status).contains("started without a config file"),
         "{}",
-        harness::said(&status)
+        harness::printed(&status)
     );
     bare.signal("INT");
     // Two simultaneous signals count as one.

@@ -9,7 +9,7 @@ use evenkeel_lab::eventually;
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, TestBed, own};
+use super::stage::{Setup, TestBed, start_own};
 use crate::harness::rng::TestRng;
 use crate::harness::{DRIVERS, LIMIT};
 
@@ -87,52 +87,53 @@ fn send(address: SocketAddr, pieces: &[&[u8]]) -> usize {
     }
     let _ = stream.shutdown(Shutdown::Write);
     let since = Instant::now();
-    let mut heard = Vec::new();
-    match stream.read_to_end(&mut heard) {
+    let mut received = Vec::new();
+    match stream.read_to_end(&mut received) {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
         Err(error) => panic!("{error} after {} ms", since.elapsed().as_millis()),
     }
-    heard.len()
+    received.len()
 }
 
 #[test]
 fn whatever_comes_before_a_login_ends_soon_and_reaches_no_server() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let login = Login {
         user: "postgres",
         password: "postgres",
         ..Login::default()
     };
-    let mut admin = Client::enter(server.address, &login).unwrap_or_else(|told| panic!("{told}"));
+    let mut admin =
+        Client::log_in(server.address, &login).unwrap_or_else(|reply| panic!("{reply}"));
     admin.run("create table before_login (a int)");
     admin.run("grant all on before_login to public");
     let messages = messages();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, Setup::default());
-        let mut dice = TestRng(7);
+        let bed = TestBed::before(&server, io, Setup::default());
+        let mut rng = TestRng(7);
         for number in 0..SEQUENCES {
-            let count = 1 + dice.below(MESSAGES_MAX);
-            let chosen: Vec<usize> = (0..count).map(|_| dice.index(messages.len())).collect();
+            let count = 1 + rng.below(MESSAGES_MAX);
+            let chosen: Vec<usize> = (0..count).map(|_| rng.index(messages.len())).collect();
             let mut pieces: Vec<&[u8]> = chosen.iter().map(|one| &*messages[*one]).collect();
             let joined = pieces.concat();
             if number % 2 == 0 {
                 pieces = vec![&joined];
             }
-            let length = send(stage.address, &pieces);
+            let length = send(bed.address, &pieces);
             assert!(
                 length <= HEARD_LENGTH_MAX,
                 "{io}: {length} bytes for {chosen:?}"
             );
         }
         let left = eventually(LIMIT, "all clients gone", || {
-            let clients = stage.status()["sessions"]["current"].as_u64();
+            let clients = bed.status()["sessions"]["current"].as_u64();
             Ok((clients == Some(0)).then_some(()))
         });
-        left.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.status()));
+        left.unwrap_or_else(|error| panic!("{io}: {error}: {}", bed.status()));
         let of_user = "select count(*) from pg_stat_activity where usename = 'sbtest'";
         assert_eq!(admin.value(of_user), "0", "{io}");
         assert_eq!(admin.value("select count(*) from before_login"), "0");
-        assert_eq!(stage.client().value("select 'unharmed'"), "unharmed");
+        assert_eq!(bed.client().value("select 'unharmed'"), "unharmed");
     }
 }

@@ -28,7 +28,7 @@ fn wait_active(name: &str) {
 #[test]
 fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for minor in [0, 2] {
             let login = super::client::Login {
                 minor,
@@ -36,7 +36,7 @@ fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
                 ..super::client::Login::default()
             };
             let mut client =
-                Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+                Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"));
             for script in [
                 Script::new().query(SLEEP),
                 Script::new()
@@ -45,7 +45,7 @@ fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
                     .execute()
                     .sync(),
             ] {
-                client.tell(&script);
+                client.send_script(&script);
                 wait_active("sleeper");
                 let began = Instant::now();
                 client.cancel();
@@ -55,7 +55,7 @@ fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
                 assert_eq!(client.value("select 'goes on'"), "goes on");
             }
             client.run("begin");
-            client.tell(&Script::new().query(SLEEP));
+            client.send_script(&Script::new().query(SLEEP));
             wait_active("sleeper");
             client.cancel();
             assert_eq!(client.reply(), ["T pg_sleep", "E 57014", "Z Failed"]);
@@ -68,14 +68,14 @@ fn a_query_that_runs_is_cancelled_and_its_session_goes_on() {
 #[test]
 fn a_client_that_waits_for_a_connection_leaves_the_line_when_it_cancels() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut holder, mut waiter) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut holder, mut waiter) = (bed.client(), bed.client());
         holder.run("begin");
         waiter.run_later("select 1");
         assert!(waiter.is_silent_for(Duration::from_millis(100)));
         waiter.cancel();
         assert_eq!(waiter.reply(), ["E 57014", "Z Idle"], "{io}");
-        waiter.tell(
+        waiter.send_script(
             &Script::new()
                 .parse("", "select 1")
                 .bind("", &[])
@@ -94,18 +94,18 @@ fn a_client_that_waits_for_a_connection_leaves_the_line_when_it_cancels() {
 #[test]
 fn keys_that_nobody_has_cancel_nothing() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = Client::with(stage.address, &[("application_name", "sleeper")]);
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = Client::with(bed.address, &[("application_name", "sleeper")]);
         let (process, secret) = client.key.clone().unwrap();
-        client.tell(&Script::new().query("select pg_sleep(1)"));
+        client.send_script(&Script::new().query("select pg_sleep(1)"));
         for bit in 0..32 {
-            cancel(stage.address, process ^ (1 << bit), &secret);
+            cancel(bed.address, process ^ (1 << bit), &secret);
             let mut other = secret.clone();
             other[bit / 8] ^= 1 << (bit % 8);
-            cancel(stage.address, process, &other);
+            cancel(bed.address, process, &other);
         }
-        cancel(stage.address, process, b"");
-        cancel(stage.address, process, &[7; 200]);
+        cancel(bed.address, process, b"");
+        cancel(bed.address, process, &[7; 200]);
         assert_eq!(client.reply()[2], "C SELECT 1", "{io}");
     }
 }
@@ -115,10 +115,10 @@ fn keys_that_nobody_has_cancel_nothing() {
 #[test]
 fn a_late_cancel_never_hits_who_has_the_connection_now() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let canceller = stage.client();
+        let bed = TestBed::set_up(io, ONE);
+        let canceller = bed.client();
         let (process, secret) = canceller.key.clone().unwrap();
-        let address = stage.address;
+        let address = bed.address;
         let until = Instant::now() + Duration::from_secs(4);
         let cancelling = std::thread::spawn(move || {
             while Instant::now() < until {
@@ -134,7 +134,7 @@ fn a_late_cancel_never_hits_who_has_the_connection_now() {
             }
             hit
         });
-        let mut victim = stage.client();
+        let mut victim = bed.client();
         let mut count = 0;
         while Instant::now() < until {
             let reply = victim.query("select 'untouched' from pg_sleep(0.001)");
@@ -156,11 +156,11 @@ const LOGINS: usize = 50;
 #[test]
 fn process_ids_are_those_of_no_process_and_each_login_has_another_one() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
         for count in 0..LOGINS {
-            let client = Client::with(stage.address, &[("application_name", "sleeper")]);
+            let client = Client::with(bed.address, &[("application_name", "sleeper")]);
             let (process, _) = client.key.clone().unwrap();
             assert!(process > PID_LIMIT, "{io}: {process}");
             assert!(process.cast_signed() > 0, "{io}: {process}");
@@ -170,7 +170,7 @@ fn process_ids_are_those_of_no_process_and_each_login_has_another_one() {
             }
         }
         for mut client in kept {
-            client.tell(&Script::new().query(SLEEP));
+            client.send_script(&Script::new().query(SLEEP));
             wait_active("sleeper");
             client.cancel();
             assert_eq!(client.reply()[1], "E 57014", "{io}");

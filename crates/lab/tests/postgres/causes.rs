@@ -89,16 +89,16 @@ const CASES: [(&str, &str, &str, &str); 11] = [
     ),
 ];
 
-fn pinned_by(stage: &TestBed, index: usize) -> Option<Value> {
-    let listed = done(&stage.balancer, &["clients", "pool", "--json"]);
+fn pinned_by(bed: &TestBed, index: usize) -> Option<Value> {
+    let listed = done(&bed.balancer, &["clients", "pool", "--json"]);
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let client = &listed["clients"][index];
     let first = &client["pinned_by"][0];
     (!first.is_null()).then(|| first.clone())
 }
 
-fn expect(stage: &TestBed, index: usize, (reason, object, statement): (&str, &str, &str)) {
-    let found = eventually(LIMIT, "a cause", || Ok(pinned_by(stage, index)));
+fn expect(bed: &TestBed, index: usize, (reason, object, statement): (&str, &str, &str)) {
+    let found = eventually(LIMIT, "a cause", || Ok(pinned_by(bed, index)));
     let found = found.unwrap_or_else(|error| panic!("{error}: {statement}"));
     let reasons = found["reason"].as_str().unwrap();
     assert!(
@@ -115,29 +115,29 @@ fn expect(stage: &TestBed, index: usize, (reason, object, statement): (&str, &st
 fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
     let login = database("causes", FUNCTIONS, "");
     for io in DRIVERS {
-        let stage = TestBed::set_as(io, MANY, &login);
-        let enter = || Client::enter(stage.address, &login).unwrap();
+        let bed = TestBed::set_as(io, MANY, &login);
+        let log_in = || Client::log_in(bed.address, &login).unwrap();
         let mut clients = Vec::new();
         for (index, (text, reason, object, statement)) in CASES.into_iter().enumerate() {
-            let mut client = enter();
+            let mut client = log_in();
             client.run(text);
             clients.push(client);
-            expect(&stage, index, (reason, object, statement));
+            expect(&bed, index, (reason, object, statement));
         }
-        let mut unpinned = enter();
+        let mut unpinned = log_in();
         unpinned.run("select 1");
-        assert_eq!(pinned_by(&stage, CASES.len()), None, "{io}");
-        shown(&stage, io);
+        assert_eq!(pinned_by(&bed, CASES.len()), None, "{io}");
+        shown(&bed, io);
         clients[0].run("unlisten *");
         let freed = eventually(LIMIT, "a client without a cause", || {
-            Ok(pinned_by(&stage, 0).is_none().then_some(()))
+            Ok(pinned_by(&bed, 0).is_none().then_some(()))
         });
         freed.unwrap_or_else(|error| panic!("{io}: {error}"));
     }
 }
 
-fn shown(stage: &TestBed, io: &str) {
-    let status = stage.status();
+fn shown(bed: &TestBed, io: &str) {
+    let status = bed.status();
     let causes = status["database"]["pin_causes"].as_array().unwrap().clone();
     let is_listen = |cause: &&Value| cause["statement"] == "listen a";
     let listen = causes.iter().find(is_listen);
@@ -146,13 +146,13 @@ fn shown(stage: &TestBed, io: &str) {
         (&listen["reason"], &listen["pinned_total"]),
         (&"LISTEN".into(), &1.into())
     );
-    let table = done(&stage.balancer, &["clients", "pool"]);
+    let table = done(&bed.balancer, &["clients", "pool"]);
     for part in ["function cause_locks", "select cause_locks(?)", "STATEMENT"] {
         assert!(table.contains(part), "{io}: {part}: {table}");
     }
-    let summary = done(&stage.balancer, &["status"]);
+    let summary = done(&bed.balancer, &["status"]);
     assert!(summary.contains("pinned by "), "{io}: {summary}");
-    let log = stage.balancer.log();
+    let log = bed.balancer.log();
     let logged = log
         .lines()
         .filter(|line| line.contains("session pinned to its server connection"));
@@ -170,16 +170,16 @@ fn shown(stage: &TestBed, io: &str) {
 fn a_prepared_statement_that_pins_is_named() {
     use super::script::Script;
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = bed.client();
         let script = Script::new()
             .parse("s", "select set_config('app.tenant', $1, false)")
             .bind("s", &["7"])
             .execute()
             .sync();
-        client.ask(&script, 1);
+        client.exchange(&script, 1);
         let wanted = ("untracked settings", "setting app.tenant", "set_config(?");
-        expect(&stage, 0, wanted);
+        expect(&bed, 0, wanted);
     }
 }
 
@@ -187,10 +187,10 @@ fn a_prepared_statement_that_pins_is_named() {
 #[test]
 fn a_text_that_is_too_long_to_be_read_is_named_so() {
     for io in DRIVERS {
-        let stage = TestBed::set_as(io, ONE, &Login::default());
-        let mut client = stage.client();
+        let bed = TestBed::set_as(io, ONE, &Login::default());
+        let mut client = bed.client();
         client.run(&format!("select length('{}')", "x".repeat(2 << 20)));
         let wanted = ("unknown session state", "", "a text of more than 1 MiB");
-        expect(&stage, 0, wanted);
+        expect(&bed, 0, wanted);
     }
 }

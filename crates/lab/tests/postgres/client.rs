@@ -60,15 +60,15 @@ impl Client {
             settings,
             ..Login::default()
         };
-        let entered = Client::enter(address, &login);
-        entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
+        let entered = Client::log_in(address, &login);
+        entered.unwrap_or_else(|answer| panic!("the login is refused: {answer}"))
     }
 
     /// Logs in; the error is an SQLSTATE and a text, or `end`.
-    pub(crate) fn enter(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
+    pub(crate) fn log_in(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
         let mut client = Client::reach(address);
-        client.tell(&Script::startup(login));
-        client.log_in(login)?;
+        client.send_script(&Script::startup(login));
+        client.authenticate(login)?;
         Ok(client)
     }
 
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    fn log_in(&mut self, login: &Login<'_>) -> Result<(), String> {
+    fn authenticate(&mut self, login: &Login<'_>) -> Result<(), String> {
         let password = Credential::Password(login.password.as_bytes().to_vec().into());
         let nonce = std::array::from_fn(|index| b'a' + u8::try_from(index).unwrap());
         let mut join = Some(ServerAuth::new(
@@ -97,7 +97,7 @@ impl Client {
         ));
         loop {
             let mut answer = Vec::new();
-            let heard = self.with_message(|message| match message {
+            let received = self.with_message(|message| match message {
                 Message::Authentication(request) => match join.take() {
                     Some(step) => match step.message(*request, &mut answer) {
                         ServerAuthStep::More(next) => {
@@ -109,12 +109,12 @@ impl Client {
                     },
                     None => Err("a second login".to_owned()),
                 },
-                Message::Error(report) => Err(told(*report)),
+                Message::Error(report) => Err(describe_error(*report)),
                 message => Ok(Some(line(message))),
             });
-            let heard = heard.unwrap_or(Err("end".to_owned()))?;
-            self.tell(&Script(answer));
-            match heard {
+            let received = received.unwrap_or(Err("end".to_owned()))?;
+            self.send_script(&Script(answer));
+            match received {
                 Some(line) if line.starts_with('Z') => return Ok(()),
                 Some(line) => self.greeting.push(line),
                 None => {}
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn tell(&mut self, script: &Script) {
+    pub(crate) fn send_script(&mut self, script: &Script) {
         self.stream.set_write_timeout(Some(LIMIT)).unwrap();
         if let Err(error) = self.stream.write_all(&script.0) {
             panic!("{error}; last heard: {:?}", self.reply());
@@ -130,10 +130,10 @@ impl Client {
     }
 
     /// Returns the next message, or `end`; reported parameters are recorded and skipped.
-    pub(crate) fn hear(&mut self) -> String {
+    pub(crate) fn receive_message(&mut self) -> String {
         loop {
-            let heard = self.with_message(line);
-            match heard {
+            let received = self.with_message(line);
+            match received {
                 Some(line) if line.starts_with("S ") => {}
                 Some(line) => return line,
                 None => return "end".to_owned(),
@@ -159,7 +159,7 @@ impl Client {
     pub(crate) fn reply(&mut self) -> Vec<String> {
         let mut reply = Vec::new();
         loop {
-            let line = self.hear();
+            let line = self.receive_message();
             let is_last = line.starts_with('Z') || line == "end";
             reply.push(line);
             if is_last {
@@ -169,18 +169,18 @@ impl Client {
     }
 
     /// Sends the script, and reads `replies` replies.
-    pub(crate) fn ask(&mut self, script: &Script, replies: usize) -> Vec<String> {
-        self.tell(script);
+    pub(crate) fn exchange(&mut self, script: &Script, replies: usize) -> Vec<String> {
+        self.send_script(script);
         (0..replies).flat_map(|_| self.reply()).collect()
     }
 
     pub(crate) fn query(&mut self, text: &str) -> Vec<String> {
-        self.ask(&Script::new().query(text), 1)
+        self.exchange(&Script::new().query(text), 1)
     }
 
     /// Sends a query whose reply is read later.
     pub(crate) fn run_later(&mut self, text: &str) {
-        self.tell(&Script::new().query(text));
+        self.send_script(&Script::new().query(text));
     }
 
     /// Runs a query that must succeed.
@@ -306,7 +306,7 @@ pub(crate) fn cancel(address: SocketAddr, process: u32, secret: &[u8]) {
     let _ = stream.read(&mut [0; 1]);
 }
 
-fn told(report: ErrorReport<'_>) -> String {
+fn describe_error(report: ErrorReport<'_>) -> String {
     let state = text(&report.sqlstate().0);
     format!("{state} {}", text(report.text()))
 }

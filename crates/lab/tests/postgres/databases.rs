@@ -9,8 +9,8 @@ use evenkeel_lab::{Lab, PostgresOptions, Server, postgres};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{KIND, Setup, TestBed, own};
-use crate::harness::{DRIVERS, loopback, pool, said, wait_until};
+use super::stage::{KIND, Setup, TestBed, start_own};
+use crate::harness::{DRIVERS, loopback, pool, printed, wait_until};
 
 /// Limit below the 5 s that the server itself waits for other sessions.
 const SOON: Duration = Duration::from_secs(4);
@@ -18,8 +18,8 @@ const SOON: Duration = Duration::from_secs(4);
 const DONE: &str = "Z Idle";
 
 /// A server with its superuser, and Evenkeel in front of it.
-struct Place {
-    stage: TestBed,
+struct ServerBed {
+    bed: TestBed,
     server: Server,
     _lab: Lab,
 }
@@ -33,21 +33,21 @@ fn superuser(database: &str) -> Login<'_> {
     }
 }
 
-fn enter(address: SocketAddr, database: &str) -> Client {
-    let entered = Client::enter(address, &superuser(database));
-    entered.unwrap_or_else(|told| panic!("{database}: {told}"))
+fn log_in(address: SocketAddr, database: &str) -> Client {
+    let entered = Client::log_in(address, &superuser(database));
+    entered.unwrap_or_else(|reply| panic!("{database}: {reply}"))
 }
 
-impl Place {
-    fn set(io: &str) -> Place {
-        Place::with(io, Setup::default())
+impl ServerBed {
+    fn set_up(io: &str) -> ServerBed {
+        ServerBed::with(io, Setup::default())
     }
 
-    fn with(io: &str, setup: Setup<'_>) -> Place {
-        let (lab, server) = own();
-        let stage = TestBed::before(&server, io, setup);
-        Place {
-            stage,
+    fn with(io: &str, setup: Setup<'_>) -> ServerBed {
+        let (lab, server) = start_own();
+        let bed = TestBed::before(&server, io, setup);
+        ServerBed {
+            bed,
             server,
             _lab: lab,
         }
@@ -55,25 +55,25 @@ impl Place {
 
     /// Connects a client to a database.
     fn client(&self, database: &str) -> Client {
-        enter(self.stage.address, database)
+        log_in(self.bed.address, database)
     }
 
     /// Creates a database directly, and lets clients use connections to it concurrently.
     fn used(&self, database: &str, clients: usize) -> Vec<Client> {
-        enter(self.server.address, "postgres").run(&format!("create database \"{database}\""));
-        use_at_once(self.stage.address, database, clients)
+        log_in(self.server.address, "postgres").run(&format!("create database \"{database}\""));
+        use_at_once(self.bed.address, database, clients)
     }
 
     /// Returns the number of connections to a database.
     fn connections(&self, database: &str) -> String {
-        enter(self.server.address, "postgres").value(&format!(
+        log_in(self.server.address, "postgres").value(&format!(
             "select count(*) from pg_stat_activity where datname = '{database}'"
         ))
     }
 }
 
 fn use_at_once(address: SocketAddr, database: &str, clients: usize) -> Vec<Client> {
-    let mut all: Vec<Client> = (0..clients).map(|_| enter(address, database)).collect();
+    let mut all: Vec<Client> = (0..clients).map(|_| log_in(address, database)).collect();
     for client in &mut all {
         client.run_later("select pg_sleep(0.1)");
     }
@@ -87,10 +87,10 @@ fn use_at_once(address: SocketAddr, database: &str, clients: usize) -> Vec<Clien
 #[track_caller]
 fn does(client: &mut Client, what: &str, script: &Script, replies: usize) {
     let since = Instant::now();
-    let heard = client.ask(script, replies);
+    let received = client.exchange(script, replies);
     let took = since.elapsed();
-    let is_fine = heard.iter().any(|line| line.starts_with("C "));
-    assert!(is_fine && took < SOON, "{what}: {took:?}: {heard:?}");
+    let is_fine = received.iter().any(|line| line.starts_with("C "));
+    assert!(is_fine && took < SOON, "{what}: {took:?}: {received:?}");
 }
 
 #[track_caller]
@@ -119,7 +119,7 @@ const CLEANING: [&str; 3] = [
 ];
 
 fn make_tablespace(server: &Server) {
-    let mut direct = enter(server.address, "postgres");
+    let mut direct = log_in(server.address, "postgres");
     direct.run("set allow_in_place_tablespaces = on");
     direct.run("create tablespace apart location ''");
 }
@@ -128,13 +128,13 @@ fn make_tablespace(server: &Server) {
 #[test]
 fn a_database_that_only_idle_connections_of_the_pool_are_in_can_be_dropped_renamed_and_copied() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        make_tablespace(&place.server);
+        let server_bed = ServerBed::set_up(io);
+        make_tablespace(&server_bed.server);
         for text in MEMBERS {
-            drop(place.used("t 1", 4));
-            assert_eq!(place.connections("t 1"), "4", "{io}");
-            runs(&mut place.client("postgres"), text);
-            let mut direct = enter(place.server.address, "postgres");
+            drop(server_bed.used("t 1", 4));
+            assert_eq!(server_bed.connections("t 1"), "4", "{io}");
+            runs(&mut server_bed.client("postgres"), text);
+            let mut direct = log_in(server_bed.server.address, "postgres");
             CLEANING.iter().for_each(|text| direct.run(text));
         }
     }
@@ -143,24 +143,24 @@ fn a_database_that_only_idle_connections_of_the_pool_are_in_can_be_dropped_renam
 #[test]
 fn the_same_by_prepared_statements_while_clients_stay() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        make_tablespace(&place.server);
+        let server_bed = ServerBed::set_up(io);
+        make_tablespace(&server_bed.server);
         for text in MEMBERS {
             for name in ["", "named"] {
-                let stay = place.used("t 1", 4);
-                let mut client = place.client("postgres");
+                let stay = server_bed.used("t 1", 4);
+                let mut client = server_bed.client("postgres");
                 let run = match name {
                     "" => Script::new().parse("", text),
                     name => {
-                        let heard = client.ask(&Script::new().parse(name, text).sync(), 1);
-                        assert_eq!(heard, ["1", DONE], "{io}: {text}");
+                        let received = client.exchange(&Script::new().parse(name, text).sync(), 1);
+                        assert_eq!(received, ["1", DONE], "{io}: {text}");
                         Script::new()
                     }
                 };
                 let run = run.bind(name, &[]).execute().sync();
                 does(&mut client, &format!("{io}: {text}"), &run, 1);
                 drop(stay);
-                let mut direct = enter(place.server.address, "postgres");
+                let mut direct = log_in(server_bed.server.address, "postgres");
                 CLEANING.iter().for_each(|text| direct.run(text));
             }
         }
@@ -170,15 +170,15 @@ fn the_same_by_prepared_statements_while_clients_stay() {
 #[test]
 fn a_database_is_made_after_clients_have_used_template1() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        let mut client = place.client("postgres");
+        let server_bed = ServerBed::set_up(io);
+        let mut client = server_bed.client("postgres");
         for text in [
             "create database made",
             "create database made_2 owner sbtest template default",
             "create database made_3 with encoding 'utf8'",
         ] {
-            let stay = use_at_once(place.stage.address, "template1", 4);
-            assert_eq!(place.connections("template1"), "4", "{io}");
+            let stay = use_at_once(server_bed.bed.address, "template1", 4);
+            assert_eq!(server_bed.connections("template1"), "4", "{io}");
             runs(&mut client, text);
             drop(stay);
         }
@@ -188,18 +188,18 @@ fn a_database_is_made_after_clients_have_used_template1() {
 #[test]
 fn clients_of_a_dropped_database_are_told_so_and_go_on_in_the_next_one_of_that_name() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        let mut clients = place.used("t", 4);
-        let mut admin = place.client("postgres");
+        let server_bed = ServerBed::set_up(io);
+        let mut clients = server_bed.used("t", 4);
+        let mut admin = server_bed.client("postgres");
         clients[0].run("create table kept as select 'old' as word");
         clients[0].run("select word from kept");
         runs(&mut admin, "drop database t");
         for client in &mut clients[..2] {
-            let heard = client.query("select word from kept");
-            assert_eq!(heard, ["E 3D000", DONE], "{io}");
+            let received = client.query("select word from kept");
+            assert_eq!(received, ["E 3D000", DONE], "{io}");
         }
         runs(&mut admin, "create database t");
-        let mut maker = enter(place.server.address, "t");
+        let mut maker = log_in(server_bed.server.address, "t");
         maker.run("create table kept as select 'new'::varchar as word, 7 as more");
         for client in &mut clients {
             assert_eq!(client.value("select * from kept"), "new|7", "{io}");
@@ -219,7 +219,7 @@ fn second_service(address: SocketAddr, server: SocketAddr) -> String {
 #[test]
 fn connections_of_all_workers_and_of_all_services_before_the_server_count() {
     for io in DRIVERS {
-        let (_lab, server) = own();
+        let (_lab, server) = start_own();
         let second = loopback();
         let setup = Setup {
             pool: "size = 8\nmin_idle = 2",
@@ -227,43 +227,43 @@ fn connections_of_all_workers_and_of_all_services_before_the_server_count() {
             workers: 3,
             ..Setup::default()
         };
-        let stage = TestBed::before(&server, io, setup);
-        let mut direct = enter(server.address, "postgres");
+        let bed = TestBed::before(&server, io, setup);
+        let mut direct = log_in(server.address, "postgres");
         for text in ["drop database t", "alter database t rename to t_2"] {
             direct.run("create database t");
-            let one = use_at_once(stage.address, "t", 24);
+            let one = use_at_once(bed.address, "t", 24);
             let other = use_at_once(second, "t", 24);
             let count = "select count(*) from pg_stat_activity where datname = 't'";
             assert_eq!(direct.value(count), "16", "{io}");
-            runs(&mut enter(stage.address, "postgres"), text);
+            runs(&mut log_in(bed.address, "postgres"), text);
             drop((one, other));
             direct.run("drop database if exists t_2 with (force)");
         }
     }
 }
 
-fn program(place: &Place, name: &str, arguments: &[&str]) {
+fn program(server_bed: &ServerBed, name: &str, arguments: &[&str]) {
     let mut command = postgres::command(name).unwrap();
     command.env("PGPASSWORD", "postgres");
     command.args(["--host=127.0.0.1", "--username=postgres"]);
-    command.arg(format!("--port={}", place.stage.address.port()));
+    command.arg(format!("--port={}", server_bed.bed.address.port()));
     let output = command.args(arguments).output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    assert!(output.status.success(), "{command:?}: {}", printed(&output));
 }
 
 #[test]
 fn createdb_and_dropdb_run_through_it() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        drop(use_at_once(place.stage.address, "template1", 2));
+        let server_bed = ServerBed::set_up(io);
+        drop(use_at_once(server_bed.bed.address, "template1", 2));
         let since = Instant::now();
-        program(&place, "createdb", &["made"]);
-        drop(use_at_once(place.stage.address, "made", 4));
-        program(&place, "createdb", &["--template=made", "copied"]);
-        drop(use_at_once(place.stage.address, "copied", 4));
-        program(&place, "dropdb", &["made"]);
-        program(&place, "dropdb", &["--if-exists", "made"]);
-        program(&place, "dropdb", &["--force", "copied"]);
+        program(&server_bed, "createdb", &["made"]);
+        drop(use_at_once(server_bed.bed.address, "made", 4));
+        program(&server_bed, "createdb", &["--template=made", "copied"]);
+        drop(use_at_once(server_bed.bed.address, "copied", 4));
+        program(&server_bed, "dropdb", &["made"]);
+        program(&server_bed, "dropdb", &["--if-exists", "made"]);
+        program(&server_bed, "dropdb", &["--force", "copied"]);
         assert!(since.elapsed() < 3 * SOON, "{io}: {:?}", since.elapsed());
     }
 }
@@ -272,12 +272,12 @@ fn createdb_and_dropdb_run_through_it() {
 #[test]
 fn a_test_runner_makes_its_database_and_drops_it_again_and_again() {
     for io in DRIVERS {
-        let place = Place::set(io);
+        let server_bed = ServerBed::set_up(io);
         for run in 0..3 {
-            let mut admin = place.client("postgres");
+            let mut admin = server_bed.client("postgres");
             runs(&mut admin, "CREATE DATABASE \"test_app\" ");
             drop(admin);
-            let mut clients = use_at_once(place.stage.address, "test_app", 4);
+            let mut clients = use_at_once(server_bed.bed.address, "test_app", 4);
             let rows = format!("create table rows as select {run} as run");
             clients[0].run(&rows);
             for client in &mut clients {
@@ -286,7 +286,7 @@ fn a_test_runner_makes_its_database_and_drops_it_again_and_again() {
                 client.run("rollback");
             }
             drop(clients);
-            let mut admin = place.client("postgres");
+            let mut admin = server_bed.client("postgres");
             runs(&mut admin, "DROP DATABASE \"test_app\"");
         }
     }
@@ -295,9 +295,9 @@ fn a_test_runner_makes_its_database_and_drops_it_again_and_again() {
 #[test]
 fn what_the_server_refuses_it_refuses_as_without_a_pool() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        let stay = place.used("t", 4);
-        let mut client = place.client("postgres");
+        let server_bed = ServerBed::set_up(io);
+        let stay = server_bed.used("t", 4);
+        let mut client = server_bed.client("postgres");
         for (text, expect) in [
             ("drop database no_such", "3D000"),
             ("alter database no_such rename to other", "3D000"),
@@ -316,15 +316,15 @@ fn what_the_server_refuses_it_refuses_as_without_a_pool() {
         drop(stay);
         // A client without the right closes no connections, if the server answers within 20 ms,
         // which a busy machine may exceed.
-        let mut other = place.stage.client();
+        let mut other = server_bed.bed.client();
         let keeps_them = (0..20).any(|round| {
             let name = format!("kept_{round}");
-            let _stay = place.used(&name, 4);
+            let _stay = server_bed.used(&name, 4);
             for text in ["drop database NAME", "alter database NAME rename to other"] {
                 let text = text.replace("NAME", &name);
                 assert_eq!(other.refusal(&text), "42501", "{io}: {text}");
             }
-            place.connections(&name) == "4"
+            server_bed.connections(&name) == "4"
         });
         assert!(keeps_them, "{io}");
     }
@@ -333,9 +333,9 @@ fn what_the_server_refuses_it_refuses_as_without_a_pool() {
 #[test]
 fn a_client_that_is_in_the_middle_of_something_keeps_its_database() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        let mut clients = place.used("t", 4);
-        let mut admin = place.client("postgres");
+        let server_bed = ServerBed::set_up(io);
+        let mut clients = server_bed.used("t", 4);
+        let mut admin = server_bed.client("postgres");
         clients[0].run("begin");
         clients[0].run("create table begun (a int)");
         let since = Instant::now();
@@ -360,10 +360,10 @@ fn a_client_that_is_in_the_middle_of_something_keeps_its_database() {
 #[test]
 fn a_drop_by_force_disturbs_nobody_else() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        let mut clients = place.used("t", 4);
-        let mut others = use_at_once(place.stage.address, "postgres", 3);
-        let mut admin = place.client("postgres");
+        let server_bed = ServerBed::set_up(io);
+        let mut clients = server_bed.used("t", 4);
+        let mut others = use_at_once(server_bed.bed.address, "postgres", 3);
+        let mut admin = server_bed.client("postgres");
         others[0].run("begin");
         runs(&mut admin, "drop database t with (force)");
         for client in &mut clients {
@@ -373,7 +373,7 @@ fn a_drop_by_force_disturbs_nobody_else() {
         for client in &mut others {
             assert_eq!(client.value("select 1"), "1", "{io}");
         }
-        let status = place.stage.status();
+        let status = server_bed.bed.status();
         assert_eq!(status["servers"][0]["state"], "up", "{io}: {status:#}");
     }
 }
@@ -382,25 +382,25 @@ fn a_drop_by_force_disturbs_nobody_else() {
 #[test]
 fn the_catalog_of_a_dropped_database_is_nobody_s_trouble() {
     for io in DRIVERS {
-        let place = Place::set(io);
-        let mut clients = place.used("t", 4);
-        let mut admin = place.client("postgres");
+        let server_bed = ServerBed::set_up(io);
+        let mut clients = server_bed.used("t", 4);
+        let mut admin = server_bed.client("postgres");
         for _ in 0..3 {
             // The catalog is read again soon after this.
             clients[0].run("create table if not exists t (a int)");
             std::thread::sleep(Duration::from_millis(900));
             runs(&mut admin, "drop database t");
             std::thread::sleep(Duration::from_millis(1_500));
-            let status = place.stage.status();
-            let log = place.stage.balancer.log();
+            let status = server_bed.bed.status();
+            let log = server_bed.bed.balancer.log();
             assert!(!log.contains("does not exist"), "{io}: {status:#} {log}");
             runs(&mut admin, "create database t");
         }
         // The catalog is known again after its next use.
         let plain = "create function plain() returns int language sql stable as 'select 7'";
         clients[1].run(plain);
-        wait_until(&place.stage.balancer, "a reading", || {
-            let log = place.stage.balancer.log();
+        wait_until(&server_bed.bed.balancer, "a reading", || {
+            let log = server_bed.bed.balancer.log();
             !log.contains("cannot read the catalog") && clients[2].value("select plain()") == "7"
         });
     }
@@ -426,24 +426,27 @@ fn what_is_known_of_a_database_is_not_taken_for_the_next_one_of_its_name() {
                 "alter database other rename to t",
             ],
         ] {
-            let place = Place::with(io, setup);
-            let mut direct = enter(place.server.address, "postgres");
+            let server_bed = ServerBed::with(io, setup);
+            let mut direct = log_in(server_bed.server.address, "postgres");
             for (name, function) in [("t", HARMLESS), ("other", HARMFUL)] {
                 direct.run(&format!("create database {name}"));
-                enter(place.server.address, name).run(function);
+                log_in(server_bed.server.address, name).run(function);
             }
-            let mut client = place.client("t");
-            let mut other = place.client("t");
+            let mut client = server_bed.client("t");
+            let mut other = server_bed.client("t");
             for _ in 0..20 {
                 client.run("select enters()");
             }
-            let mut admin = place.client("postgres");
+            let mut admin = server_bed.client("postgres");
             replace.iter().for_each(|text| runs(&mut admin, text));
             client.run("select enters()");
             let tenant = "select coalesce(current_setting('app.tenant', true), '')";
             // A connection pinned to its client is not available.
-            let heard = other.query(tenant);
-            assert!(heard[1] == "D " || heard[0] == "E 53300", "{io}: {heard:?}");
+            let received = other.query(tenant);
+            assert!(
+                received[1] == "D " || received[0] == "E 53300",
+                "{io}: {received:?}"
+            );
         }
     }
 }
@@ -460,12 +463,12 @@ fn reads_of_a_renamed_database_are_those_of_the_next_one_of_its_name() {
     };
     let cluster = lab.postgres(options).unwrap();
     let (primary, replica) = (&cluster.primary, &cluster.replicas[0]);
-    let mut direct = enter(primary.address, "postgres");
+    let mut direct = log_in(primary.address, "postgres");
     for io in DRIVERS {
         for (name, word) in [("t", "old"), ("other", "new")] {
             direct.run(&format!("create database {name}"));
             let kept = format!("create table kept as select '{word}' as word");
-            enter(primary.address, name).run(&kept);
+            log_in(primary.address, name).run(&kept);
         }
         cluster.wait_caught_up().unwrap();
         let known = format!("address = \"{}\" }}]", primary.address);
@@ -482,23 +485,23 @@ fn reads_of_a_renamed_database_are_those_of_the_next_one_of_its_name() {
             let one = pool::config(KIND, primary, address, io, setup);
             one.replace(&known, &both)
         };
-        let stage = TestBed::start(config, |stage| {
-            Client::enter(stage.address, &superuser("postgres")).map(|_| ())
+        let bed = TestBed::start(config, |bed| {
+            Client::log_in(bed.address, &superuser("postgres")).map(|_| ())
         });
-        let mut client = enter(stage.address, "t");
+        let mut client = log_in(bed.address, "t");
         let is_there = "select count(*) from pg_stat_activity where datname = 't'";
-        wait_until(&stage.balancer, "a read at the replica", || {
+        wait_until(&bed.balancer, "a read at the replica", || {
             assert_eq!(client.value("select word from kept"), "old", "{io}");
-            enter(replica.address, "postgres").value(is_there) != "0"
+            log_in(replica.address, "postgres").value(is_there) != "0"
         });
-        let mut admin = enter(stage.address, "postgres");
+        let mut admin = log_in(bed.address, "postgres");
         runs(&mut admin, "alter database t rename to before");
         runs(&mut admin, "alter database other rename to t");
         cluster.wait_caught_up().unwrap();
         for _ in 0..5 {
             assert_eq!(client.value("select word from kept"), "new", "{io}");
         }
-        drop(stage);
+        drop(bed);
         direct.run("drop database t with (force)");
         direct.run("drop database before with (force)");
     }

@@ -8,8 +8,8 @@ use evenkeel_lab::{Server, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, TestBed, own, shared};
-use crate::harness::certificates::{Papers, write_private};
+use super::stage::{Setup, TestBed, shared, start_own};
+use crate::harness::certificates::{Certificates, write_private};
 use crate::harness::{DRIVERS, LIMIT};
 
 fn psql(address: std::net::SocketAddr, options: &str) -> String {
@@ -32,15 +32,15 @@ fn psql(address: std::net::SocketAddr, options: &str) -> String {
         .env("PGPASSWORD", "sbtest")
         .output()
         .unwrap();
-    crate::harness::said(&output)
+    crate::harness::printed(&output)
 }
 
 #[test]
 fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let at = |name| papers.at(name);
+    let at = |name| certificates.at(name);
     for io in DRIVERS {
         let tables = format!(
             "[service.tls]\ncertificate = {:?}\nkey = {:?}\nrequired = true\n\
@@ -49,49 +49,49 @@ fn tls_to_clients_is_verified_by_psql_and_can_be_required() {
             at("server.key"),
             at("ca.crt")
         );
-        let stage = TestBed::ready_when(
+        let bed = TestBed::ready_when(
             io,
             Setup {
                 tables: &tables,
                 ..Setup::default()
             },
-            |stage| {
-                let said = psql(stage.address, "sslmode=require");
-                match said.starts_with("in\n") {
+            |bed| {
+                let printed = psql(bed.address, "sslmode=require");
+                match printed.starts_with("in\n") {
                     true => Ok(()),
-                    false => Err(said),
+                    false => Err(printed),
                 }
             },
         );
         let full = format!("sslmode=verify-full sslrootcert={}", at("ca.crt"));
-        let said = psql(stage.address, &full);
+        let printed = psql(bed.address, &full);
         assert!(
-            said.starts_with("in\n") && said.contains("TLSv1.3"),
-            "{io}: {said}"
+            printed.starts_with("in\n") && printed.contains("TLSv1.3"),
+            "{io}: {printed}"
         );
-        let said = psql(stage.address, "sslmode=disable");
-        assert!(said.contains("requires TLS"), "{io}: {said}");
+        let printed = psql(bed.address, "sslmode=disable");
+        assert!(printed.contains("requires TLS"), "{io}: {printed}");
         let bound = format!("{full} channel_binding=require");
-        let said = psql(stage.address, &bound);
-        assert!(said.starts_with("in\n"), "{io}: {said}");
+        let printed = psql(bed.address, &bound);
+        assert!(printed.starts_with("in\n"), "{io}: {printed}");
         // Plaintext after the request.
-        let mut eager = Client::reach(stage.address);
+        let mut eager = Client::reach(bed.address);
         let ssl = vec![0, 0, 0, 8, 4, 210, 22, 47];
-        eager.tell(&Script(
+        eager.send_script(&Script(
             [ssl, Script::startup(&Login::default()).0].concat(),
         ));
         assert_eq!(eager.reply(), ["E 08P01", "end"], "{io}");
-        let heard = direct_tls(&stage, "postgresql");
-        assert_eq!(heard.first(), Some(&b'R'), "{heard:?}");
-        assert_eq!(direct_tls(&stage, ""), b"");
-        assert_eq!(direct_tls(&stage, "http/1.1"), b"");
+        let received = direct_tls(&bed, "postgresql");
+        assert_eq!(received.first(), Some(&b'R'), "{received:?}");
+        assert_eq!(direct_tls(&bed, ""), b"");
+        assert_eq!(direct_tls(&bed, "http/1.1"), b"");
     }
 }
 
 /// Returns the answer to a login over direct TLS, as libpq 17 does it with sslnegotiation=direct.
-fn direct_tls(stage: &TestBed, alpn: &str) -> Vec<u8> {
+fn direct_tls(bed: &TestBed, alpn: &str) -> Vec<u8> {
     let mut client = Command::new("openssl");
-    client.args(["s_client", "-quiet", "-connect", &stage.address.to_string()]);
+    client.args(["s_client", "-quiet", "-connect", &bed.address.to_string()]);
     if !alpn.is_empty() {
         client.args(["-alpn", alpn]);
     }
@@ -110,10 +110,10 @@ fn direct_tls(stage: &TestBed, alpn: &str) -> Vec<u8> {
 
 #[test]
 fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let at = |name| papers.at(name);
+    let at = |name| certificates.at(name);
     let users = "[users.sbtest]\ncertificate = true\nserver_password = \"sbtest\"\n\
                  [users.other]\ncertificate = true\nserver_password = \"sbtest\"\n";
     write_private(at("users.toml"), users);
@@ -126,7 +126,7 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
             at("ca.crt"),
             at("users.toml")
         );
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 tables: &tables,
@@ -138,21 +138,21 @@ fn a_client_certificate_of_the_right_name_comes_in_and_no_other() {
             at("client.crt"),
             at("client.key")
         );
-        let said = psql(stage.address, &format!("{own} password=wrong"));
-        assert!(said.starts_with("in\n"), "{io}: {said}");
-        let said = psql(stage.address, &format!("{own} user=other password=wrong"));
-        assert!(said.contains("authentication failed"), "{io}: {said}");
-        let said = psql(stage.address, "sslmode=require password=wrong");
-        assert!(said.contains("authentication failed"), "{io}: {said}");
+        let printed = psql(bed.address, &format!("{own} password=wrong"));
+        assert!(printed.starts_with("in\n"), "{io}: {printed}");
+        let printed = psql(bed.address, &format!("{own} user=other password=wrong"));
+        assert!(printed.contains("authentication failed"), "{io}: {printed}");
+        let printed = psql(bed.address, "sslmode=require password=wrong");
+        assert!(printed.contains("authentication failed"), "{io}: {printed}");
     }
 }
 
 #[test]
 fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let at = |name| papers.at(name);
+    let at = |name| certificates.at(name);
     // A user may set a verifier that is too expensive to check: this one belongs to the user's own
     // name.
     let verifier = "SCRAM-SHA-256$200000:c2FsdHNhbHQ=$qTRzRmg1kfrsdrGzM4M+HXZHGuLT9O4X6nGhfJ1ZODA=:\
@@ -174,37 +174,40 @@ fn who_is_asked_for_the_password_as_it_is_gives_it_over_tls_only() {
             tables: &tables,
             ..Setup::default()
         };
-        let stage = TestBed::ready_when(io, setup, |stage| {
-            let said = psql(stage.address, "sslmode=require");
-            match said.starts_with("in\n") {
+        let bed = TestBed::ready_when(io, setup, |bed| {
+            let printed = psql(bed.address, "sslmode=require");
+            match printed.starts_with("in\n") {
                 true => Ok(()),
-                false => Err(said),
+                false => Err(printed),
             }
         });
         // AuthenticationCleartextPassword
-        let heard = direct_tls(&stage, "postgresql");
-        assert!(heard.starts_with(b"R\0\0\0\x08\0\0\0\x03"), "{heard:?}");
+        let received = direct_tls(&bed, "postgresql");
+        assert!(
+            received.starts_with(b"R\0\0\0\x08\0\0\0\x03"),
+            "{received:?}"
+        );
         let filed = "sslmode=require user=filed password";
-        let said = psql(stage.address, &format!("{filed}=filed"));
-        assert!(said.starts_with("in\n"), "{io}: {said}");
+        let printed = psql(bed.address, &format!("{filed}=filed"));
+        assert!(printed.starts_with("in\n"), "{io}: {printed}");
         for wrong in [
             "sslmode=require password=wrong".to_owned(),
             "sslmode=require user=dear password=dear dbname=postgres".to_owned(),
             format!("{filed}=sbtest"),
         ] {
-            let said = psql(stage.address, &wrong);
-            assert!(said.contains("authentication failed"), "{io}: {said}");
+            let printed = psql(bed.address, &wrong);
+            assert!(printed.contains("authentication failed"), "{io}: {printed}");
         }
-        let said = psql(stage.address, "sslmode=disable");
-        assert!(said.contains("requires TLS"), "{io}: {said}");
+        let printed = psql(bed.address, "sslmode=disable");
+        assert!(printed.contains("requires TLS"), "{io}: {printed}");
     }
 }
 
-fn speak_tls(server: &Server, papers: &Papers) {
+fn speak_tls(server: &Server, certificates: &Certificates) {
     let data = server.sql("show data_directory").unwrap();
     for name in ["server.crt", "server.key", "ca.crt"] {
         let to = Path::new(&data).join(name);
-        std::fs::copy(papers.at(name), &to).unwrap();
+        std::fs::copy(certificates.at(name), &to).unwrap();
         let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&data).unwrap());
         std::os::unix::fs::chown(&to, Some(owner), Some(owner)).unwrap();
     }
@@ -221,11 +224,11 @@ fn speak_tls(server: &Server, papers: &Papers) {
 
 #[test]
 fn our_certificate_is_shown_to_servers_that_want_one() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let at = |name| papers.at(name);
-    let (_lab, server) = own();
+    let at = |name| certificates.at(name);
+    let (_lab, server) = start_own();
     let hba = server.sql("show hba_file").unwrap();
     let rules = std::fs::read_to_string(&hba).unwrap();
     let rules = rules
@@ -235,7 +238,7 @@ fn our_certificate_is_shown_to_servers_that_want_one() {
             None => format!("{rule}\n"),
         });
     std::fs::write(&hba, rules.collect::<String>()).unwrap();
-    speak_tls(&server, &papers);
+    speak_tls(&server, &certificates);
     for io in DRIVERS {
         for mode in [
             "mode = \"encrypt\"".to_owned(),
@@ -250,24 +253,24 @@ fn our_certificate_is_shown_to_servers_that_want_one() {
                 tables: &tables,
                 ..Setup::default()
             };
-            let stage = TestBed::before(&server, io, setup);
+            let bed = TestBed::before(&server, io, setup);
             let shown = "select client_dn from pg_stat_ssl where pid = pg_backend_pid()";
-            assert_eq!(stage.client().value(shown), "/CN=sbtest", "{io} {mode}");
+            assert_eq!(bed.client().value(shown), "/CN=sbtest", "{io} {mode}");
         }
     }
 }
 
 #[test]
 fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let (_lab, server) = own();
-    speak_tls(&server, &papers);
-    let ca = papers.at("ca.crt");
+    let (_lab, server) = start_own();
+    speak_tls(&server, &certificates);
+    let ca = certificates.at("ca.crt");
     for io in DRIVERS {
         let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
-        let stage = TestBed::before(
+        let bed = TestBed::before(
             &server,
             io,
             Setup {
@@ -275,12 +278,12 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
                 ..Setup::default()
             },
         );
-        let mut client = stage.client();
+        let mut client = bed.client();
         let ssl = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
         assert_eq!(client.value(ssl), "t", "{io}");
         let long = client.query("select repeat('x', 3000000)");
         assert_eq!(long[1].len(), 3_000_002);
-        let mut others: Vec<Client> = (0..8).map(|_| stage.client()).collect();
+        let mut others: Vec<Client> = (0..8).map(|_| bed.client()).collect();
         for round in 0..30 {
             let text = format!("select {round}, ssl from pg_stat_ssl where pid = pg_backend_pid()");
             for other in &mut others {
@@ -299,27 +302,27 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
 
 #[test]
 fn servers_are_spoken_to_under_tls_though_the_file_of_authorities_is_gone() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let (_lab, server) = own();
-    speak_tls(&server, &papers);
-    let ca = papers.at("ca.crt");
+    let (_lab, server) = start_own();
+    speak_tls(&server, &certificates);
+    let ca = certificates.at("ca.crt");
     let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
     let setup = Setup {
         tables: &tables,
         ..Setup::default()
     };
-    let stage = TestBed::before(&server, DRIVERS[0], setup);
+    let bed = TestBed::before(&server, DRIVERS[0], setup);
     std::fs::remove_file(&ca).unwrap();
     // Each of these creates a new service snapshot.
     for command in ["drain", "undrain"] {
-        let server = stage.balancer.command(&[command, "primary"]);
+        let server = bed.balancer.command(&[command, "primary"]);
         server.unwrap();
     }
     let ssl = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
-    let mut client = stage.client();
+    let mut client = bed.client();
     client.run("begin");
-    let mut other = stage.client();
+    let mut other = bed.client();
     assert_eq!([client.value(ssl), other.value(ssl)], ["t", "t"]);
 }

@@ -8,7 +8,7 @@ use evenkeel_lab::eventually;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{Setup, TestBed, own, shared};
+use super::stage::{Setup, TestBed, shared, start_own};
 use crate::harness::{DRIVERS, LIMIT};
 
 const TWO: Setup<'static> = Setup {
@@ -26,22 +26,22 @@ fn end_all(name: &str) {
     ));
 }
 
-fn named(stage: &TestBed, name: &str) -> Client {
-    Client::with(stage.address, &[("application_name", name)])
+fn named(bed: &TestBed, name: &str) -> Client {
+    Client::with(bed.address, &[("application_name", name)])
 }
 
 #[test]
 fn an_idle_connection_that_the_server_ends_is_noticed_by_nobody() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let mut client = named(&stage, "idle ends");
-        client.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+        let bed = TestBed::set_up(io, TWO);
+        let mut client = named(&bed, "idle ends");
+        client.exchange(&Script::new().parse("s", "select 's'").sync(), 1);
         for _ in 0..10 {
             client.run("select 1");
             end_all("idle ends");
             let run = Script::new().bind("s", &[]).execute().sync();
             assert_eq!(
-                client.ask(&run, 1),
+                client.exchange(&run, 1),
                 ["2", "D s", "C SELECT 1", "Z Idle"],
                 "{io}"
             );
@@ -54,8 +54,8 @@ fn an_idle_connection_that_the_server_ends_is_noticed_by_nobody() {
 #[test]
 fn a_connection_that_ends_in_a_query_or_a_transaction_gives_one_error() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let mut client = named(&stage, "in query");
+        let bed = TestBed::set_up(io, TWO);
+        let mut client = named(&bed, "in query");
         client.run("create temp table bound (a int)");
         client.run_later("select pg_sleep(60)");
         wait_active("in query");
@@ -64,12 +64,12 @@ fn a_connection_that_ends_in_a_query_or_a_transaction_gives_one_error() {
         let errors = reply.iter().filter(|line| line.starts_with('E')).count();
         assert_eq!(errors, 1, "{io}: {reply:?}");
         assert!(reply.contains(&"E 57P01".to_owned()), "{io}: {reply:?}");
-        let mut client = named(&stage, "in transaction");
+        let mut client = named(&bed, "in transaction");
         client.run("begin; select 1");
         end_all("in transaction");
         let reply = client.query("select 2");
         assert_eq!(reply, ["E 57P01", "end"], "{io}");
-        let mut client = stage.client();
+        let mut client = bed.client();
         assert_eq!(client.value("select 'next'"), "next");
     }
 }
@@ -88,15 +88,15 @@ fn wait_active(name: &str) {
 
 #[test]
 fn a_server_that_is_killed_and_comes_back_is_used_again() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, TWO);
-        let mut idle = stage.client();
-        idle.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+        let bed = TestBed::before(&server, io, TWO);
+        let mut idle = bed.client();
+        idle.exchange(&Script::new().parse("s", "select 's'").sync(), 1);
         idle.run("set work_mem to '3MB'");
-        let mut busy = stage.client();
+        let mut busy = bed.client();
         busy.run("begin; select 1");
-        let mut running = stage.client();
+        let mut running = bed.client();
         running.run_later("select pg_sleep(60)");
         assert!(running.is_silent_for(std::time::Duration::from_millis(300)));
         server.kill().unwrap();
@@ -111,10 +111,10 @@ fn a_server_that_is_killed_and_comes_back_is_used_again() {
                 .contains(&"D back".to_owned())
                 .then_some(()))
         });
-        waited.unwrap_or_else(|error| panic!("{error}: {}", stage.balancer.log()));
+        waited.unwrap_or_else(|error| panic!("{error}: {}", bed.balancer.log()));
         let run = Script::new().bind("s", &[]).execute().sync();
         assert_eq!(
-            idle.ask(&run, 1),
+            idle.exchange(&run, 1),
             ["2", "D s", "C SELECT 1", "Z Idle"],
             "{io}"
         );
@@ -124,32 +124,32 @@ fn a_server_that_is_killed_and_comes_back_is_used_again() {
 
 #[test]
 fn work_and_logins_wait_while_a_server_restarts() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for io in DRIVERS {
         let setup = Setup {
             tables: "[service.failover]\nwait_ms = 20000",
             ..TWO
         };
-        let stage = TestBed::before(&server, io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::before(&server, io, setup);
+        let mut client = bed.client();
         client.run("select 1");
         server.stop().unwrap();
         client.run_later("select 'waited'");
         let waited = eventually(LIMIT, "a server that is known to be away", || {
-            Ok((stage.status()["state"] != "up").then_some(()))
+            Ok((bed.status()["state"] != "up").then_some(()))
         });
         waited.unwrap();
-        let address = stage.address;
+        let address = bed.address;
         let newcomer = thread::spawn(move || Client::connect(address).value("select 'let in'"));
         assert!(client.is_silent_for(Duration::from_millis(700)), "{io}");
-        assert!(!newcomer.is_finished(), "{io}: {}", stage.balancer.log());
+        assert!(!newcomer.is_finished(), "{io}: {}", bed.balancer.log());
         server.start().unwrap();
         let reply = client.reply();
         assert_eq!(
             reply[1],
             "D waited",
             "{io}: {reply:?} {}",
-            stage.balancer.log()
+            bed.balancer.log()
         );
         assert_eq!(newcomer.join().unwrap(), "let in", "{io}");
     }
@@ -160,7 +160,7 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
     for io in DRIVERS {
         let mut admin = super::stage::admin();
         let _ = admin.query("create role narrow login password 'narrow' connection limit 1");
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 pool: "size = 3\nwait_ms = 8000",
@@ -173,8 +173,9 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
             database: "postgres",
             ..super::client::Login::default()
         };
-        let enter = || Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
-        let (mut first, mut second) = (enter(), enter());
+        let log_in =
+            || Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"));
+        let (mut first, mut second) = (log_in(), log_in());
         first.run("begin");
         second.run_later("select 'at last'");
         assert!(
@@ -203,7 +204,7 @@ fn a_server_that_is_too_busy_for_probes_keeps_its_clients() {
 /// Returns the reason of a failure; `None` if other work kept the machine busy, and the test is
 /// invalid.
 fn keeps_clients_of_a_busy_server(io: &str) -> Option<&'static str> {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let health = format!(
         "[service.health]\nprobe = \"postgres\"\ninterval_ms = 500\ntimeout_ms = {PROBE_LIMIT_MS}\n"
     );
@@ -212,19 +213,19 @@ fn keeps_clients_of_a_busy_server(io: &str) -> Option<&'static str> {
         tables: &health,
         ..TWO
     };
-    let stage = TestBed::before(&server, io, setup);
-    let mut clients: Vec<Client> = (0..20).map(|_| stage.client()).collect();
+    let bed = TestBed::before(&server, io, setup);
+    let mut clients: Vec<Client> = (0..20).map(|_| bed.client()).collect();
     // Each has its own connection: opening twenty would take all of the server's time.
     clients.iter_mut().for_each(|client| client.run("begin"));
     clients.iter_mut().for_each(|client| client.run("commit"));
     // The first probe meets a server and a machine that have just started.
-    let before = stage.balancer.log().len();
+    let before = bed.balancer.log().len();
     if let Err(why) = server.cpu_share(5) {
         println!("skipped: {why:#}");
         return Some("skipped");
     }
-    let begun = Instant::now();
-    let until = begun + Duration::from_secs(6);
+    let started = Instant::now();
+    let until = started + Duration::from_secs(6);
     let direct = Client::connect(server.address);
     let direct = thread::spawn(move || asks_until(until, direct));
     let asking = clients
@@ -234,17 +235,20 @@ fn keeps_clients_of_a_busy_server(io: &str) -> Option<&'static str> {
     let answers: Vec<_> = asking.into_iter().map(|one| one.join().unwrap()).collect();
     let (mut times, _) = direct.join().unwrap();
     times.extend(answers.iter().flat_map(|(times, _)| times));
-    times.push(begun);
+    times.push(started);
     times.sort();
     let mut silences = times.windows(2).map(|pair| pair[1] - pair[0]);
     let longest = Duration::from_millis(PROBE_LIMIT_MS);
     if silences.any(|silence| silence > longest) {
         return None;
     }
-    let log = stage.balancer.log();
+    let log = bed.balancer.log();
     assert!(!log[before..].contains("is down"), "{io}: {log}");
-    let told: Vec<_> = answers.into_iter().filter_map(|(_, told)| told).collect();
-    assert!(told.is_empty(), "{io}: {told:?}: {log}");
+    let answer: Vec<_> = answers
+        .into_iter()
+        .filter_map(|(_, answer)| answer)
+        .collect();
+    assert!(answer.is_empty(), "{io}: {answer:?}: {log}");
     Some("kept")
 }
 
@@ -263,48 +267,52 @@ fn asks_until(until: Instant, mut client: Client) -> (Vec<Instant>, Option<Vec<S
 
 #[test]
 fn a_client_whose_statements_were_being_taken_away_goes_on_behind_a_server_that_died() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, TWO);
-        let mut client = stage.client();
+        let bed = TestBed::before(&server, io, TWO);
+        let mut client = bed.client();
         client.run_later("select pg_sleep(60); deallocate all");
         assert!(client.is_silent_for(Duration::from_millis(300)));
         server.kill().unwrap();
         assert_eq!(client.reply(), ["E 08007", "Z Idle"], "{io}");
         server.start().unwrap();
         let back = eventually(LIMIT, "a server that is back", || {
-            let heard = client.query("select 'back'");
-            Ok(heard.contains(&"D back".to_owned()).then_some(()))
+            let received = client.query("select 'back'");
+            Ok(received.contains(&"D back".to_owned()).then_some(()))
         });
-        back.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.balancer.log()));
+        back.unwrap_or_else(|error| panic!("{io}: {error}: {}", bed.balancer.log()));
     }
 }
 
 #[test]
 fn a_name_whose_parse_was_lost_with_its_server_can_be_given_again() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, TWO);
-        let mut client = stage.client();
+        let bed = TestBed::before(&server, io, TWO);
+        let mut client = bed.client();
         client.run("create table if not exists lost (a int)");
         let text = "insert into lost values (1)";
         let prepare = Script::new().parse("s", text).describe("s").sync();
         // Queries of Evenkeel's own after the statement are complete.
         std::thread::sleep(Duration::from_millis(200));
         server.freeze().unwrap();
-        client.tell(&prepare);
+        client.send_script(&prepare);
         assert!(client.is_silent_for(Duration::from_millis(300)));
         server.kill().unwrap();
         assert_eq!(client.reply(), ["E 08007", "Z Idle"], "{io}");
         server.start().unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let prepared = eventually(LIMIT, "a statement of that name", || {
-            heard = client.ask(&prepare, 1);
-            Ok((heard == ["1", "t", "n", "Z Idle"]).then_some(()))
+            received = client.exchange(&prepare, 1);
+            Ok((received == ["1", "t", "n", "Z Idle"]).then_some(()))
         });
-        prepared.unwrap_or_else(|error| panic!("{io}: {error}: {heard:?}"));
+        prepared.unwrap_or_else(|error| panic!("{io}: {error}: {received:?}"));
         let run = Script::new().bind("s", &[]).execute().sync();
-        assert_eq!(client.ask(&run, 1), ["2", "C INSERT 0 1", "Z Idle"], "{io}");
+        assert_eq!(
+            client.exchange(&run, 1),
+            ["2", "C INSERT 0 1", "Z Idle"],
+            "{io}"
+        );
     }
 }
 
@@ -315,28 +323,28 @@ fn a_client_that_is_gone_without_a_word_is_given_up_after_the_user_timeout() {
         ..TWO
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         client.run("begin");
         client.run_later("select pg_sleep(0.5), repeat('x', 100000)");
         client.cut_off();
         let waited = eventually(LIMIT, "its end", || {
-            Ok((stage.status()["errors"]["reset_by_client"] == 1).then_some(()))
+            Ok((bed.status()["errors"]["reset_by_client"] == 1).then_some(()))
         });
-        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.status()));
+        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", bed.status()));
     }
 }
 
 #[test]
 fn peers_are_asked_whether_they_live_also_after_a_reload_that_says_so() {
-    let (_lab, server) = own();
-    let stage = TestBed::before(&server, DRIVERS[0], TWO);
-    let soon = stage.balancer.config() + "[service.keepalive]\nidle_ms = 7000\n";
-    stage.balancer.reload(&soon).unwrap();
-    let mut client = stage.client();
+    let (_lab, server) = start_own();
+    let bed = TestBed::before(&server, DRIVERS[0], TWO);
+    let soon = bed.balancer.config() + "[service.keepalive]\nidle_ms = 7000\n";
+    bed.balancer.reload(&soon).unwrap();
+    let mut client = bed.client();
     client.run("create temp table bound (a int)");
     for wanted in [
-        format!("sport = :{}", stage.address.port()),
+        format!("sport = :{}", bed.address.port()),
         format!("dport = :{}", server.address.port()),
     ] {
         // Until a peer has acknowledged everything, another timer is active.

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::client::{Client, Login, line};
 use super::script::Script;
 use super::stage::{Setup, TestBed, shared};
-use crate::harness::certificates::{Papers, write_private};
+use crate::harness::certificates::{Certificates, write_private};
 use crate::harness::line::Line;
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
@@ -59,16 +59,22 @@ struct Talk {
 }
 
 impl Talk {
-    fn begin(address: SocketAddr, papers: Option<&Papers>, user: &str) -> Talk {
+    fn begin(address: SocketAddr, certificates: Option<&Certificates>, user: &str) -> Talk {
         let mut line = Line::connect(address);
-        if let Some(papers) = papers {
+        if let Some(certificates) = certificates {
             line.send(&[&SSL_REQUEST]);
             line.receive();
             assert_eq!(std::mem::take(&mut line.incoming), b"S");
-            line.encrypt(papers);
+            line.encrypt(certificates);
         }
         let password = Credential::Password(b"sbtest".to_vec().into());
-        let join = ServerAuth::new(user.into(), password, None, papers.is_some(), [b'n'; 18]);
+        let join = ServerAuth::new(
+            user.into(),
+            password,
+            None,
+            certificates.is_some(),
+            [b'n'; 18],
+        );
         let join = Some(join);
         Talk { line, join }
     }
@@ -113,30 +119,30 @@ impl Talk {
     }
 
     /// Returns everything received after the login.
-    fn hear(mut self) -> Vec<String> {
+    fn receive_replies(mut self) -> Vec<String> {
         self.line.receive_all();
-        let mut heard = read(&self.line.incoming);
-        if let Some(at) = heard.iter().position(|line| line.starts_with('Z')) {
-            heard.drain(..=at);
+        let mut received = read(&self.line.incoming);
+        if let Some(at) = received.iter().position(|line| line.starts_with('Z')) {
+            received.drain(..=at);
         }
-        heard
+        received
     }
 }
 
-fn say(
+fn run_talk(
     address: SocketAddr,
-    papers: Option<&Papers>,
+    certificates: Option<&Certificates>,
     eager: Eager<'_>,
     (record, more): (Record, &Script),
 ) -> Vec<String> {
-    let mut talk = Talk::begin(address, papers, eager.user);
+    let mut talk = Talk::begin(address, certificates, eager.user);
     talk.go_through(eager, record, &more.0);
-    talk.hear()
+    talk.receive_replies()
 }
 
 /// Starts Evenkeel with TLS and a file of users: one sends its password in cleartext, one its
 /// certificate.
-fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
+fn start_bed(io: &str, certificates: &Certificates) -> (TempDir, TestBed) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("users.toml");
     let own = "server_user = \"sbtest\"\nserver_password = \"sbtest\"\n";
@@ -148,16 +154,16 @@ fn stage(io: &str, papers: &Papers) -> (TempDir, TestBed) {
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n\
          [service.auth]\nusers_file = {:?}",
-        papers.at("server.crt"),
-        papers.at("server.key"),
-        papers.at("ca.crt"),
+        certificates.at("server.crt"),
+        certificates.at("server.key"),
+        certificates.at("ca.crt"),
         path.display().to_string(),
     );
     let setup = Setup {
         tables: &tables,
         ..Setup::default()
     };
-    (directory, TestBed::set(io, setup))
+    (directory, TestBed::set_up(io, setup))
 }
 
 /// MD5 hash of password `sbtest` for user `hashed`.
@@ -187,26 +193,29 @@ fn scripts() -> Vec<Script> {
 
 #[test]
 fn commands_that_come_with_the_login_are_answered_in_their_order_as_at_a_server() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let scripts = scripts();
-    let direct = |more| say(shared().address, None, SCRAM, (Record::Same, more));
+    let direct = |more| run_talk(shared().address, None, SCRAM, (Record::Same, more));
     let expected: Vec<_> = scripts.iter().map(direct).collect();
     assert!(expected[0].is_empty(), "{:?}", expected[0]);
     assert_eq!(expected[1][1], "D one");
     assert_eq!(expected[4].len(), 4 * 300);
     for io in DRIVERS {
-        let (_directory, stage) = stage(io, &papers);
+        let (_directory, bed) = start_bed(io, &certificates);
         for (script, expected) in scripts.iter().zip(&expected) {
             for (tls, record) in [
                 (None, Record::Same),
-                (Some(&papers), Record::Same),
-                (Some(&papers), Record::Next),
+                (Some(&certificates), Record::Same),
+                (Some(&certificates), Record::Next),
             ] {
-                let heard = say(stage.address, tls, SCRAM, (record, script));
+                let received = run_talk(bed.address, tls, SCRAM, (record, script));
                 let is_tls = tls.is_some();
-                assert!(heard == *expected, "{io} {is_tls} {record:?}: {heard:?}");
+                assert!(
+                    received == *expected,
+                    "{io} {is_tls} {record:?}: {received:?}"
+                );
             }
         }
     }
@@ -215,22 +224,27 @@ fn commands_that_come_with_the_login_are_answered_in_their_order_as_at_a_server(
 /// The last message is the startup packet if nothing is requested, otherwise the password.
 #[test]
 fn commands_may_come_with_the_last_message_of_every_kind_of_login() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let script = Script::new().query("select 'one'").terminate();
     for io in DRIVERS {
-        let (_directory, stage) = stage(io, &papers);
+        let (_directory, bed) = start_bed(io, &certificates);
         for (user, tls, messages) in [
-            ("clear", Some(&papers), 2),
-            ("hashed", Some(&papers), 2),
+            ("clear", Some(&certificates), 2),
+            ("hashed", Some(&certificates), 2),
             ("hashed", None, 2),
         ] {
             for record in [Record::Same, Record::Next] {
                 let eager = Eager { user, messages };
-                let heard = say(stage.address, tls, eager, (record, &script));
+                let received = run_talk(bed.address, tls, eager, (record, &script));
                 let expected = ["T ?column?", "D one", "C SELECT 1", "Z Idle"];
-                assert_eq!(heard, expected, "{io} {user} {} {record:?}", tls.is_some());
+                assert_eq!(
+                    received,
+                    expected,
+                    "{io} {user} {} {record:?}",
+                    tls.is_some()
+                );
             }
         }
     }
@@ -238,10 +252,10 @@ fn commands_may_come_with_the_last_message_of_every_kind_of_login() {
 
 #[test]
 fn commands_may_come_with_the_startup_packet_where_a_certificate_says_who_it_is() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
-    let users = papers.at("users.toml");
+    let users = certificates.at("users.toml");
     write_private(
         &users,
         "[users.sbtest]\ncertificate = true\nserver_password = \"sbtest\"\n",
@@ -249,9 +263,9 @@ fn commands_may_come_with_the_startup_packet_where_a_certificate_says_who_it_is(
     let tables = format!(
         "[service.tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {:?}\n\
          [service.auth]\nusers_file = {users:?}",
-        papers.at("server.crt"),
-        papers.at("server.key"),
-        papers.at("ca.crt"),
+        certificates.at("server.crt"),
+        certificates.at("server.key"),
+        certificates.at("ca.crt"),
     );
     let setup = Setup {
         tables: &tables,
@@ -262,12 +276,12 @@ fn commands_may_come_with_the_startup_packet_where_a_certificate_says_who_it_is(
         messages: 1,
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, setup);
+        let bed = TestBed::set_up(io, setup);
         for script in scripts() {
             for record in [Record::Same, Record::Next] {
-                let direct = say(shared().address, None, SCRAM, (Record::Same, &script));
-                let heard = say(stage.address, Some(&papers), eager, (record, &script));
-                assert!(heard == direct, "{io} {record:?}: {heard:?}");
+                let direct = run_talk(shared().address, None, SCRAM, (Record::Same, &script));
+                let received = run_talk(bed.address, Some(&certificates), eager, (record, &script));
+                assert!(received == direct, "{io} {record:?}: {received:?}");
             }
         }
     }
@@ -275,21 +289,21 @@ fn commands_may_come_with_the_startup_packet_where_a_certificate_says_who_it_is(
 
 #[test]
 fn the_first_half_of_a_command_that_comes_with_the_login_waits_for_the_rest() {
-    let Some(papers) = Papers::make() else {
+    let Some(certificates) = Certificates::make() else {
         return;
     };
     let script = Script::new().query("select 'one'").query("select 'two'");
     let script = script.terminate();
-    let direct = say(shared().address, None, SCRAM, (Record::Same, &script));
+    let direct = run_talk(shared().address, None, SCRAM, (Record::Same, &script));
     for io in DRIVERS {
-        let (_directory, stage) = stage(io, &papers);
-        for (tls, record) in [(None, Record::Same), (Some(&papers), Record::Next)] {
+        let (_directory, bed) = start_bed(io, &certificates);
+        for (tls, record) in [(None, Record::Same), (Some(&certificates), Record::Next)] {
             for cut in [1, 4, 5, 12, 25, script.0.len() - 2] {
-                let mut talk = Talk::begin(stage.address, tls, SCRAM.user);
+                let mut talk = Talk::begin(bed.address, tls, SCRAM.user);
                 talk.go_through(SCRAM, record, &script.0[..cut]);
                 thread::sleep(Duration::from_millis(20));
                 talk.line.send(&[&script.0[cut..]]);
-                assert_eq!(talk.hear(), direct, "{io} {record:?} {cut}");
+                assert_eq!(talk.receive_replies(), direct, "{io} {record:?} {cut}");
             }
         }
     }
@@ -311,16 +325,16 @@ fn a_command_that_comes_before_the_password_ends_the_login_as_at_a_server() {
     };
     let direct = sqlstate(shared().address);
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        assert_eq!(sqlstate(stage.address), direct, "{io}");
+        let bed = TestBed::set_up(io, Setup::default());
+        assert_eq!(sqlstate(bed.address), direct, "{io}");
     }
 }
 
 /// HAProxy sends a startup packet, and accepts a password request or an error.
 #[test]
 fn haproxy_finds_it_up_by_a_pgsql_check() {
-    let stages = DRIVERS.map(|io| TestBed::set(io, Setup::default()));
-    let servers = stages.each_ref().map(|stage| stage.address);
+    let stages = DRIVERS.map(|io| TestBed::set_up(io, Setup::default()));
+    let servers = stages.each_ref().map(|bed| bed.address);
     for user in ["sbtest", "nobody_knows"] {
         let (listen, option) = (loopback(), format!("option pgsql-check user {user}"));
         let haproxy = Haproxy::checking(&option, &servers, listen).unwrap();

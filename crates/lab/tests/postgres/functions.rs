@@ -3,7 +3,7 @@
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{ONE, Setup, TestBed, own, shared};
+use super::stage::{ONE, Setup, TestBed, shared, start_own};
 use crate::harness::certificates::file_of_sbtest;
 use crate::harness::pool::config;
 use crate::harness::{DRIVERS, wait_until};
@@ -35,25 +35,24 @@ fn what_a_function_leaves_behind_that_was_just_made_or_replaced_is_nobody_else_s
                 if is_replaced {
                     direct.run(&enters(false));
                 }
-                let stage = TestBed::set(io, ONE);
-                let mut client = stage.client();
+                let bed = TestBed::set_up(io, ONE);
+                let mut client = bed.client();
                 // Its earlier definition is cached.
                 for _ in 0..3 {
                     client.query("select fresh()");
                 }
                 client.run(&enters(true));
-                client.ask(call, 1);
+                client.exchange(call, 1);
                 assert_eq!(client.value(TENANT), "7", "{io}");
                 client.vanish(false);
-                assert_eq!(stage.client().value(TENANT), "", "{io}: {is_replaced}");
+                assert_eq!(bed.client().value(TENANT), "", "{io}: {is_replaced}");
             }
             let mut direct = Client::connect(shared().address);
             direct.run("drop function if exists fresh()");
-            let stage = TestBed::set(io, ONE);
-            stage
-                .client()
+            let bed = TestBed::set_up(io, ONE);
+            bed.client()
                 .run(&format!("{}; select fresh()", enters(true)));
-            assert_eq!(stage.client().value(TENANT), "", "{io}");
+            assert_eq!(bed.client().value(TENANT), "", "{io}");
         }
     }
 }
@@ -97,14 +96,14 @@ fn what_runs_by_a_trigger_a_view_or_a_field_leaves_behind_nothing_for_anybody_el
             let mut direct = Client::connect(shared().address);
             direct.run(&makes(false));
             direct.run(ENTERING);
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
             client.run("insert into entering values (0); select * from enters_now");
             client.query(changes);
             client.run(runs);
             let own = client.value(TENANT);
             client.vanish(false);
-            let others = stage.client().value(TENANT);
+            let others = bed.client().value(TENANT);
             if (&*own, &*others) != ("7", "") {
                 wrong.push((io, changes, runs, own, others));
             }
@@ -116,8 +115,8 @@ fn what_runs_by_a_trigger_a_view_or_a_field_leaves_behind_nothing_for_anybody_el
 #[test]
 fn what_only_looks_like_a_call_binds_nobody() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("drop table if exists plain; create table plain (a int, b text)");
         for text in [
             "insert into plain (a, b) values (1, 'x')",
@@ -179,8 +178,8 @@ fn what_code_prepares_or_holds_open_is_nobody_else_s() {
             ("select prepares_text()", EXECUTE),
             ("select holds_one()", FETCH),
         ] {
-            let stage = TestBed::set(io, two);
-            let (mut client, mut other) = (stage.client(), stage.client());
+            let bed = TestBed::set_up(io, two);
+            let (mut client, mut other) = (bed.client(), bed.client());
             client.run(text);
             assert_eq!(other.refusal(again), refusal, "{io}: {text}");
             client.run(again);
@@ -220,15 +219,15 @@ fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
             "create or replace function keep_later() returns void language plperl as \
              $$ $_SHARED{kept} = 'mine'; $$; select keep_later()",
         ] {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
             // The catalog is known from here on.
             client.run("select 1");
             client.run(keeping);
             assert_eq!(client.value("select kept()"), "mine", "{io}: {keeping}");
             client.vanish(false);
             let own = "select coalesce(kept(), '')";
-            assert_eq!(stage.client().value(own), "", "{io}: {keeping}");
+            assert_eq!(bed.client().value(own), "", "{io}: {keeping}");
         }
     }
 }
@@ -236,7 +235,7 @@ fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
 /// TO SEE THIS RED: report it in the log only.
 #[test]
 fn the_status_says_where_nobody_can_read_what_functions_do() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for text in [
         "create role watcher login password 'watcher' in role pg_monitor",
         "revoke connect on database sbtest from public",
@@ -249,20 +248,20 @@ fn the_status_says_where_nobody_can_read_what_functions_do() {
         ..ONE
     };
     let monitor = "[service.monitor]\nuser = \"watcher\"\npassword = \"watcher\"\n";
-    for (account, said) in [
+    for (account, printed) in [
         (monitor, "cannot read the catalog of database 'sbtest'"),
         ("", "no monitor account is configured"),
     ] {
-        let stage = TestBed::start(
+        let bed = TestBed::start(
             |address| {
                 let config = config(("postgres", "watcher"), &server, address, "auto", setup);
                 config.replace(monitor, account)
             },
-            |stage| Client::enter(stage.address, &Login::default()).map(|_| ()),
+            |bed| Client::log_in(bed.address, &Login::default()).map(|_| ()),
         );
-        wait_until(&stage.balancer, said, || {
-            let problems = &stage.status()["database"]["problems"];
-            problems.to_string().contains(said)
+        wait_until(&bed.balancer, printed, || {
+            let problems = &bed.status()["database"]["problems"];
+            problems.to_string().contains(printed)
         });
     }
 }

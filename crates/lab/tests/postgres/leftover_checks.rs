@@ -38,9 +38,9 @@ fn makes(client: &mut Client) {
 
 fn does(client: &mut Client, texts: &[&str]) {
     let (script, replies) = in_temporary_path(texts);
-    let heard = client.ask(&script, replies);
-    let is_refused = heard.iter().any(|line| line.starts_with('E'));
-    assert!(!is_refused, "{heard:?}");
+    let received = client.exchange(&script, replies);
+    let is_refused = received.iter().any(|line| line.starts_with('E'));
+    assert!(!is_refused, "{received:?}");
 }
 
 /// Returns the last query that the server received on a connection.
@@ -53,11 +53,11 @@ fn last_query(backend: &str) -> String {
 const HIDDEN: &str = "select to_regclass('pg_temp.trial_hidden') is not null";
 
 /// Starts a pool in front of a separate database: any other change there would restart all checks.
-fn set(io: &str, name: &'static str) -> (TestBed, impl Fn(&TestBed) -> Client) {
+fn set_up(io: &str, name: &'static str) -> (TestBed, impl Fn(&TestBed) -> Client) {
     let login = database(name, MADE, "");
-    let stage = TestBed::set_as(io, ONE, &login);
-    (stage, move |stage: &TestBed| {
-        Client::enter(stage.address, &login).unwrap()
+    let bed = TestBed::set_as(io, ONE, &login);
+    (bed, move |bed: &TestBed| {
+        Client::log_in(bed.address, &login).unwrap()
     })
 }
 
@@ -65,15 +65,15 @@ fn set(io: &str, name: &'static str) -> (TestBed, impl Fn(&TestBed) -> Client) {
 #[test]
 fn what_a_statement_leaves_unseen_nobody_else_meets() {
     for io in DRIVERS {
-        let (stage, enter) = set(io, "trials_met");
-        makes(&mut enter(&stage));
-        assert_eq!(enter(&stage).value(HIDDEN), "f", "{io}: who left");
-        let mut client = enter(&stage);
+        let (bed, log_in) = set_up(io, "trials_met");
+        makes(&mut log_in(&bed));
+        assert_eq!(log_in(&bed).value(HIDDEN), "f", "{io}: who left");
+        let mut client = log_in(&bed);
         makes(&mut client);
         let own = client.value("select a from trial_hidden");
         assert_eq!(own, "mine", "{io}: it is bound");
         client.vanish(false);
-        assert_eq!(enter(&stage).value(HIDDEN), "f", "{io}: who stayed");
+        assert_eq!(log_in(&bed).value(HIDDEN), "f", "{io}: who stayed");
     }
 }
 
@@ -82,7 +82,7 @@ fn passes(client: &mut Client) {
     let (harmless, replies) = in_temporary_path(&["select 1"]);
     let backend = client.backend();
     let mut is_passed = || {
-        client.ask(&harmless, replies);
+        client.exchange(&harmless, replies);
         last_query(&backend) == "commit"
     };
     // Again after the catalog has been read.
@@ -96,19 +96,19 @@ fn passes(client: &mut Client) {
 }
 
 /// Lets the statement leave state twice: the first time it may come from an earlier one.
-fn condemns(stage: &TestBed, enter: impl Fn(&TestBed) -> Client) {
-    passes(&mut enter(stage));
-    makes(&mut enter(stage));
-    makes(&mut enter(stage));
+fn condemns(bed: &TestBed, log_in: impl Fn(&TestBed) -> Client) {
+    passes(&mut log_in(bed));
+    makes(&mut log_in(bed));
+    makes(&mut log_in(bed));
 }
 
 /// TO SEE THIS RED: forget the result.
 #[test]
 fn what_has_left_something_unseen_binds_from_then_on() {
     for io in DRIVERS {
-        let (stage, enter) = set(io, "trials_bound");
-        condemns(&stage, &enter);
-        let mut client = enter(&stage);
+        let (bed, log_in) = set_up(io, "trials_bound");
+        condemns(&bed, &log_in);
+        let mut client = log_in(&bed);
         let backend = client.backend();
         makes(&mut client);
         assert_eq!(last_query(&backend), "commit", "{io}");
@@ -121,16 +121,16 @@ fn what_has_left_something_unseen_binds_from_then_on() {
 #[test]
 fn what_is_known_to_leave_something_binds_though_its_transaction_released_as_much_before() {
     for io in DRIVERS {
-        let (stage, enter) = set(io, "trials_released");
-        passes(&mut enter(&stage));
-        let mut client = enter(&stage);
+        let (bed, log_in) = set_up(io, "trials_released");
+        passes(&mut log_in(&bed));
+        let mut client = log_in(&bed);
         for _ in 0..20 {
             does(&mut client, &["discard temp"]);
         }
         client.vanish(false);
-        makes(&mut enter(&stage));
-        does(&mut enter(&stage), &["discard temp", MAKES]);
-        assert_eq!(enter(&stage).value(HIDDEN), "f", "{io}");
+        makes(&mut log_in(&bed));
+        does(&mut log_in(&bed), &["discard temp", MAKES]);
+        assert_eq!(log_in(&bed).value(HIDDEN), "f", "{io}");
     }
 }
 
@@ -143,19 +143,19 @@ fn a_role_that_may_not_look_at_what_is_left_ends_nobody_elses_trial() {
     admin().query("grant trial_tenant to sbtest");
     for io in DRIVERS {
         let login = database("trials_blind", "", BLIND);
-        let stage = TestBed::set_as(io, ONE, &login);
-        let enter = || Client::enter(stage.address, &login).unwrap();
-        let mut tenant = enter();
+        let bed = TestBed::set_as(io, ONE, &login);
+        let log_in = || Client::log_in(bed.address, &login).unwrap();
+        let mut tenant = log_in();
         let backend = tenant.backend();
         tenant.run("set role trial_tenant");
         tenant.run("select 'of a tenant'");
         tenant.run("select 1");
         assert_ne!(tenant.backend(), backend, "{io}: nobody could look");
         tenant.vanish(false);
-        let mut client = enter();
+        let mut client = log_in();
         let backend = client.backend();
         client.run("select 'of nobody', 2");
-        enter().run("select 1");
+        log_in().run("select 1");
         let asked = last_query(&backend);
         assert!(asked.contains("pg_my_temp_schema"), "{io}: {asked}");
     }
@@ -165,12 +165,12 @@ fn a_role_that_may_not_look_at_what_is_left_ends_nobody_elses_trial() {
 #[test]
 fn what_has_left_nothing_for_some_times_is_not_asked_about() {
     for io in DRIVERS {
-        let (stage, enter) = set(io, "trials_passed");
-        let mut client = enter(&stage);
+        let (bed, log_in) = set_up(io, "trials_passed");
+        let mut client = log_in(&bed);
         let backend = client.backend();
         let text = "select 'trial', 1";
         client.run(text);
-        enter(&stage).run("select 1");
+        log_in(&bed).run("select 1");
         let asked = last_query(&backend);
         assert!(asked.contains("pg_my_temp_schema"), "{io}: {asked}");
         for _ in 0..20 {
@@ -188,12 +188,12 @@ fn what_is_sent_and_left_while_the_server_is_asked_is_done() {
     admin().query("grant all on trial_left to sbtest");
     for io in DRIVERS {
         admin().query("truncate trial_left");
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for round in 0..ROUNDS {
-            let mut client = stage.client();
+            let mut client = bed.client();
             client.run(&format!("select 1 as trial_{round}"));
             let text = format!("insert into trial_left values ('{round}')");
-            client.tell(&Script::new().query(&text).terminate());
+            client.send_script(&Script::new().query(&text).terminate());
             client.vanish(false);
             // The next client must find the connection free: a queued client that disconnects is
             // not served.
@@ -243,14 +243,14 @@ const MODES: [&[&str]; 6] = [
 fn modes_of_a_transaction_pin_no_client_and_condemn_no_statement() {
     for io in DRIVERS {
         for (round, texts) in MODES.iter().enumerate() {
-            let (stage, enter) = set(io, "trials_modes");
-            let mut first = enter(&stage);
+            let (bed, log_in) = set_up(io, "trials_modes");
+            let mut first = log_in(&bed);
             texts.iter().for_each(|text| first.run(text));
-            let mut second = enter(&stage);
+            let mut second = log_in(&bed);
             let free = second.value("select 'the first is free'");
             assert_eq!(free, "the first is free", "{io} {round}");
             second.run("select 'a statement', 'of another client'");
-            let mut third = enter(&stage);
+            let mut third = log_in(&bed);
             let free = third.value("select 'the second is free'");
             assert_eq!(free, "the second is free", "{io} {round}");
             first.run("discard all");
@@ -269,13 +269,13 @@ const MAY_MAKE: &str = "
 fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
     for io in DRIVERS {
         let login = database("trials_earlier", MAY_MAKE, "");
-        let stage = TestBed::set_as(io, ONE, &login);
-        let enter = || Client::enter(stage.address, &login).unwrap();
-        let mut first = enter();
+        let bed = TestBed::set_as(io, ONE, &login);
+        let log_in = || Client::log_in(bed.address, &login).unwrap();
+        let mut first = log_in();
         let backend = first.backend();
         let (harmless, replies) = in_temporary_path(&["select trial_may_make(false)"]);
         let mut is_trusted = || {
-            first.ask(&harmless, replies);
+            first.exchange(&harmless, replies);
             last_query(&backend) == "commit"
         };
         // Again after the catalog has been read.
@@ -284,16 +284,16 @@ fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
         does(&mut first, &["select trial_may_make(true)"]);
 
         let new = "select 'new', 'of a later client'";
-        let mut second = enter();
+        let mut second = log_in();
         assert_eq!(second.value(HIDDEN), "t", "{io}: the table was left unseen");
         second.run(new);
         second.vanish(false);
 
-        let mut third = enter();
+        let mut third = log_in();
         assert_eq!(third.value(HIDDEN), "f", "{io}: the connection was renewed");
         third.run(new);
         third.run(HIDDEN);
-        assert_eq!(enter().value("select 'free'"), "free", "{io}");
+        assert_eq!(log_in().value("select 'free'"), "free", "{io}");
     }
 }
 
@@ -301,16 +301,16 @@ fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
 #[test]
 fn renewed_connections_forget_which_statements_have_left_something() {
     for io in DRIVERS {
-        let (stage, enter) = set(io, "trials_renewed");
-        condemns(&stage, &enter);
+        let (bed, log_in) = set_up(io, "trials_renewed");
+        condemns(&bed, &log_in);
         let is_condemned = || {
-            let mut client = enter(&stage);
+            let mut client = log_in(&bed);
             let backend = client.backend();
             makes(&mut client);
             last_query(&backend) == "commit"
         };
         assert!(is_condemned(), "{io}");
-        done(&stage.balancer, &["reconnect", "pool"]);
+        done(&bed.balancer, &["reconnect", "pool"]);
         assert!(!is_condemned(), "{io}: it is on trial again");
     }
 }
@@ -319,10 +319,10 @@ fn renewed_connections_forget_which_statements_have_left_something() {
 #[test]
 fn the_log_names_the_service_the_statement_and_the_state_that_it_left() {
     for io in DRIVERS {
-        let (stage, enter) = set(io, "trials_named");
-        condemns(&stage, &enter);
+        let (bed, log_in) = set_up(io, "trials_named");
+        condemns(&bed, &log_in);
         let line = eventually(LIMIT, "a warning", || {
-            let log = stage.balancer.log();
+            let log = bed.balancer.log();
             let mut lines = log.lines();
             let line =
                 lines.find(|line| line.contains("it left state that its text does not show"));

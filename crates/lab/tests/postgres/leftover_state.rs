@@ -27,13 +27,13 @@ fn run(text: &str, values: &[&str]) -> Script {
 fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
     for io in DRIVERS {
         for (number, (script, replies)) in does.iter().enumerate() {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
-            let heard = client.ask(script, *replies);
-            let is_refused = heard.iter().any(|line| line.starts_with('E'));
-            assert!(!is_refused, "{io}: {number}: {heard:?}");
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
+            let received = client.exchange(script, *replies);
+            let is_refused = received.iter().any(|line| line.starts_with('E'));
+            assert!(!is_refused, "{io}: {number}: {received:?}");
             client.vanish(false);
-            assert_eq!(stage.client().value(asks), expect, "{io}: {number}");
+            assert_eq!(bed.client().value(asks), expect, "{io}: {number}");
         }
     }
 }
@@ -42,11 +42,11 @@ fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
 fn leaves_in_turn(does: &[&[&str]], asks: &str, expect: &str) {
     for io in DRIVERS {
         for texts in does {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
             texts.iter().for_each(|text| client.run(text));
             client.vanish(false);
-            assert_eq!(stage.client().value(asks), expect, "{io}: {texts:?}");
+            assert_eq!(bed.client().value(asks), expect, "{io}: {texts:?}");
         }
     }
 }
@@ -91,16 +91,16 @@ fn a_temporary_table_is_its_client_s_however_it_is_made() {
 #[test]
 fn a_statement_that_sql_was_given_behind_a_deallocate_all_goes_with_its_client() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = bed.client();
         client.run("begin");
         client.run("deallocate all");
-        client.ask(&prepare("left_given", "select 'mine'"), 1);
+        client.exchange(&prepare("left_given", "select 'mine'"), 1);
         assert_eq!(client.value("execute left_given"), "mine", "{io}");
         client.run("commit");
         client.vanish(false);
-        let told = stage.client().refusal("execute left_given");
-        assert_eq!(told, "26000", "{io}");
+        let reply = bed.client().refusal("execute left_given");
+        assert_eq!(reply, "26000", "{io}");
     }
 }
 
@@ -216,31 +216,29 @@ fn what_is_run_by_a_table_or_view_is_seen_wherever_that_is_named() {
     );
 }
 
-fn binds_nobody(stage: &TestBed, texts: &[&str]) -> bool {
-    let mut client = stage.client();
+fn binds_nobody(bed: &TestBed, texts: &[&str]) -> bool {
+    let mut client = bed.client();
     client.run("begin");
     texts.iter().for_each(|text| client.run(text));
     client.run("commit");
-    stage.status()["database"]["pins"] == serde_json::json!([])
+    bed.status()["database"]["pins"] == serde_json::json!([])
 }
 
 /// TO SEE THIS RED: pin for a table after any SET, or for any lock that a release has ended.
 #[test]
 fn what_a_transaction_gives_back_itself_binds_nobody() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         let sets = "select set_config('app.tenant', current_user, false)";
         let locks = [
             "select pg_advisory_lock(4720)",
             "select pg_advisory_unlock_all()",
         ];
         // Until the catalog is read, any function may be user-defined.
-        wait_until(&stage.balancer, "a lock that is given back", || {
-            binds_nobody(&stage, &locks)
+        wait_until(&bed.balancer, "a lock that is given back", || {
+            binds_nobody(&bed, &locks)
         });
-        stage
-            .client()
-            .run("create schema if not exists left_tenant");
+        bed.client().run("create schema if not exists left_tenant");
         for texts in [
             &[
                 "set search_path to left_tenant",
@@ -256,7 +254,7 @@ fn what_a_transaction_gives_back_itself_binds_nobody() {
             ],
             &[sets, "reset all"],
         ] {
-            assert!(binds_nobody(&stage, texts), "{io}: {texts:?}");
+            assert!(binds_nobody(&bed, texts), "{io}: {texts:?}");
         }
     }
 }

@@ -18,8 +18,8 @@ fn a_query_that_takes_too_long_is_cancelled() {
             service: "query_timeout_ms = 600",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         assert_eq!(
             client.query("select pg_sleep(30)"),
             ["T pg_sleep", "E 57014", "Z Idle"]
@@ -40,7 +40,7 @@ fn a_query_that_takes_too_long_is_cancelled() {
                 .execute()
                 .sync();
         }
-        let reply = client.ask(&script, 8);
+        let reply = client.exchange(&script, 8);
         assert!(
             !reply.iter().any(|line| line.starts_with('E')),
             "{io}: {reply:?}"
@@ -61,8 +61,8 @@ fn what_is_quick_is_not_ended_for_the_time_of_what_was_before() {
                 service,
                 ..Setup::default()
             };
-            let stage = TestBed::set(io, setup);
-            let mut client = stage.client();
+            let bed = TestBed::set_up(io, setup);
+            let mut client = bed.client();
             for _ in 0..12 {
                 client.run("begin; select pg_sleep(0.03)");
                 thread::sleep(Duration::from_millis(30));
@@ -81,16 +81,16 @@ fn a_transaction_that_lasts_too_long_is_ended() {
             service: "transaction_timeout_ms = 700",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         client.run("begin");
         assert_eq!(client.reply(), ["E 25P04", "end"], "{io}");
-        let mut client = stage.client();
+        let mut client = bed.client();
         client.run_later("select pg_sleep(30)");
         let reply = client.reply();
         assert_eq!(reply[reply.len() - 2..], ["E 25P04", "end"], "{io}");
         // Many short ones are no long one; nor is a client that waits long between them.
-        let mut client = stage.client();
+        let mut client = bed.client();
         for _ in 0..10 {
             client.run("begin; select pg_sleep(0.1)");
             client.run("commit");
@@ -110,20 +110,20 @@ fn a_client_that_says_nothing_in_a_transaction_is_ended() {
             service: "idle_in_transaction_timeout_ms = 700",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         client.run("begin");
         let began = Instant::now();
         assert_eq!(client.reply(), ["E 25P03", "end"], "{io}");
         assert!(began.elapsed() > Duration::from_millis(500));
-        let mut next = stage.client();
+        let mut next = bed.client();
         next.run("begin; select pg_sleep(1.5)");
         next.run("select pg_sleep(1.5)");
         next.run("commit");
         // Failed transactions are open, too.
         let _ = next.query("begin; select 1/0");
         assert_eq!(next.reply(), ["E 25P03", "end"], "{io}");
-        assert_eq!(stage.client().value("select 'free'"), "free");
+        assert_eq!(bed.client().value("select 'free'"), "free");
     }
 }
 
@@ -134,14 +134,14 @@ fn who_does_not_log_in_is_sent_away() {
             service: "login_timeout_ms = 500",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut silent = Client::reach(stage.address);
+        let bed = TestBed::set_up(io, setup);
+        let mut silent = Client::reach(bed.address);
         assert_eq!(silent.reply(), ["E 08P01", "end"], "{io}");
-        let mut slow = Client::reach(stage.address);
-        slow.tell(&Script::startup(&Login::default()));
+        let mut slow = Client::reach(bed.address);
+        slow.send_script(&Script::startup(&Login::default()));
         assert_eq!(slow.reply(), ["R", "E 08P01", "end"], "{io}");
-        let mut half = Client::reach(stage.address);
-        half.tell(&Script(vec![0, 0]));
+        let mut half = Client::reach(bed.address);
+        half.send_script(&Script(vec![0, 0]));
         assert_eq!(half.reply(), ["E 08P01", "end"], "{io}");
     }
 }
@@ -154,20 +154,20 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
             service: "login_timeout_ms = 2000\nlogins_per_address = 2",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut inside = stage.client();
-        let mut strangers = [(); 2].map(|()| Client::reach(stage.address));
+        let bed = TestBed::set_up(io, setup);
+        let mut inside = bed.client();
+        let mut strangers = [(); 2].map(|()| Client::reach(bed.address));
         // Workers accept them one after another.
         thread::sleep(Duration::from_millis(200));
         let began = Instant::now();
-        let mut late = Client::reach(stage.address);
-        late.tell(&Script::startup(&Login::default()));
+        let mut late = Client::reach(bed.address);
+        late.send_script(&Script::startup(&Login::default()));
         assert!(late.is_silent_for(Duration::from_millis(500)), "{io}");
         assert_eq!(inside.value("select 'at work'"), "at work");
         assert_eq!(strangers[0].reply(), ["E 08P01", "end"], "{io}");
         assert_eq!(strangers[1].reply(), ["E 08P01", "end"], "{io}");
         assert!(began.elapsed() > Duration::from_millis(1_200), "{io}");
-        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+        assert_eq!(bed.client().value("select 'in'"), "in", "{io}");
     }
 }
 
@@ -178,14 +178,14 @@ fn who_finds_no_place_to_log_in_is_told_so() {
             service: "login_timeout_ms = 1000\nlogins_at_once = 1",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let strangers: Vec<_> = (0..40).map(|_| Client::reach(stage.address)).collect();
-        let told: Vec<_> = strangers.into_iter().map(|mut one| one.reply()).collect();
+        let bed = TestBed::set_up(io, setup);
+        let strangers: Vec<_> = (0..40).map(|_| Client::reach(bed.address)).collect();
+        let answer: Vec<_> = strangers.into_iter().map(|mut one| one.reply()).collect();
         // One had its full time; the next had the rest of its own, and most had none.
-        let refused = told.iter().filter(|reply| **reply == ["E 53300", "end"]);
-        assert!(refused.count() >= 1, "{io}: {told:?}");
-        assert!(told.contains(&vec!["E 08P01".to_owned(), "end".to_owned()]));
-        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
+        let refused = answer.iter().filter(|reply| **reply == ["E 53300", "end"]);
+        assert!(refused.count() >= 1, "{io}: {answer:?}");
+        assert!(answer.contains(&vec!["E 08P01".to_owned(), "end".to_owned()]));
+        assert_eq!(bed.client().value("select 'in'"), "in", "{io}");
     }
 }
 
@@ -196,9 +196,9 @@ fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
             pool: "size = 1\nwait_ms = 500",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let (mut holder, mut waiter) = (stage.client(), stage.client());
-        waiter.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+        let bed = TestBed::set_up(io, setup);
+        let (mut holder, mut waiter) = (bed.client(), bed.client());
+        waiter.exchange(&Script::new().parse("s", "select 's'").sync(), 1);
         holder.run("begin");
         assert_eq!(waiter.query("select 1"), ["E 53300", "Z Idle"], "{io}");
         let batch = Script::new()
@@ -206,25 +206,25 @@ fn who_waits_too_long_for_a_connection_is_told_and_goes_on() {
             .bind("t", &[])
             .execute()
             .sync();
-        assert_eq!(waiter.ask(&batch, 1), ["E 53300", "Z Idle"], "{io}");
+        assert_eq!(waiter.exchange(&batch, 1), ["E 53300", "Z Idle"], "{io}");
         let two = Script::new().query("select 1").query("select 2");
         assert_eq!(
-            waiter.ask(&two, 2),
+            waiter.exchange(&two, 2),
             ["E 53300", "Z Idle", "E 53300", "Z Idle"]
         );
         // Half a batch: the rest of it is skipped.
-        waiter.tell(&Script::new().bind("s", &[]).flush());
-        assert_eq!(waiter.hear(), "E 53300");
+        waiter.send_script(&Script::new().bind("s", &[]).flush());
+        assert_eq!(waiter.receive_message(), "E 53300");
         let rest = Script::new().execute().parse("u", "select 'u'").sync();
-        assert_eq!(waiter.ask(&rest, 1), ["Z Idle"]);
+        assert_eq!(waiter.exchange(&rest, 1), ["Z Idle"]);
         holder.run("commit");
         let run = |name: &str| Script::new().bind(name, &[]).execute().sync();
         assert_eq!(
-            waiter.ask(&run("s"), 1),
+            waiter.exchange(&run("s"), 1),
             ["2", "D s", "C SELECT 1", "Z Idle"]
         );
-        assert_eq!(waiter.ask(&run("t"), 1), ["E 26000", "Z Idle"]);
-        assert_eq!(waiter.ask(&run("u"), 1), ["E 26000", "Z Idle"]);
+        assert_eq!(waiter.exchange(&run("t"), 1), ["E 26000", "Z Idle"]);
+        assert_eq!(waiter.exchange(&run("u"), 1), ["E 26000", "Z Idle"]);
     }
 }
 
@@ -235,18 +235,18 @@ fn the_rest_of_a_long_query_that_was_refused_is_no_part_of_the_next_one() {
             pool: "size = 1\nwait_ms = 300",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let (mut holder, mut waiter) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut holder, mut waiter) = (bed.client(), bed.client());
         let long = "x".repeat(1024 * 1024 + 2_000);
         let script = Script::new()
             .query(&format!("select '{long}'"))
             .query("select 'next'");
         let (begins, rest) = script.0.split_at(1024 * 1024 + 1_000);
         holder.run("begin");
-        waiter.tell(&Script(begins.to_vec()));
+        waiter.send_script(&Script(begins.to_vec()));
         assert_eq!(waiter.reply(), ["E 53300", "Z Idle"], "{io}");
         holder.run("commit");
-        waiter.tell(&Script(rest.to_vec()));
+        waiter.send_script(&Script(rest.to_vec()));
         assert_eq!(
             waiter.reply()[1..],
             ["D next", "C SELECT 1", "Z Idle"],
@@ -262,10 +262,10 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
             pool: "size = 3\nwait_ms = 1500\nuser_size = 2\nqueue_length = 1",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let (mut third, mut fourth) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut third, mut fourth) = (bed.client(), bed.client());
         let named = [("application_name", "holder")];
-        let mut holders = [(); 2].map(|()| Client::with(stage.address, &named));
+        let mut holders = [(); 2].map(|()| Client::with(bed.address, &named));
         for holder in &mut holders {
             holder.run("begin");
         }
@@ -280,7 +280,7 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
         assert_eq!(third.reply(), ["E 53300", "Z Idle"]);
         // A known user can log in on any worker, even without a free connection.
         for _ in 0..6 {
-            drop(stage.client());
+            drop(bed.client());
         }
         // Another user has a free slot.
         let login = Login {
@@ -289,7 +289,7 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
             ..Login::default()
         };
         let mut admin =
-            Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+            Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"));
         let used = "select count(*) from pg_stat_activity where application_name = 'holder'";
         assert_eq!(admin.value(used), "2");
     }
@@ -302,8 +302,8 @@ fn all_clients_of_both_workers_come_to_their_turn() {
             pool: "size = 2",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let address = stage.address;
+        let bed = TestBed::set_up(io, setup);
+        let address = bed.address;
         let until = Instant::now() + Duration::from_secs(3);
         let clients: Vec<_> = (0..24)
             .map(|_| {
@@ -337,8 +337,8 @@ fn idle_clients_are_sent_away_only_where_that_is_wanted() {
             service: "idle_timeout_ms = 700",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         assert_eq!(client.reply(), ["E 57P05", "end"], "{io}");
     }
 }
@@ -350,9 +350,9 @@ fn idle_and_old_connections_are_closed_and_a_few_kept_warm() {
             pool: "size = 5\nmin_idle = 1\nidle_ms = 500",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
+        let bed = TestBed::set_up(io, setup);
         let mut clients: Vec<Client> = (0..4)
-            .map(|_| Client::with(stage.address, &[("application_name", "counted")]))
+            .map(|_| Client::with(bed.address, &[("application_name", "counted")]))
             .collect();
         for client in &mut clients {
             client.run("begin");
@@ -367,7 +367,7 @@ fn idle_and_old_connections_are_closed_and_a_few_kept_warm() {
         let waited = eventually(LIMIT, "one that is kept", || {
             Ok((admin.value(count) == "1").then_some(()))
         });
-        waited.unwrap_or_else(|error| panic!("{error}: {:#}", stage.status()));
+        waited.unwrap_or_else(|error| panic!("{error}: {:#}", bed.status()));
     }
 }
 
@@ -379,17 +379,17 @@ fn connections_of_a_database_are_limited_and_other_databases_have_theirs() {
                    [service.pool.databases.postgres]\nsize = 2",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let enter = |database| {
+        let bed = TestBed::set_up(io, setup);
+        let log_in = |database| {
             let login = Login {
                 database,
                 ..Login::default()
             };
-            Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"))
+            Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"))
         };
         for (database, places) in [("sbtest", 1), ("postgres", 2)] {
-            let mut holders: Vec<_> = (0..places).map(|_| enter(database)).collect();
-            let mut other = enter(database);
+            let mut holders: Vec<_> = (0..places).map(|_| log_in(database)).collect();
+            let mut other = log_in(database);
             for holder in &mut holders {
                 holder.run("begin");
             }
@@ -407,8 +407,8 @@ fn a_connection_is_replaced_when_it_is_old_and_its_client_goes_on() {
             pool: "size = 1\nlifetime_ms = 1000",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         client.run("set application_name to 'stays'");
         let (first, began) = (client.backend(), Instant::now());
         let waited = eventually(LIMIT, "another connection", || {
@@ -425,20 +425,24 @@ fn a_connection_is_replaced_when_it_is_old_and_its_client_goes_on() {
 #[test]
 fn what_comes_behind_an_error_without_a_sync_is_not_remembered() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        let mut client = stage.client();
-        client.tell(&Script::new().parse("", "no sql").flush());
-        assert!(client.hear().starts_with("E "), "{io}");
-        let memory_kb = || procfs::memory_kb(&stage.balancer.pids());
+        let bed = TestBed::set_up(io, Setup::default());
+        let mut client = bed.client();
+        client.send_script(&Script::new().parse("", "no sql").flush());
+        assert!(client.receive_message().starts_with("E "), "{io}");
+        let memory_kb = || procfs::memory_kb(&bed.balancer.pids());
         let before_kb = memory_kb();
         for round in 0..40 {
             let mut script = Script::new();
             for number in 0..5_000 {
                 script = script.query(&format!("set a.b = '{round} {number}'; set a.c = ''"));
             }
-            client.tell(&script);
+            client.send_script(&script);
         }
-        assert_eq!(client.ask(&Script::new().sync(), 1), ["Z Idle"], "{io}");
+        assert_eq!(
+            client.exchange(&Script::new().sync(), 1),
+            ["Z Idle"],
+            "{io}"
+        );
         let grown_kb = memory_kb().saturating_sub(before_kb);
         assert!(grown_kb < 16 * 1024, "{io}: {grown_kb} kB");
         assert_eq!(client.value("select 'on'"), "on", "{io}");

@@ -62,7 +62,7 @@ const MIDNIGHT: &str = "select extract(epoch from timestamptz '2024-06-01 00:00'
 #[test]
 fn a_text_of_two_clients_is_read_by_the_settings_of_each() {
     same_as_direct(ONE, |address| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (setting, values, text) in READ_BY {
             let mut clients = values.map(|value| {
                 let mut client = Client::connect(address);
@@ -70,14 +70,14 @@ fn a_text_of_two_clients_is_read_by_the_settings_of_each() {
                 client
             });
             for client in &mut clients {
-                heard.extend(client.ask(&prepare("s", text), 1));
-                heard.extend(client.ask(&execute("s", &[]), 1));
+                received.extend(client.exchange(&prepare("s", text), 1));
+                received.extend(client.exchange(&execute("s", &[]), 1));
             }
             for client in &mut clients {
-                heard.extend(client.ask(&execute("s", &[]), 1));
+                received.extend(client.exchange(&execute("s", &[]), 1));
             }
         }
-        heard
+        received
     });
 }
 
@@ -94,16 +94,16 @@ fn what_is_prepared_under_a_setting_that_is_not_settled_is_nobody_else_s() {
             Script::new().query("begin; set timezone to 'Asia/Tokyo'"),
             Script::new().query("do $$ begin set timezone to 'Asia/Tokyo'; end $$"),
         ] {
-            let stage = TestBed::set(io, ONE);
-            let (mut mine, mut other) = (stage.client(), stage.client());
+            let bed = TestBed::set_up(io, ONE);
+            let (mut mine, mut other) = (bed.client(), bed.client());
             let text = MIDNIGHT.replace("select", "select /* Tokyo, perhaps */");
             let expected = other.value(MIDNIGHT);
-            mine.tell(&sets.parse("s", &text).sync().query("rollback"));
+            mine.send_script(&sets.parse("s", &text).sync().query("rollback"));
             while !mine.reply().contains(&"C ROLLBACK".to_owned()) {}
             mine.run("reset all");
-            other.ask(&prepare("s", &text), 1);
-            let heard = other.ask(&execute("s", &[]), 1);
-            assert_eq!(heard[1], format!("D {expected}"), "{io}");
+            other.exchange(&prepare("s", &text), 1);
+            let received = other.exchange(&execute("s", &[]), 1);
+            assert_eq!(received[1], format!("D {expected}"), "{io}");
         }
     }
 }
@@ -111,16 +111,16 @@ fn what_is_prepared_under_a_setting_that_is_not_settled_is_nobody_else_s() {
 #[test]
 fn a_statement_that_moves_after_its_client_has_set_another_time_zone_is_nobody_else_s() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let (mut mine, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, TWO);
+        let (mut mine, mut other) = (bed.client(), bed.client());
         let expected = other.value(MIDNIGHT);
-        mine.ask(&prepare("s", MIDNIGHT), 1);
+        mine.exchange(&prepare("s", MIDNIGHT), 1);
         mine.run("set timezone to 'Asia/Tokyo'");
-        let others = stage.elsewhere(&mut mine);
-        mine.ask(&execute("s", &[]), 1);
-        other.ask(&prepare("o", MIDNIGHT), 1);
-        let heard = other.ask(&execute("o", &[]), 1);
-        assert_eq!(heard[1], format!("D {expected}"), "{io}");
+        let others = bed.elsewhere(&mut mine);
+        mine.exchange(&execute("s", &[]), 1);
+        other.exchange(&prepare("o", MIDNIGHT), 1);
+        let received = other.exchange(&execute("o", &[]), 1);
+        assert_eq!(received[1], format!("D {expected}"), "{io}");
         drop(others);
     }
 }
@@ -128,7 +128,7 @@ fn a_statement_that_moves_after_its_client_has_set_another_time_zone_is_nobody_e
 #[test]
 fn now_and_today_are_those_of_who_prepares_them() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for text in [
             "select timestamptz 'now'",
             "select ' Now '::timestamptz",
@@ -136,12 +136,12 @@ fn now_and_today_are_those_of_who_prepares_them() {
             "select timestamptz 'no'\n'w'",
             "select timestamptz $$now$$",
         ] {
-            let (mut mine, mut other) = (stage.client(), stage.client());
-            mine.ask(&prepare("s", text), 1);
-            let first = mine.ask(&execute("s", &[]), 1);
-            other.ask(&prepare("s", text), 1);
-            assert_ne!(other.ask(&execute("s", &[]), 1), first, "{io}: {text}");
-            assert_eq!(mine.ask(&execute("s", &[]), 1), first, "{io}: {text}");
+            let (mut mine, mut other) = (bed.client(), bed.client());
+            mine.exchange(&prepare("s", text), 1);
+            let first = mine.exchange(&execute("s", &[]), 1);
+            other.exchange(&prepare("s", text), 1);
+            assert_ne!(other.exchange(&execute("s", &[]), 1), first, "{io}: {text}");
+            assert_eq!(mine.exchange(&execute("s", &[]), 1), first, "{io}: {text}");
         }
     }
 }
@@ -156,8 +156,8 @@ const SCHEMAS: &str = "\
 #[test]
 fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        stage.client().run(SCHEMAS);
+        let bed = TestBed::set_up(io, ONE);
+        bed.client().run(SCHEMAS);
         for (number, sets) in [
             "set local search_path = shelf_b",
             "set search_path = shelf_b",
@@ -166,7 +166,7 @@ fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s()
         .iter()
         .enumerate()
         {
-            let (mut mine, mut other) = (stage.client(), stage.client());
+            let (mut mine, mut other) = (bed.client(), bed.client());
             for client in [&mut mine, &mut other] {
                 client.run("set search_path = shelf_a");
             }
@@ -176,14 +176,14 @@ fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s()
             ] {
                 mine.run("begin");
                 mine.run(sets);
-                mine.ask(&prepare("s", &text), 1);
+                mine.exchange(&prepare("s", &text), 1);
                 mine.run("rollback");
-                other.ask(&prepare("s", &text), 1);
+                other.exchange(&prepare("s", &text), 1);
                 let values: &[&str] = if text.contains("$1") { &["7"] } else { &[] };
-                let heard = other.ask(&execute("s", values), 1);
+                let received = other.exchange(&execute("s", values), 1);
                 assert!(
-                    !heard[0].starts_with('E'),
-                    "{io}: {sets}; {text}: {heard:?}"
+                    !received[0].starts_with('E'),
+                    "{io}: {sets}; {text}: {received:?}"
                 );
                 for client in [&mut mine, &mut other] {
                     client.run("deallocate s");
@@ -196,22 +196,22 @@ fn what_is_prepared_under_a_path_of_names_that_is_not_settled_is_nobody_else_s()
 #[test]
 fn a_statement_that_moves_after_its_client_has_set_another_path_is_nobody_else_s() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        stage.client().run(SCHEMAS);
-        let (mut mine, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, TWO);
+        bed.client().run(SCHEMAS);
+        let (mut mine, mut other) = (bed.client(), bed.client());
         for client in [&mut mine, &mut other] {
             client.run("set search_path = shelf_a");
         }
         let text = "insert /* moves */ into goods values ($1)";
-        mine.ask(&prepare("s", text), 1);
+        mine.exchange(&prepare("s", text), 1);
         mine.run("set search_path = shelf_b");
-        let others = stage.elsewhere(&mut mine);
-        mine.ask(&execute("s", &["b"]), 1);
+        let others = bed.elsewhere(&mut mine);
+        mine.exchange(&execute("s", &["b"]), 1);
         drop(others);
         for _ in 0..4 {
-            other.ask(&prepare("s", text), 1);
-            let heard = other.ask(&execute("s", &["7"]), 1);
-            assert!(!heard[0].starts_with('E'), "{io}: {heard:?}");
+            other.exchange(&prepare("s", text), 1);
+            let received = other.exchange(&execute("s", &["7"]), 1);
+            assert!(!received[0].starts_with('E'), "{io}: {received:?}");
             other.run("deallocate s");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{KIND, Setup, TestBed, admin, own, shared};
+use super::stage::{KIND, Setup, TestBed, admin, shared, start_own};
 use crate::harness::DRIVERS;
 use crate::harness::certificates::write_private;
 use crate::harness::pool::config;
@@ -18,10 +18,10 @@ fn login<'a>(user: &'a str, password: &'a str, database: &'a str) -> Login<'a> {
 }
 
 /// Returns the SQLSTATE of the refusal, or `in`.
-fn refusal(stage: &TestBed, login: &Login<'_>) -> String {
-    match Client::enter(stage.address, login) {
+fn refusal(bed: &TestBed, login: &Login<'_>) -> String {
+    match Client::log_in(bed.address, login) {
         Ok(_) => "in".to_owned(),
-        Err(told) => told.chars().take(5).collect(),
+        Err(answer) => answer.chars().take(5).collect(),
     }
 }
 
@@ -38,7 +38,7 @@ fn who_must_not_come_in_is_told_what_a_server_would_tell() {
         let _ = admin.query(text);
     }
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
+        let bed = TestBed::set_up(io, Setup::default());
         for (user, password, database, expected) in [
             ("sbtest", "sbtest", "sbtest", "in"),
             ("sbtest", "wrong", "sbtest", "28P01"),
@@ -56,21 +56,21 @@ fn who_must_not_come_in_is_told_what_a_server_would_tell() {
             ("sbtest", "sbtest", "", "in"),
             ("lasting", "lasting", "", "3D000"),
         ] {
-            let told = refusal(&stage, &login(user, password, database));
-            assert_eq!(told, expected, "{io}: {user} {password} {database}");
+            let answer = refusal(&bed, &login(user, password, database));
+            assert_eq!(answer, expected, "{io}: {user} {password} {database}");
         }
         // The lab's pg_hba.conf refuses md5; here it suffices that the client has proved the
         // password.
-        let old = refusal(&stage, &login("old", "wrong", "sbtest"));
+        let old = refusal(&bed, &login("old", "wrong", "sbtest"));
         assert_eq!(old, "28P01", "{io}");
-        let mut client = stage.client();
+        let mut client = bed.client();
         assert_eq!(client.value("select current_user"), "sbtest");
     }
 }
 
 #[test]
 fn who_has_an_md5_verifier_comes_in_and_through_to_the_server() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for text in [
         "set password_encryption to md5; create role old login password 'old'",
         "copy (select 1) to program 'sed -i \"1i host all old all md5\" pg_hba.conf'",
@@ -79,11 +79,11 @@ fn who_has_an_md5_verifier_comes_in_and_through_to_the_server() {
         server.sql(text).unwrap();
     }
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, Setup::default());
-        let entered = Client::enter(stage.address, &login("old", "old", "sbtest"));
-        let mut client = entered.unwrap_or_else(|told| panic!("{io}: {told}"));
+        let bed = TestBed::before(&server, io, Setup::default());
+        let entered = Client::log_in(bed.address, &login("old", "old", "sbtest"));
+        let mut client = entered.unwrap_or_else(|answer| panic!("{io}: {answer}"));
         assert_eq!(client.value("select current_user"), "old", "{io}");
-        let wrong = refusal(&stage, &login("old", "wrong", "sbtest"));
+        let wrong = refusal(&bed, &login("old", "wrong", "sbtest"));
         assert_eq!(wrong, "28P01", "{io}");
     }
 }
@@ -91,10 +91,10 @@ fn who_has_an_md5_verifier_comes_in_and_through_to_the_server() {
 #[test]
 fn no_user_and_no_name_that_is_not_text_come_in() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        assert_eq!(refusal(&stage, &login("", "x", "sbtest")), "28000", "{io}");
-        let mut client = Client::reach(stage.address);
-        client.tell(&Script(
+        let bed = TestBed::set_up(io, Setup::default());
+        assert_eq!(refusal(&bed, &login("", "x", "sbtest")), "28000", "{io}");
+        let mut client = Client::reach(bed.address);
+        client.send_script(&Script(
             b"\0\0\0\x1c\0\x03\0\0user\0sb\xff\xfe\0options\0".to_vec(),
         ));
         let reply = client.reply();
@@ -112,26 +112,26 @@ fn a_password_that_was_changed_counts_from_the_next_login_on() {
     let _ = admin.query("create role changes login password 'first'");
     for io in DRIVERS {
         admin.run("alter role changes password 'first'");
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 pool: "size = 3",
                 ..Setup::default()
             },
         );
-        let enter = |password| Client::enter(stage.address, &login("changes", password, "sbtest"));
-        let mut before = enter("first").unwrap_or_else(|told| panic!("{told}"));
+        let log_in = |password| Client::log_in(bed.address, &login("changes", password, "sbtest"));
+        let mut before = log_in("first").unwrap_or_else(|answer| panic!("{answer}"));
         before.run("select 1");
         admin.run("alter role changes password 'second'");
-        assert!(enter("first").is_err(), "{io}");
-        let mut after = enter("second").unwrap_or_else(|told| panic!("{told}"));
+        assert!(log_in("first").is_err(), "{io}");
+        let mut after = log_in("second").unwrap_or_else(|answer| panic!("{answer}"));
         assert_eq!(after.value("select current_user"), "changes");
         // A connected client stays while there is a connection for it.
         assert_eq!(before.value("select 'still in'"), "still in");
         admin.run("alter role changes nologin");
-        assert!(enter("second").is_err());
+        assert!(log_in("second").is_err());
         admin.run("alter role changes login");
-        assert!(enter("second").is_ok());
+        assert!(log_in("second").is_ok());
     }
 }
 
@@ -141,20 +141,20 @@ fn what_alter_role_sets_holds_from_the_next_login_on_and_not_for_who_is_there() 
     let mut admin = admin();
     let _ = admin.query("drop role if exists settled");
     admin.run("create role settled login password 'settled'");
-    let stage = TestBed::set("auto", Setup::default());
-    let enter = || Client::enter(stage.address, &login("settled", "settled", "sbtest")).unwrap();
+    let bed = TestBed::set_up("auto", Setup::default());
+    let log_in = || Client::log_in(bed.address, &login("settled", "settled", "sbtest")).unwrap();
     let seen = "select concat_ws(' ', current_setting('lock_timeout'), \
         current_setting('datestyle'), current_setting('app.of', true))";
-    let mut there = enter();
+    let mut there = log_in();
     assert_eq!(there.value(seen), "0 ISO, MDY");
     admin.run("alter role settled set lock_timeout = '7s'");
-    assert_eq!(enter().value(seen), "7s ISO, MDY");
+    assert_eq!(log_in().value(seen), "7s ISO, MDY");
     admin.run("alter role settled in database sbtest set datestyle = 'German'");
     admin.run("alter role settled set app.of = 'role'");
-    assert_eq!(enter().value(seen), "7s German, DMY role");
+    assert_eq!(log_in().value(seen), "7s German, DMY role");
     assert_eq!(there.value(seen), "0 ISO, MDY");
     admin.run("alter role settled reset lock_timeout");
-    assert_eq!(enter().value(seen), "0 German, DMY role");
+    assert_eq!(log_in().value(seen), "0 German, DMY role");
     drop(there);
     admin.run("drop role settled");
 }
@@ -162,8 +162,8 @@ fn what_alter_role_sets_holds_from_the_next_login_on_and_not_for_who_is_there() 
 #[test]
 fn many_logins_at_once_all_come_in() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        let address = stage.address;
+        let bed = TestBed::set_up(io, Setup::default());
+        let address = bed.address;
         let clients: Vec<_> = (0..40)
             .map(|_| std::thread::spawn(move || Client::connect(address).value("select 'in'")))
             .collect();
@@ -177,16 +177,17 @@ fn many_logins_at_once_all_come_in() {
 /// not query these databases.
 #[test]
 fn who_may_no_more_connect_to_a_database_does_not_come_in_while_others_are() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let sql = |text: &str| server.sql(text).unwrap();
     sql("create role late login password 'late'");
     sql("create database closing");
     let who = login("late", "late", "closing");
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, Setup::default());
-        let mut within = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
-        assert_eq!(refusal(&stage, &who), "in", "{io}");
-        for (closes, told, opens) in [
+        let bed = TestBed::before(&server, io, Setup::default());
+        let mut within =
+            Client::log_in(bed.address, &who).unwrap_or_else(|answer| panic!("{answer}"));
+        assert_eq!(refusal(&bed, &who), "in", "{io}");
+        for (closes, answer, opens) in [
             (
                 "revoke connect on database closing from public",
                 "42501",
@@ -199,10 +200,10 @@ fn who_may_no_more_connect_to_a_database_does_not_come_in_while_others_are() {
             ),
         ] {
             sql(closes);
-            assert_eq!(refusal(&stage, &who), told, "{io}: {closes}");
+            assert_eq!(refusal(&bed, &who), answer, "{io}: {closes}");
             assert_eq!(within.value("select 1"), "1", "{io}");
             sql(opens);
-            assert_eq!(refusal(&stage, &who), "in", "{io}: {opens}");
+            assert_eq!(refusal(&bed, &who), "in", "{io}: {opens}");
         }
     }
 }
@@ -210,7 +211,7 @@ fn who_may_no_more_connect_to_a_database_does_not_come_in_while_others_are() {
 /// TO SEE THIS RED: leave the role's OID out of the pool's key.
 #[test]
 fn a_role_that_is_made_again_by_the_same_name_and_password_is_another_one() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     let sql = |text: &str| server.sql(text).unwrap();
     sql("create role again login password 'again'");
     let verifier = sql("select rolpassword from pg_authid where rolname = 'again'");
@@ -220,13 +221,15 @@ fn a_role_that_is_made_again_by_the_same_name_and_password_is_another_one() {
     for io in DRIVERS {
         sql("create table given (v int)");
         sql(&make);
-        let stage = TestBed::before(&server, io, Setup::default());
-        let mut before = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
+        let bed = TestBed::before(&server, io, Setup::default());
+        let mut before =
+            Client::log_in(bed.address, &who).unwrap_or_else(|answer| panic!("{answer}"));
         assert_eq!(before.value("select 1"), "1");
         sql("drop role again");
         sql(&make);
         sql("grant select on given to again");
-        let mut again = Client::enter(stage.address, &who).unwrap_or_else(|told| panic!("{told}"));
+        let mut again =
+            Client::log_in(bed.address, &who).unwrap_or_else(|answer| panic!("{answer}"));
         assert_eq!(again.value("select count(*) from given"), "0", "{io}");
         sql("drop table given; drop role again");
     }
@@ -241,31 +244,31 @@ fn behind_another_balancer_the_client_s_own_address_counts() {
         ..Setup::default()
     };
     for io in DRIVERS {
-        let from = |address, header| Client::enter(introduced(address, header), &Login::default());
+        let from = |address, header| Client::log_in(introduced(address, header), &Login::default());
         let near = "PROXY TCP6 2001:db8::7 2001:db8::8 4711 5432\r\n";
-        let stage = TestBed::start(
+        let bed = TestBed::start(
             |listen| config(KIND, shared(), listen, io, setup),
-            |stage| from(stage.address, near).map(|_| ()),
+            |bed| from(bed.address, near).map(|_| ()),
         );
-        let mut client = from(stage.address, near).unwrap_or_else(|told| panic!("{told}"));
+        let mut client = from(bed.address, near).unwrap_or_else(|answer| panic!("{answer}"));
         assert_eq!(client.value("select 1"), "1");
-        let clients = stage
+        let clients = bed
             .balancer
             .command(&["clients", "pool", "--json"])
             .unwrap();
         let clients = String::from_utf8_lossy(&clients.stdout).into_owned();
         assert!(clients.contains("[2001:db8::7]:4711"), "{io}: {clients}");
         let far = "PROXY TCP4 10.9.8.7 192.0.2.8 4711 5432\r\n";
-        let told = from(stage.address, far).map(|_| ()).err().unwrap();
-        assert!(told.to_string().contains("28000"), "{io}: {told}");
-        assert!(is_left_without_a_word(stage.address), "{io}");
+        let answer = from(bed.address, far).map(|_| ()).err().unwrap();
+        assert!(answer.to_string().contains("28000"), "{io}: {answer}");
+        assert!(is_left_without_a_word(bed.address), "{io}");
     }
 }
 
 #[test]
 fn users_of_the_file_come_in_by_it_and_addresses_count() {
-    let room = tempfile::tempdir().unwrap();
-    let file = room.path().join("users.toml");
+    let work_dir = tempfile::tempdir().unwrap();
+    let file = work_dir.path().join("users.toml");
     let verifier = shared()
         .sql("select rolpassword from pg_authid where rolname = 'sbtest'")
         .unwrap();
@@ -282,8 +285,8 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
                 "[service.auth]\nsource = {source:?}\nusers_file = {file:?}\n\
                  allow_from = {{ far = [\"10.0.0.0/8\"] }}"
             );
-            let stage = match source {
-                "server" => TestBed::set(
+            let bed = match source {
+                "server" => TestBed::set_up(
                     io,
                     Setup {
                         tables: &tables,
@@ -299,20 +302,17 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
                     &login("known", "of the file", "sbtest"),
                 ),
             };
-            let mut client = Client::enter(stage.address, &login("known", "of the file", "sbtest"))
-                .unwrap_or_else(|told| panic!("{told}"));
+            let mut client = Client::log_in(bed.address, &login("known", "of the file", "sbtest"))
+                .unwrap_or_else(|answer| panic!("{answer}"));
             assert_eq!(
                 client.value("select current_user"),
                 "sbtest",
                 "{io} {source}"
             );
-            assert_eq!(
-                refusal(&stage, &login("known", "sbtest", "sbtest")),
-                "28P01"
-            );
-            assert_eq!(refusal(&stage, &login("sbtest", "sbtest", "sbtest")), "in");
-            assert_eq!(refusal(&stage, &login("far", "far", "sbtest")), "28000");
-            let of_server = refusal(&stage, &login("postgres", "postgres", "sbtest"));
+            assert_eq!(refusal(&bed, &login("known", "sbtest", "sbtest")), "28P01");
+            assert_eq!(refusal(&bed, &login("sbtest", "sbtest", "sbtest")), "in");
+            assert_eq!(refusal(&bed, &login("far", "far", "sbtest")), "28000");
+            let of_server = refusal(&bed, &login("postgres", "postgres", "sbtest"));
             let expected = if source == "file" { "28P01" } else { "in" };
             assert_eq!(of_server, expected, "{io} {source}");
         }
@@ -323,8 +323,8 @@ fn users_of_the_file_come_in_by_it_and_addresses_count() {
 fn a_reload_of_who_logs_in_to_servers_holds_for_the_next_session_though_others_live() {
     let mut admin = admin();
     let _ = admin.query("create role others_name login password 'rotated'");
-    let room = tempfile::tempdir().unwrap();
-    let file = room.path().join("users.toml");
+    let work_dir = tempfile::tempdir().unwrap();
+    let file = work_dir.path().join("users.toml");
     let users = |server_user: &str, server_password: &str| {
         let text = format!(
             "[users.known]\npassword = \"k\"\nserver_user = {server_user:?}\n\
@@ -340,14 +340,15 @@ fn a_reload_of_who_logs_in_to_servers_holds_for_the_next_session_though_others_l
     let known = login("known", "k", "sbtest");
     for io in DRIVERS {
         users("sbtest", "sbtest");
-        let stage = TestBed::set_as(io, setup, &known);
-        let enter = || Client::enter(stage.address, &known).unwrap_or_else(|told| panic!("{told}"));
-        let mut before = enter();
+        let bed = TestBed::set_as(io, setup, &known);
+        let log_in =
+            || Client::log_in(bed.address, &known).unwrap_or_else(|answer| panic!("{answer}"));
+        let mut before = log_in();
         assert_eq!(before.value("select current_user"), "sbtest", "{io}");
         users("others_name", "rotated");
-        let again = config(KIND, shared(), stage.address, io, setup);
-        stage.balancer.reload(&again).unwrap();
-        let mut after = enter();
+        let again = config(KIND, shared(), bed.address, io, setup);
+        bed.balancer.reload(&again).unwrap();
+        let mut after = log_in();
         assert_eq!(after.value("select current_user"), "others_name", "{io}");
         assert_eq!(before.value("select current_user"), "sbtest", "{io}");
     }
@@ -356,59 +357,74 @@ fn a_reload_of_who_logs_in_to_servers_holds_for_the_next_session_though_others_l
 #[test]
 fn the_first_packets_may_be_anything_and_only_one_thing_comes_of_it() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
-        let hear = |bytes: &[u8]| {
-            let mut client = Client::reach(stage.address);
-            client.tell(&Script(bytes.to_vec()));
+        let bed = TestBed::set_up(io, Setup::default());
+        let receive_replies = |bytes: &[u8]| {
+            let mut client = Client::reach(bed.address);
+            client.send_script(&Script(bytes.to_vec()));
             client.reply()
         };
         let startup = Script::startup(&Login::default()).0;
         // A second startup message after the first, or instead of a password.
         assert_eq!(
-            hear(&[startup.clone(), startup.clone()].concat()),
+            receive_replies(&[startup.clone(), startup.clone()].concat()),
             ["R", "E 08P01", "end"],
             "{io}"
         );
         // Longer than anything allowed before a login.
-        assert_eq!(hear(&[0, 0x7f, 0xff, 0xff, 0, 3, 0, 0]), ["E 08P01", "end"]);
-        assert_eq!(hear(&[0, 0, 0, 3, 0, 3, 0, 0]), ["E 08P01", "end"]);
-        assert_eq!(hear(&[0, 0, 0, 9, 0, 3, 0, 0, b'x']), ["E 08P01", "end"]);
+        assert_eq!(
+            receive_replies(&[0, 0x7f, 0xff, 0xff, 0, 3, 0, 0]),
+            ["E 08P01", "end"]
+        );
+        assert_eq!(
+            receive_replies(&[0, 0, 0, 3, 0, 3, 0, 0]),
+            ["E 08P01", "end"]
+        );
+        assert_eq!(
+            receive_replies(&[0, 0, 0, 9, 0, 3, 0, 0, b'x']),
+            ["E 08P01", "end"]
+        );
         // Other versions of the protocol.
-        assert_eq!(hear(&[0, 0, 0, 9, 0, 2, 0, 0, 0]), ["E 0A000", "end"]);
-        assert_eq!(hear(&[0, 0, 0, 9, 0, 4, 0, 0, 0]), ["E 0A000", "end"]);
+        assert_eq!(
+            receive_replies(&[0, 0, 0, 9, 0, 2, 0, 0, 0]),
+            ["E 0A000", "end"]
+        );
+        assert_eq!(
+            receive_replies(&[0, 0, 0, 9, 0, 4, 0, 0, 0]),
+            ["E 0A000", "end"]
+        );
         // Another kind of message than the requested password.
         let wrong = [startup.clone(), Script::new().query("select 1").0].concat();
-        assert_eq!(hear(&wrong), ["R", "E 08P01", "end"]);
+        assert_eq!(receive_replies(&wrong), ["R", "E 08P01", "end"]);
         let long = Script::new().message(b'p', &vec![b'x'; 100_000]).0;
         assert_eq!(
-            hear(&[startup.clone(), long].concat()),
+            receive_replies(&[startup.clone(), long].concat()),
             ["R", "E 08P01", "end"]
         );
-        let mut web = Client::reach(stage.address);
-        web.tell(&Script(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()));
+        let mut web = Client::reach(bed.address);
+        web.send_script(&Script(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()));
         assert_eq!(web.reply(), ["E 08P01", "end"]);
         // Requests for encryption that are answered, and data that must not follow them.
         let ssl = [0, 0, 0, 8, 4, 210, 22, 47];
         let gss = [0, 0, 0, 8, 4, 210, 22, 48];
         for request in [ssl, gss] {
-            let mut client = Client::reach(stage.address);
-            client.tell(&Script(request.to_vec()));
+            let mut client = Client::reach(bed.address);
+            client.send_script(&Script(request.to_vec()));
             let mut answer = [0];
             std::io::Read::read_exact(client.raw(), &mut answer).unwrap();
             assert_eq!(answer, *b"N", "{io}");
-            client.tell(&Script(startup.clone()));
-            assert_eq!(client.hear(), "R");
+            client.send_script(&Script(startup.clone()));
+            assert_eq!(client.receive_message(), "R");
             let eager = [request.to_vec(), startup.clone()].concat();
-            assert_eq!(hear(&eager), ["E 08P01", "end"]);
+            assert_eq!(receive_replies(&eager), ["E 08P01", "end"]);
         }
-        assert_eq!(stage.client().value("select 'unharmed'"), "unharmed");
+        assert_eq!(bed.client().value("select 'unharmed'"), "unharmed");
     }
 }
 
 #[test]
 fn versions_are_negotiated_once_and_only_where_they_must_be() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, Setup::default());
+        let bed = TestBed::set_up(io, Setup::default());
         let greeting = |minor, settings: &[(&str, &str)]| {
             let login = Login {
                 minor,
@@ -416,7 +432,7 @@ fn versions_are_negotiated_once_and_only_where_they_must_be() {
                 ..Login::default()
             };
             let client =
-                Client::enter(stage.address, &login).unwrap_or_else(|told| panic!("{told}"));
+                Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"));
             let key = client.key.unwrap();
             let negotiated = client
                 .greeting

@@ -11,7 +11,7 @@ use evenkeel_lab::balancer::find_binary;
 use evenkeel_lab::{Lab, PostgresOptions, Server, eventually, free_port};
 
 use super::client::{Client, Login};
-use super::stage::own;
+use super::stage::start_own;
 use crate::harness::certificates::file_of_sbtest;
 use crate::harness::{LIMIT, engine, loopback};
 
@@ -51,7 +51,7 @@ fn pass(from: &TcpStream, to: &TcpStream) {
 }
 
 /// Starts the program with a separate hosts file.
-fn start(room: &Path, names: &Path) -> Running {
+fn start(work_dir: &Path, names: &Path) -> Running {
     let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
     let mut command = Command::new("unshare");
     command
@@ -59,57 +59,57 @@ fn start(room: &Path, names: &Path) -> Running {
         .arg(names)
         .arg(find_binary().unwrap())
         .args(["run", "-c"])
-        .arg(room.join("evenkeel.toml"))
-        .stderr(fs::File::create(room.join("log")).unwrap())
+        .arg(work_dir.join("evenkeel.toml"))
+        .stderr(fs::File::create(work_dir.join("log")).unwrap())
         .stdin(Stdio::null());
     Running(command.spawn().unwrap())
 }
 
 /// The program in front of a name that resolves to one machine, and then to another.
-struct Place {
+struct NamesBed {
     _running: Running,
-    room: PathBuf,
+    work_dir: PathBuf,
     listen: SocketAddr,
 }
 
-impl Place {
+impl NamesBed {
     /// Starts the program; `None` if this machine lacks the permissions.
-    fn set(servers: [&Server; 2], tables: &str) -> Option<Place> {
+    fn set_up(servers: [&Server; 2], tables: &str) -> Option<NamesBed> {
         let may = Command::new("unshare").args(["--mount", "true"]).status();
         if !may.is_ok_and(|status| status.success()) {
             println!("skipped: no mount namespaces here");
             return None;
         }
         let (port, listen) = (free_port(), loopback());
-        let room = std::env::temp_dir().join(format!("evenkeel-names-{}", listen.port()));
-        fs::create_dir_all(&room).unwrap();
+        let work_dir = std::env::temp_dir().join(format!("evenkeel-names-{}", listen.port()));
+        fs::create_dir_all(&work_dir).unwrap();
         for (which, server) in servers.iter().enumerate() {
             lead(SocketAddr::new(machine(which), port), server.address);
         }
-        let names = room.join("names");
+        let names = work_dir.join("names");
         fs::write(&names, line(0)).unwrap();
         fs::write(
-            room.join("evenkeel.toml"),
-            config(&room, listen, port, tables),
+            work_dir.join("evenkeel.toml"),
+            config(&work_dir, listen, port, tables),
         )
         .unwrap();
-        Some(Place {
-            _running: start(&room, &names),
-            room,
+        Some(NamesBed {
+            _running: start(&work_dir, &names),
+            work_dir,
             listen,
         })
     }
 
     /// Moves the name to the other machine.
     fn moves(&self) {
-        fs::write(self.room.join("names"), line(1)).unwrap();
+        fs::write(self.work_dir.join("names"), line(1)).unwrap();
     }
 
     fn client(&self) -> Client {
         let entered = eventually(LIMIT, "a session", || {
             let reached = TcpStream::connect(self.listen).is_ok();
-            let enter = || Client::enter(self.listen, &Login::default()).ok();
-            Ok(reached.then(enter).flatten())
+            let log_in = || Client::log_in(self.listen, &Login::default()).ok();
+            Ok(reached.then(log_in).flatten())
         });
         entered.unwrap_or_else(|error| panic!("{error}: {}", self.log()))
     }
@@ -118,20 +118,20 @@ impl Place {
     fn until_at(&self, client: &mut Client, server: &Server) {
         let wanted = server.address.port().to_string();
         let moved = eventually(MOVE_LIMIT, "the other machine", || {
-            let told = client.query("show port");
-            Ok(told.contains(&format!("D {wanted}")).then_some(()))
+            let reply = client.query("show port");
+            Ok(reply.contains(&format!("D {wanted}")).then_some(()))
         });
         moved.unwrap_or_else(|error| panic!("{error}: {}", self.log()));
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.room.join("log")).unwrap()
+        fs::read_to_string(self.work_dir.join("log")).unwrap()
     }
 }
 
-impl Drop for Place {
+impl Drop for NamesBed {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.room);
+        let _ = fs::remove_dir_all(&self.work_dir);
     }
 }
 
@@ -144,8 +144,8 @@ fn line(which: usize) -> String {
     format!("{} moving.example\n", machine(which))
 }
 
-fn config(room: &Path, listen: SocketAddr, port: u16, tables: &str) -> String {
-    let socket = room.join("socket");
+fn config(work_dir: &Path, listen: SocketAddr, port: u16, tables: &str) -> String {
+    let socket = work_dir.join("socket");
     format!(
         "{}\n[admin]\nlisten = \"off\"\nsocket = {socket:?}\n\n\
          [[service]]\nname = \"pool\"\nprotocol = \"postgres\"\nlisten = \"{listen}\"\n\
@@ -159,22 +159,22 @@ fn config(room: &Path, listen: SocketAddr, port: u16, tables: &str) -> String {
 /// Tests servers whose roles are not queried.
 #[test]
 fn nobody_begins_anything_at_a_machine_that_the_name_leads_to_no_more() {
-    let ((_first_lab, first), (_second_lab, second)) = (own(), own());
+    let ((_first_lab, first), (_second_lab, second)) = (start_own(), start_own());
     let users = file_of_sbtest();
     let auth = format!("[service.auth]\nsource = \"file\"\nusers_file = {users:?}\n");
-    let Some(place) = Place::set([&first, &second], &auth) else {
+    let Some(names_bed) = NamesBed::set_up([&first, &second], &auth) else {
         return;
     };
-    let (mut client, mut bound) = (place.client(), place.client());
+    let (mut client, mut bound) = (names_bed.client(), names_bed.client());
     bound.run("begin");
     let here = first.address.port().to_string();
     assert_eq!(client.value("show port"), here);
-    place.moves();
-    place.until_at(&mut client, &second);
+    names_bed.moves();
+    names_bed.until_at(&mut client, &second);
     // An open transaction is allowed to end.
     assert_eq!(bound.value("show port"), here);
     bound.run("commit");
-    place.until_at(&mut bound, &second);
+    names_bed.until_at(&mut bound, &second);
 }
 
 /// The former primary lives, and would accept writes.
@@ -188,10 +188,10 @@ fn nobody_writes_to_a_former_primary_that_the_name_leads_to_no_more() {
     let cluster = lab.postgres(options).unwrap();
     let [first, second] = [&cluster.primary, &cluster.replicas[0]];
     let monitor = "[service.monitor]\nuser = \"postgres\"\npassword = \"postgres\"\n";
-    let Some(place) = Place::set([first, second], monitor) else {
+    let Some(names_bed) = NamesBed::set_up([first, second], monitor) else {
         return;
     };
-    let mut clients = [place.client(), place.client()];
+    let mut clients = [names_bed.client(), names_bed.client()];
     for client in &mut clients {
         client.run("begin");
     }
@@ -200,9 +200,9 @@ fn nobody_writes_to_a_former_primary_that_the_name_leads_to_no_more() {
         client.run("commit");
     }
     second.sql("select pg_promote()").unwrap();
-    place.moves();
+    names_bed.moves();
     for client in &mut clients {
-        place.until_at(client, second);
+        names_bed.until_at(client, second);
         client.run("insert into written values (1)");
     }
     let mut former = Client::connect(first.address);

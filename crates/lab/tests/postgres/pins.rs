@@ -18,16 +18,16 @@ const TWO: Setup<'static> = Setup {
 #[test]
 fn notifications_reach_who_listens_while_it_is_idle() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let (mut listener, mut sender) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, TWO);
+        let (mut listener, mut sender) = (bed.client(), bed.client());
         listener.run("listen news");
         sender.run("notify news, 'first'");
-        assert_eq!(listener.hear(), "A news first", "{io}");
+        assert_eq!(listener.receive_message(), "A news first", "{io}");
         sender.run("select pg_notify('news', 'second')");
-        assert_eq!(listener.hear(), "A news second");
+        assert_eq!(listener.receive_message(), "A news second");
         listener.run("unlisten *");
         sender.run("notify news, 'third'");
-        let mut other = stage.client();
+        let mut other = bed.client();
         let _taken = other.query("begin");
         // The client is no longer pinned: two other clients can have both connections.
         sender.run("begin");
@@ -40,12 +40,12 @@ fn notifications_reach_who_listens_while_it_is_idle() {
 #[test]
 fn a_listener_that_leaves_leaves_no_channel_behind() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for by_reset in [true, false] {
-            let mut listener = stage.client();
+            let mut listener = bed.client();
             listener.run("listen gone");
             listener.vanish(by_reset);
-            let mut next = stage.client();
+            let mut next = bed.client();
             assert_eq!(
                 next.value("select count(*) from pg_listening_channels()"),
                 "0"
@@ -58,33 +58,34 @@ fn a_listener_that_leaves_leaves_no_channel_behind() {
 fn temporary_tables_cursors_and_prepared_texts_are_where_their_client_is() {
     same_as_direct(TWO, |address| {
         let mut client = Client::connect(address);
-        let mut heard = client.query("create temp table mine (a int)");
-        heard.extend(client.query("insert into mine values (1)"));
+        let mut received = client.query("create temp table mine (a int)");
+        received.extend(client.query("insert into mine values (1)"));
         let mut other = Client::connect(address);
-        heard.extend(other.query("select * from mine"));
-        heard.extend(other.query("create temp table mine (b text)"));
-        heard.extend(other.query("select * from mine"));
-        heard.extend(client.query("select * from mine"));
-        heard.extend(client.query("drop table mine"));
-        heard.extend(other.query("drop table mine"));
-        heard.extend(client.query("declare c cursor with hold for select generate_series(1, 3)"));
-        heard.extend(client.query("fetch 1 from c"));
-        heard.extend(other.query("fetch 1 from c"));
-        heard.extend(client.query("fetch 1 from c"));
-        heard.extend(client.query("close c"));
-        heard.extend(client.query("prepare p as select 'p'"));
-        heard.extend(other.query("execute p"));
-        heard.extend(client.query("execute p"));
-        heard.extend(client.query("deallocate p"));
-        heard
+        received.extend(other.query("select * from mine"));
+        received.extend(other.query("create temp table mine (b text)"));
+        received.extend(other.query("select * from mine"));
+        received.extend(client.query("select * from mine"));
+        received.extend(client.query("drop table mine"));
+        received.extend(other.query("drop table mine"));
+        received
+            .extend(client.query("declare c cursor with hold for select generate_series(1, 3)"));
+        received.extend(client.query("fetch 1 from c"));
+        received.extend(other.query("fetch 1 from c"));
+        received.extend(client.query("fetch 1 from c"));
+        received.extend(client.query("close c"));
+        received.extend(client.query("prepare p as select 'p'"));
+        received.extend(other.query("execute p"));
+        received.extend(client.query("execute p"));
+        received.extend(client.query("deallocate p"));
+        received
     });
 }
 
 #[test]
 fn who_has_dropped_what_bound_it_is_bound_no_longer() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         for (bind, free) in [
             (
                 "select pg_advisory_lock(7)",
@@ -98,8 +99,8 @@ fn who_has_dropped_what_bound_it_is_bound_no_longer() {
         ] {
             client.run(bind);
             client.run(free);
-            let heard = other.query("select 'free'");
-            assert_eq!(heard[1], "D free", "{io}: {bind}; {free}");
+            let received = other.query("select 'free'");
+            assert_eq!(received[1], "D free", "{io}: {bind}; {free}");
         }
     }
 }
@@ -107,9 +108,9 @@ fn who_has_dropped_what_bound_it_is_bound_no_longer() {
 #[test]
 fn a_client_that_dies_frees_its_locks_and_its_tables() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for (number, by_reset) in [true, false, true, false].into_iter().enumerate() {
-            let mut client = stage.client();
+            let mut client = bed.client();
             client.run("select pg_advisory_lock(4711)");
             client.run("create temp table left_behind (a int)");
             client.run("set work_mem to '1MB'");
@@ -118,7 +119,7 @@ fn a_client_that_dies_frees_its_locks_and_its_tables() {
                 client.run("create temp table more (a int)");
             }
             client.vanish(by_reset);
-            let mut next = stage.client();
+            let mut next = bed.client();
             assert_eq!(
                 next.value("select count(*) from pg_class where relname = 'left_behind'"),
                 "0"
@@ -138,8 +139,8 @@ fn a_client_that_dies_frees_its_locks_and_its_tables() {
 #[test]
 fn locks_of_a_transaction_bind_nobody_behind_it() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         for text in [
             "select pg_advisory_xact_lock(1)",
             "begin; select pg_advisory_xact_lock(1); declare c cursor for select 1; commit",
@@ -154,8 +155,8 @@ fn locks_of_a_transaction_bind_nobody_behind_it() {
 #[test]
 fn a_lock_of_a_statement_that_failed_binds_in_spite_of_the_release_before_it() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("begin");
         client.run("select pg_advisory_unlock_all()");
         client.run("savepoint s");
@@ -184,30 +185,26 @@ fn reset_all_leaves_nobody_elses_role_behind() {
         .execute()
         .sync();
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = stage.client();
-        client.ask(&acts, 1);
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = bed.client();
+        client.exchange(&acts, 1);
         assert_eq!(client.value("select current_user"), "acted_as");
         client.run("select pg_advisory_unlock_all(); close all; unlisten *; reset all");
         client.vanish(false);
-        assert_eq!(
-            stage.client().value("select current_user"),
-            "sbtest",
-            "{io}"
-        );
+        assert_eq!(bed.client().value("select current_user"), "sbtest", "{io}");
     }
 }
 
 #[test]
 fn open_transactions_of_clients_that_die_are_rolled_back_at_once() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
+        let bed = TestBed::set_up(io, TWO);
         let mut admin = admin();
         admin.run("drop table if exists undone");
         admin.run("create table undone (a int)");
         admin.run("grant all on undone to sbtest");
         for by_reset in [true, false] {
-            let mut client = stage.client();
+            let mut client = bed.client();
             client.run("begin; insert into undone values (1)");
             client.vanish(by_reset);
             let open = "select count(*) from pg_stat_activity where state like 'idle in%'";
@@ -259,13 +256,13 @@ fn what_functions_procedures_triggers_and_views_leave_in_a_session_is_nobody_els
             prepared.clone(),
             copy.clone(),
         ] {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
-            client.ask(&enters, 1);
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
+            client.exchange(&enters, 1);
             assert_eq!(client.value("show app.tenant"), "7", "{io}");
             client.vanish(false);
             let tenant = "select coalesce(current_setting('app.tenant', true), '')";
-            assert_eq!(stage.client().value(tenant), "", "{io}");
+            assert_eq!(bed.client().value(tenant), "", "{io}");
         }
     }
 }
@@ -277,8 +274,8 @@ fn functions_that_leave_nothing_behind_bind_nobody() {
            $$ begin perform set_config('app.tenant', tenant, true); return tenant; end $$",
     );
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         for text in [
             "select enter_for_now('7')",
             "select lower('A'), now(), count(*) from pg_class",
@@ -307,13 +304,13 @@ fn what_another_session_drew_from_a_sequence_is_nobody_elses() {
         ] {
             // Until a session reads the last value, `nextval()` does not pin: the next client gets
             // the only connection.
-            let stage = TestBed::set(io, ONE);
-            let (mut client, mut other) = (stage.client(), stage.client());
+            let bed = TestBed::set_up(io, ONE);
+            let (mut client, mut other) = (bed.client(), bed.client());
             client.run("select nextval('drawn')");
-            let heard = other.ask(&asking, replies);
+            let received = other.exchange(&asking, replies);
             assert!(
-                heard.iter().any(|line| line.starts_with("E 55000")),
-                "{io}: {heard:?}"
+                received.iter().any(|line| line.starts_with("E 55000")),
+                "{io}: {received:?}"
             );
             let drawn = client.value("select nextval('drawn')");
             assert_eq!(client.value("select currval('drawn')"), drawn, "{io}");
@@ -340,8 +337,8 @@ fn each_of_several_portals_leaves_behind_what_it_was_bound_to() {
                 "select count(*) where current_setting('app.portal', true) = 'mine'",
             ),
         ] {
-            let stage = TestBed::set(io, TWO);
-            let (mut client, mut other) = (stage.client(), stage.client());
+            let bed = TestBed::set_up(io, TWO);
+            let (mut client, mut other) = (bed.client(), bed.client());
             let script = Script::new()
                 .parse("binds", text)
                 .parse("", "select 1")
@@ -350,8 +347,11 @@ fn each_of_several_portals_leaves_behind_what_it_was_bound_to() {
                 .execute_of("first", 0)
                 .execute()
                 .sync();
-            let heard = client.ask(&script, 1);
-            assert!(!heard.iter().any(|line| line.starts_with('E')), "{heard:?}");
+            let received = client.exchange(&script, 1);
+            assert!(
+                !received.iter().any(|line| line.starts_with('E')),
+                "{received:?}"
+            );
             assert_eq!(other.value(left), "0", "{io}: {text}");
             assert_eq!(client.value(left), "1", "{io}: {text}");
         }
@@ -361,20 +361,20 @@ fn each_of_several_portals_leaves_behind_what_it_was_bound_to() {
 #[test]
 fn a_portal_that_a_bind_in_vain_has_not_replaced_leaves_behind_what_it_was_bound_to() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, TWO);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, TWO);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("begin");
         let script = Script::new()
             .parse("binds", "listen here")
             .parse("plain", "select 1")
             .bind_to("first", "binds", &[])
             .sync();
-        client.ask(&script, 1);
+        client.exchange(&script, 1);
         client.run("savepoint before");
         let taken = Script::new().bind_to("first", "plain", &[]).sync();
-        assert_eq!(client.ask(&taken, 1), ["E 42P03", "Z Failed"]);
+        assert_eq!(client.exchange(&taken, 1), ["E 42P03", "Z Failed"]);
         client.run("rollback to before");
-        client.ask(&Script::new().execute_of("first", 0).sync(), 1);
+        client.exchange(&Script::new().execute_of("first", 0).sync(), 1);
         client.run("commit");
         let channels = "select count(*) from pg_listening_channels()";
         assert_eq!(other.value(channels), "0", "{io}");
@@ -390,8 +390,8 @@ fn a_portal_of_an_earlier_batch_leaves_behind_what_it_was_bound_to() {
             pool: "size = 2",
             ..ONE
         };
-        let stage = TestBed::set(io, setup);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, setup);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("begin");
         let script = Script::new()
             .parse("sets", "set work_mem to '3MB'")
@@ -399,8 +399,8 @@ fn a_portal_of_an_earlier_batch_leaves_behind_what_it_was_bound_to() {
             .parse("", "select 1")
             .bind("", &[])
             .sync();
-        client.ask(&script, 1);
-        client.ask(&Script::new().execute_of("first", 0).sync(), 1);
+        client.exchange(&script, 1);
+        client.exchange(&Script::new().execute_of("first", 0).sync(), 1);
         client.run("commit");
         assert_ne!(other.value("show work_mem"), "3MB", "{io}");
         assert_eq!(client.value("show work_mem"), "3MB", "{io}");
@@ -422,14 +422,14 @@ fn what_another_session_drew_is_told_to_nobody_who_drew_from_another_sequence_or
         .execute()
         .sync();
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("select nextval('others')");
-        let heard = other.ask(&behind_another, 1);
-        let is_refused = |heard: &[String]| heard.iter().any(|line| line.starts_with("E "));
-        assert!(is_refused(&heard), "{io}: asks first: {heard:?}");
-        let heard = other.ask(&behind_another, 1);
-        assert!(is_refused(&heard), "{io}: {heard:?}");
+        let received = other.exchange(&behind_another, 1);
+        let is_refused = |received: &[String]| received.iter().any(|line| line.starts_with("E "));
+        assert!(is_refused(&received), "{io}: asks first: {received:?}");
+        let received = other.exchange(&behind_another, 1);
+        assert!(is_refused(&received), "{io}: {received:?}");
         other.run("select nextval('own')");
         assert_eq!(other.refusal("select currval('others')"), "55000", "{io}");
         assert_eq!(
@@ -449,13 +449,16 @@ fn a_lock_in_a_text_that_a_setting_sent_just_before_it_reveals_goes_with_its_cli
     let sets = |text: &str| run(Script::new().parse("", text));
     let off = "set standard_conforming_strings = off";
     let locks = |io: &str, script: &Script, replies: usize| {
-        let stage = TestBed::set(io, ONE);
-        let mut client = stage.client();
-        let heard = client.ask(script, replies);
-        assert!(!heard.iter().any(|line| line.starts_with('E')), "{heard:?}");
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = bed.client();
+        let received = client.exchange(script, replies);
+        assert!(
+            !received.iter().any(|line| line.starts_with('E')),
+            "{received:?}"
+        );
         client.vanish(false);
         let held = "select count(*) from pg_locks where locktype = 'advisory' and objid = 4713";
-        assert_eq!(stage.client().value(held), "0", "{io}: {heard:?}");
+        assert_eq!(bed.client().value(held), "0", "{io}: {received:?}");
     };
     for io in DRIVERS {
         let query = |text: &str| Script::new().query(text);

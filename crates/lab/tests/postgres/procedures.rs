@@ -54,11 +54,11 @@ fn what_a_procedure_commits_of_a_batch_that_fails_is_its_client_s_alone() {
     ] {
         same_as_direct(TWO, |address| {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-            let mut heard = client.ask(&batch(texts), 1);
+            let mut received = client.exchange(&batch(texts), 1);
             for text in ["show work_mem", "select current_user"] {
-                heard.extend([other.value(text), client.value(text)]);
+                received.extend([other.value(text), client.value(text)]);
             }
-            heard
+            received
         });
     }
 }
@@ -72,14 +72,15 @@ fn what_a_procedure_takes_back_of_a_batch_is_not_taken_for_done() {
         other.run("set work_mem = '7MB'");
         client.run("set work_mem = '7MB'");
         client.run("set work_mem = '9MB'");
-        let mut heard = client.ask(&batch(&["set work_mem = '7MB'", "call rolls_back()"]), 1);
-        heard.push(other.value("show work_mem"));
-        heard.push(client.value("show work_mem"));
+        let mut received =
+            client.exchange(&batch(&["set work_mem = '7MB'", "call rolls_back()"]), 1);
+        received.push(other.value("show work_mem"));
+        received.push(client.value("show work_mem"));
         client.run("listen taken_back");
-        heard.extend(client.ask(&batch(&["unlisten *", "call rolls_back()"]), 1));
-        heard.push(other.value("select count(*) from pg_listening_channels()"));
-        heard.push(client.value("select count(*) from pg_listening_channels()"));
-        heard
+        received.extend(client.exchange(&batch(&["unlisten *", "call rolls_back()"]), 1));
+        received.push(other.value("select count(*) from pg_listening_channels()"));
+        received.push(client.value("select count(*) from pg_listening_channels()"));
+        received
     });
 }
 
@@ -91,10 +92,10 @@ fn what_discard_all_takes_away_in_a_batch_that_fails_is_not_there_for_others() {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
             client.run("set role pg_monitor");
             other.run("set role pg_monitor");
-            let mut heard = client.ask(&batch(&["discard all", behind]), 1);
-            heard.push(other.value("select current_user"));
-            heard.push(client.value("select current_user"));
-            heard
+            let mut received = client.exchange(&batch(&["discard all", behind]), 1);
+            received.push(other.value("select current_user"));
+            received.push(client.value("select current_user"));
+            received
         });
     }
 }

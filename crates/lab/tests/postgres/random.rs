@@ -38,13 +38,13 @@ const TEXTS: [&str; 23] = [
     "select count(*) from by_chance where a < 0",
 ];
 
-fn script(dice: &mut TestRng) -> Script {
+fn script(rng: &mut TestRng) -> Script {
     let mut script = Script::new();
-    for _ in 0..=dice.below(MESSAGES) {
-        let name = dice.of(&["", "", "s1", "s2", "s3"]);
-        let portal = dice.of(&["", "", "", "p"]);
-        script = match dice.below(16) {
-            0..=2 => script.parse(name, dice.of(&TEXTS)),
+    for _ in 0..=rng.below(MESSAGES) {
+        let name = rng.of(&["", "", "s1", "s2", "s3"]);
+        let portal = rng.of(&["", "", "", "p"]);
+        script = match rng.below(16) {
+            0..=2 => script.parse(name, rng.of(&TEXTS)),
             3..=5 => script.bind_to(portal, name, &[]).execute_of(portal, 0),
             6 => script.bind_to(portal, name, &["7"]).execute_of(portal, 1),
             7 => script.describe(name),
@@ -53,7 +53,7 @@ fn script(dice: &mut TestRng) -> Script {
             10 => script.close(name),
             11 => script.close_portal(portal),
             12 => script.flush(),
-            13 => script.query(dice.of(&TEXTS)),
+            13 => script.query(rng.of(&TEXTS)),
             _ => script.sync(),
         };
     }
@@ -62,25 +62,25 @@ fn script(dice: &mut TestRng) -> Script {
 
 /// Sends a script, and returns all messages up to the reply to a final query.
 fn converse(client: &mut Client, script: &Script, number: u64) -> Vec<String> {
-    client.tell(script);
+    client.send_script(script);
     let mark = format!("select 'mark {number}'");
-    client.tell(
+    client.send_script(
         &Script::new()
             .sync()
             .query("rollback; begin; rollback")
             .query(&mark),
     );
     let row = format!("D mark {number}");
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     loop {
-        let line = client.hear();
+        let line = client.receive_message();
         let is_last = line == row || line == "end";
         if !line.starts_with("N ") {
-            heard.push(line);
+            received.push(line);
         }
         if is_last {
-            heard.extend(client.reply());
-            return heard;
+            received.extend(client.reply());
+            return received;
         }
     }
 }
@@ -91,33 +91,33 @@ fn conversations_by_chance_go_as_at_the_server() {
     server.run("drop table if exists by_chance");
     server.run("create table by_chance (a int)");
     for io in DRIVERS {
-        let stage = TestBed::set(
+        let bed = TestBed::set_up(
             io,
             Setup {
                 pool: "size = 2\nstatements_max = 2",
                 ..Setup::default()
             },
         );
-        let mut other = stage.client();
+        let mut other = bed.client();
         for seed in 0..CONVERSATIONS {
-            let mut dice = TestRng(seed * 7_919 + 17);
+            let mut rng = TestRng(seed * 7_919 + 17);
             let mut direct = Client::connect(shared().address);
-            let mut client = stage.client();
+            let mut client = bed.client();
             for number in 0..SCRIPTS {
-                let script = script(&mut dice);
+                let script = script(&mut rng);
                 let sent = String::from_utf8_lossy(&script.0);
                 // Printed only if the test fails.
                 println!("{io}, seed {seed}, script {number}: {sent:?}");
                 let expected = converse(&mut direct, &script, number);
-                let heard = converse(&mut client, &script, number);
+                let received = converse(&mut client, &script, number);
                 assert!(
-                    heard == expected,
-                    "\n  {heard:?}\nis at the server\n  {expected:?}\n{}",
-                    stage.balancer.log(),
+                    received == expected,
+                    "\n  {received:?}\nis at the server\n  {expected:?}\n{}",
+                    bed.balancer.log(),
                 );
                 let row = format!("D other {seed} {number}");
                 let text = format!("select 'other {seed} {number}'");
-                let reply = other.ask(
+                let reply = other.exchange(
                     &Script::new()
                         .parse("", &text)
                         .bind("", &[])

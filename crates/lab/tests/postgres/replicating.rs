@@ -10,8 +10,8 @@ use evenkeel_lab::{PostgresOptions, eventually, free_port, postgres};
 use tempfile::TempDir;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, TestBed, admin, own, own_with};
-use crate::harness::{DRIVERS, LIMIT, said};
+use super::stage::{Setup, TestBed, admin, start_own, start_postgres};
+use crate::harness::{DRIVERS, LIMIT, printed};
 
 const SETUP: Setup<'static> = Setup {
     pool: "size = 2",
@@ -27,17 +27,17 @@ fn connection(address: SocketAddr) -> String {
 }
 
 /// Creates a directory that the user of the servers may write to.
-fn room() -> TempDir {
-    let room = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
-    room
+fn create_work_dir() -> TempDir {
+    let work_dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(work_dir.path(), Permissions::from_mode(0o777)).unwrap();
+    work_dir
 }
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let said = said(&output);
-    assert!(output.status.success(), "{command:?}: {said}");
-    said
+    let printed = printed(&output);
+    assert!(output.status.success(), "{command:?}: {printed}");
+    printed
 }
 
 /// A program that runs until it is stopped.
@@ -57,9 +57,9 @@ impl Program {
             libc::kill(pid, libc::SIGINT)
         };
         let status = self.0.wait().unwrap();
-        let said = std::io::read_to_string(self.0.stderr.take().unwrap()).unwrap();
-        assert!(status.success(), "{status}: {said}");
-        said
+        let printed = std::io::read_to_string(self.0.stderr.take().unwrap()).unwrap();
+        assert!(status.success(), "{status}: {printed}");
+        printed
     }
 }
 
@@ -87,22 +87,22 @@ fn next_segment(into: &Path) -> String {
 #[test]
 fn pg_receivewal_receives_what_is_written() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, SETUP);
-        let room = room();
+        let bed = TestBed::set_up(io, SETUP);
+        let work_dir = create_work_dir();
         let mut receive = postgres::command("pg_receivewal").unwrap();
-        receive.arg(format!("--dbname={}", connection(stage.address)));
+        receive.arg(format!("--dbname={}", connection(bed.address)));
         receive
             .args(["--no-loop", "--synchronous", "--directory"])
-            .arg(room.path());
+            .arg(work_dir.path());
         let received = Program::start(receive);
         let starts = eventually(LIMIT, "a first segment", || {
-            let mut found = room.path().read_dir()?;
+            let mut found = work_dir.path().read_dir()?;
             Ok(found.next().map(|_| ()))
         });
-        starts.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.balancer.log()));
+        starts.unwrap_or_else(|error| panic!("{io}: {error}: {}", bed.balancer.log()));
         for _ in 0..2 {
-            let segment = next_segment(room.path());
-            let hash = run(Command::new("sha256sum").arg(room.path().join(&segment)));
+            let segment = next_segment(work_dir.path());
+            let hash = run(Command::new("sha256sum").arg(work_dir.path().join(&segment)));
             let at_server = admin().value(&format!(
                 "select encode(sha256(pg_read_binary_file('pg_wal/{segment}')), 'hex')"
             ));
@@ -115,20 +115,20 @@ fn pg_receivewal_receives_what_is_written() {
 /// A standby that runs on a base backup.
 struct Copied<'a> {
     data: &'a Path,
-    room: &'a Path,
+    work_dir: &'a Path,
     port: u16,
 }
 
 impl Copied<'_> {
     fn start(&self) {
-        let (port, room) = (self.port, self.room.display());
+        let (port, work_dir) = (self.port, self.work_dir.display());
         let options = format!(
-            "-p {port} -k {room} -c listen_addresses= -c fsync=off \
+            "-p {port} -k {work_dir} -c listen_addresses= -c fsync=off \
              -c max_connections=1000 -c max_wal_senders=16"
         );
         let mut start = postgres::command("pg_ctl").unwrap();
         start.arg("--pgdata").arg(self.data);
-        start.arg("--log").arg(self.room.join("log"));
+        start.arg("--log").arg(self.work_dir.join("log"));
         run(start
             .args(["start", "--wait", "--silent", "--options", &options])
             .stdout(Stdio::null()));
@@ -144,7 +144,7 @@ impl Copied<'_> {
         ]);
         ask.arg(format!("--port={}", self.port))
             .arg("--host")
-            .arg(self.room);
+            .arg(self.work_dir);
         run(ask.args(["--dbname=postgres", "--command", text]))
             .trim()
             .to_owned()
@@ -161,7 +161,7 @@ impl Drop for Copied<'_> {
 
 #[test]
 fn a_base_backup_is_a_standby_that_follows() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     server
         .sql("create table copied as select generate_series(1, 100000) as a")
         .unwrap();
@@ -170,11 +170,11 @@ fn a_base_backup_is_a_standby_that_follows() {
             service: "query_timeout_ms = 300",
             ..SETUP
         };
-        let stage = TestBed::before(&server, io, setup);
-        let room = room();
-        let data = room.path().join("data");
+        let bed = TestBed::before(&server, io, setup);
+        let work_dir = create_work_dir();
+        let data = work_dir.path().join("data");
         let mut copy = postgres::command("pg_basebackup").unwrap();
-        copy.arg(format!("--dbname={}", connection(stage.address)));
+        copy.arg(format!("--dbname={}", connection(bed.address)));
         // Slow enough to exceed the limit of a query.
         copy.args([
             "--wal-method=stream",
@@ -187,7 +187,7 @@ fn a_base_backup_is_a_standby_that_follows() {
         run(postgres::command("pg_verifybackup").unwrap().arg(&data));
         let copied = Copied {
             data: &data,
-            room: room.path(),
+            work_dir: work_dir.path(),
             port: free_port(),
         };
         copied.start();
@@ -197,7 +197,7 @@ fn a_base_backup_is_a_standby_that_follows() {
         let waited = eventually(LIMIT, "what was written since", || {
             Ok((copied.value(count) == all).then_some(()))
         });
-        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.balancer.log()));
+        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", bed.balancer.log()));
         let receivers = copied.value("select count(*) from pg_stat_wal_receiver");
         assert_eq!(receivers, "1", "{io}");
     }
@@ -209,8 +209,8 @@ fn a_subscription_gets_what_was_there_and_what_is_inserted() {
         settings: vec!["wal_level=logical".to_owned()],
         ..PostgresOptions::default()
     };
-    let (_publishing, publisher) = own_with(options);
-    let (_subscribing, subscriber) = own();
+    let (_publishing, publisher) = start_postgres(options);
+    let (_subscribing, subscriber) = start_own();
     let table = "create table news (a int primary key, b text)";
     publisher.sql(table).unwrap();
     publisher.sql("grant all on news to replica").unwrap();
@@ -223,8 +223,8 @@ fn a_subscription_gets_what_was_there_and_what_is_inserted() {
     subscriber.sql(table).unwrap();
     for (round, io) in DRIVERS.into_iter().enumerate() {
         subscriber.sql("truncate news").unwrap();
-        let stage = TestBed::before(&publisher, io, SETUP);
-        let to = connection(stage.address);
+        let bed = TestBed::before(&publisher, io, SETUP);
+        let to = connection(bed.address);
         let subscribe = format!("create subscription s connection '{to}' publication p");
         subscriber.sql(&subscribe).unwrap();
         let login = Login {
@@ -233,17 +233,17 @@ fn a_subscription_gets_what_was_there_and_what_is_inserted() {
             database: "postgres",
             ..Login::default()
         };
-        let mut writer = Client::enter(stage.address, &login).unwrap();
+        let mut writer = Client::log_in(bed.address, &login).unwrap();
         let first = 2_000 + 100 * round;
         for number in first..first + 100 {
             writer.run(&format!("insert into news values ({number}, 'new')"));
         }
         let all = 1_000 + 100 * (round + 1);
-        let told = eventually(LIMIT, "all rows at the subscriber", || {
+        let reply = eventually(LIMIT, "all rows at the subscriber", || {
             let count = subscriber.sql("select count(*) from news")?;
             Ok((count == all.to_string()).then_some(()))
         });
-        told.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.balancer.log()));
+        reply.unwrap_or_else(|error| panic!("{io}: {error}: {}", bed.balancer.log()));
         subscriber.sql("drop subscription s").unwrap();
         let slots = publisher
             .sql("select count(*) from pg_replication_slots")
@@ -258,15 +258,15 @@ fn pg_recvlogical_receives_what_is_inserted() {
         settings: vec!["wal_level=logical".to_owned()],
         ..PostgresOptions::default()
     };
-    let (_lab, server) = own_with(options);
+    let (_lab, server) = start_postgres(options);
     server.sql("create table news (a text)").unwrap();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, SETUP);
-        let room = room();
-        let file = room.path().join("news");
+        let bed = TestBed::before(&server, io, SETUP);
+        let work_dir = create_work_dir();
+        let file = work_dir.path().join("news");
         let program = || {
             let mut command = postgres::command("pg_recvlogical").unwrap();
-            command.arg(format!("--dbname={}", connection(stage.address)));
+            command.arg(format!("--dbname={}", connection(bed.address)));
             command.arg("--slot=recv");
             command
         };
@@ -283,7 +283,7 @@ fn pg_recvlogical_receives_what_is_inserted() {
             let text = std::fs::read_to_string(&file).unwrap_or_default();
             Ok(text.contains(&format!("news by {io}")).then_some(()))
         });
-        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", stage.balancer.log()));
+        waited.unwrap_or_else(|error| panic!("{io}: {error}: {}", bed.balancer.log()));
         receiver.stop();
         run(program().arg("--drop-slot"));
     }

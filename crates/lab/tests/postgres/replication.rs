@@ -8,7 +8,7 @@ use evenkeel_lab::{Balancer, Lab, PostgresOptions, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{ONE, Setup, TestBed, admin, own, same_as_direct, shared};
+use super::stage::{ONE, Setup, TestBed, admin, same_as_direct, shared, start_own};
 use crate::harness::certificates::write_private;
 use crate::harness::{DRIVERS, LIMIT, loopback, wait_until};
 
@@ -37,14 +37,14 @@ fn login<'a>(settings: &'a [(&'a str, &'a str)]) -> Login<'a> {
 }
 
 fn walsender(address: SocketAddr, settings: &[(&str, &str)]) -> Client {
-    let entered = Client::enter(address, &login(settings));
-    entered.unwrap_or_else(|told| panic!("the login is refused: {told}"))
+    let entered = Client::log_in(address, &login(settings));
+    entered.unwrap_or_else(|reply| panic!("the login is refused: {reply}"))
 }
 
 /// Removes what varies between runs: positions, and streamed data.
-fn shape(heard: Vec<String>) -> Vec<String> {
-    let told = heard.into_iter().filter(|line| !line.starts_with('d'));
-    let masked = told.map(|line| match line.starts_with("D ") && line.contains('/') {
+fn shape(received: Vec<String>) -> Vec<String> {
+    let reply = received.into_iter().filter(|line| !line.starts_with('d'));
+    let masked = reply.map(|line| match line.starts_with("D ") && line.contains('/') {
         true => "D a position".to_owned(),
         false => line,
     });
@@ -62,7 +62,7 @@ fn start(client: &mut Client) -> String {
 fn stream(client: &mut Client) {
     let start = start(client);
     client.run_later(&start);
-    assert_eq!(client.hear(), "W");
+    assert_eq!(client.receive_message(), "W");
 }
 
 fn wait_gone(process: &str) {
@@ -79,9 +79,9 @@ fn commands_of_a_walsender_are_answered_as_by_the_server() {
     same_as_direct(ONE, |address| {
         let mut client = walsender(address, PHYSICAL);
         let is_same = |line: &String| *line != "K";
-        let mut heard: Vec<String> = client.greeting.clone();
-        heard.retain(is_same);
-        heard.extend(
+        let mut received: Vec<String> = client.greeting.clone();
+        received.retain(is_same);
+        received.extend(
             client
                 .reported
                 .iter()
@@ -105,16 +105,16 @@ fn commands_of_a_walsender_are_answered_as_by_the_server() {
             "START_REPLICATION 0/1000000 TIMELINE 9",
             "IDENTIFY_SYSTEM",
         ] {
-            heard.push(text.to_owned());
-            heard.extend(shape(client.query(text)));
+            received.push(text.to_owned());
+            received.extend(shape(client.query(text)));
         }
         let extended = Script::new().parse("", "SELECT 1").bind("", &[]).sync();
-        heard.extend(client.ask(&extended, 1));
+        received.extend(client.exchange(&extended, 1));
         let pipelined = Script::new()
             .query("IDENTIFY_SYSTEM")
             .query("SHOW work_mem");
-        heard.extend(shape(client.ask(&pipelined, 2)));
-        heard
+        received.extend(shape(client.exchange(&pipelined, 2)));
+        received
     });
 }
 
@@ -124,24 +124,24 @@ const BACKUP: &str = "BASE_BACKUP (LABEL 'evenkeel', CHECKPOINT 'fast', WAIT 'fa
 fn a_base_backup_is_many_results_and_one_answer() {
     same_as_direct(ONE, |address| {
         let mut client = walsender(address, PHYSICAL);
-        let mut heard = shape(client.query(BACKUP));
-        heard.extend(shape(client.query("SHOW work_mem")));
-        heard.extend(shape(
+        let mut received = shape(client.query(BACKUP));
+        received.extend(shape(client.query("SHOW work_mem")));
+        received.extend(shape(
             client.query("BASE_BACKUP (LABEL 'evenkeel', NONSENSE)"),
         ));
-        heard
+        received
     });
 }
 
 #[test]
 fn who_reads_slowly_is_waited_for() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = walsender(stage.address, PHYSICAL);
-        let before_kb = stage.balancer.memory_kb();
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = walsender(bed.address, PHYSICAL);
+        let before_kb = bed.balancer.memory_kb();
         client.run_later(BACKUP);
         std::thread::sleep(Duration::from_millis(1_500));
-        let more_kb = stage.balancer.memory_kb().saturating_sub(before_kb);
+        let more_kb = bed.balancer.memory_kb().saturating_sub(before_kb);
         // The size of the backup is more than 20 MB.
         assert!(more_kb < 8_000, "{io}: {more_kb} kB");
         assert_eq!(client.reply().last().unwrap(), "Z Idle", "{io}");
@@ -152,7 +152,7 @@ fn who_reads_slowly_is_waited_for() {
 fn a_walsender_with_a_database_runs_sql_too() {
     same_as_direct(ONE, |address| {
         let mut client = walsender(address, LOGICAL);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for text in [
             "IDENTIFY_SYSTEM",
             "select pg_catalog.set_config('search_path', '', false)",
@@ -171,10 +171,10 @@ fn a_walsender_with_a_database_runs_sql_too() {
             "CREATE_REPLICATION_SLOT \"evenkeel_own\" LOGICAL pgoutput",
             "select current_database(), current_user",
         ] {
-            heard.push(text.to_owned());
-            heard.extend(shape(client.query(text)));
+            received.push(text.to_owned());
+            received.extend(shape(client.query(text)));
         }
-        heard
+        received
     });
 }
 
@@ -182,36 +182,36 @@ fn a_walsender_with_a_database_runs_sql_too() {
 fn a_stream_ends_however_its_client_wants_it() {
     same_as_direct(ONE, |address| {
         let mut client = walsender(address, PHYSICAL);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for _ in 0..2 {
             stream(&mut client);
-            client.tell(&Script::new().copy_done());
-            heard.extend(shape(client.reply()));
+            client.send_script(&Script::new().copy_done());
+            received.extend(shape(client.reply()));
         }
         let both = Script::new().query(&start(&mut client)).copy_done();
-        heard.extend(shape(client.ask(&both, 1)));
+        received.extend(shape(client.exchange(&both, 1)));
         let behind = both.query("SHOW work_mem");
-        heard.extend(shape(client.ask(&behind, 2)));
+        received.extend(shape(client.exchange(&behind, 2)));
         stream(&mut client);
         client.cancel();
-        heard.extend(shape(client.reply()));
+        received.extend(shape(client.reply()));
         // The client sent this before it noticed the end of the stream.
         let late = Script::new().copy_data(b"r").copy_done();
-        client.tell(&late);
-        heard.extend(shape(client.query("SHOW work_mem")));
+        client.send_script(&late);
+        received.extend(shape(client.query("SHOW work_mem")));
         stream(&mut client);
-        heard.extend(shape(client.query("IDENTIFY_SYSTEM")));
-        heard
+        received.extend(shape(client.query("IDENTIFY_SYSTEM")));
+        received
     });
 }
 
 #[test]
 fn what_is_written_reaches_who_streams_wherever_messages_are_cut() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = walsender(stage.address, PHYSICAL);
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = walsender(bed.address, PHYSICAL);
         stream(&mut client);
-        let mut writer = stage.client();
+        let mut writer = bed.client();
         for _ in 0..3 {
             writer.run("select pg_logical_emit_message(true, 'evenkeel', repeat('news', 100000))");
             // A status update that requests a reply, sent byte by byte.
@@ -219,16 +219,16 @@ fn what_is_written_reaches_who_streams_wherever_messages_are_cut() {
             status.extend_from_slice(&[0; 32]);
             status.push(1);
             for byte in Script::new().copy_data(&status).0 {
-                client.tell(&Script(vec![byte]));
+                client.send_script(&Script(vec![byte]));
             }
             let mut streamed = 0;
             while streamed < 400_000 {
-                let line = client.hear();
+                let line = client.receive_message();
                 assert!(line.starts_with("d "), "{io}: {line}");
                 streamed += line.len();
             }
         }
-        client.tell(&Script::new().copy_done());
+        client.send_script(&Script::new().copy_done());
         assert_eq!(client.reply().last().unwrap(), "Z Idle", "{io}");
     }
 }
@@ -236,26 +236,26 @@ fn what_is_written_reaches_who_streams_wherever_messages_are_cut() {
 #[test]
 fn its_connection_is_nobody_elses_and_closes_behind_it() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut normal = walsender(stage.address, &[("replication", "OFF")]);
+        let bed = TestBed::set_up(io, ONE);
+        let mut normal = walsender(bed.address, &[("replication", "OFF")]);
         let of_normal = normal.backend();
         for by_reset in [true, false] {
-            let mut first = walsender(stage.address, LOGICAL);
+            let mut first = walsender(bed.address, LOGICAL);
             let of_first = first.backend();
             first.run("set work_mem = '3MB'");
-            let mut second = walsender(stage.address, LOGICAL);
+            let mut second = walsender(bed.address, LOGICAL);
             let of_second = second.backend();
             assert_ne!(of_first, of_second, "{io}");
             assert_eq!(normal.backend(), of_normal, "{io}");
             assert_eq!(normal.value("show application_name"), "", "{io}");
             first.vanish(by_reset);
             wait_gone(&of_first);
-            let mut third = walsender(stage.address, LOGICAL);
+            let mut third = walsender(bed.address, LOGICAL);
             assert!(![of_first, of_second, of_normal.clone()].contains(&third.backend()));
             assert_ne!(third.value("show work_mem"), "3MB");
-            second.tell(&Script::new().terminate());
-            assert_eq!(second.hear(), "end");
-            let another = walsender(stage.address, &[]);
+            second.send_script(&Script::new().terminate());
+            assert_eq!(second.receive_message(), "end");
+            let another = walsender(bed.address, &[]);
             assert_eq!(another.reported["application_name"], "", "{io}");
         }
         assert_eq!(normal.backend(), of_normal, "{io}");
@@ -265,7 +265,7 @@ fn its_connection_is_nobody_elses_and_closes_behind_it() {
 #[test]
 fn who_streams_and_leaves_leaves_no_walsender_behind() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for way in ["reset", "end", "terminate", "done and terminate"] {
             let name = format!("leaves by {way}");
             let settings = [
@@ -274,14 +274,14 @@ fn who_streams_and_leaves_leaves_no_walsender_behind() {
                 // Otherwise, the server soon times out.
                 ("options", "-c wal_sender_timeout=0"),
             ];
-            let mut client = walsender(stage.address, &settings);
+            let mut client = walsender(bed.address, &settings);
             stream(&mut client);
             let leave = Script::new().copy_data(b"");
             match way {
                 "reset" => client.vanish(true),
                 "end" => client.vanish(false),
-                "terminate" => client.tell(&leave.terminate()),
-                _ => client.tell(&leave.copy_done().terminate()),
+                "terminate" => client.send_script(&leave.terminate()),
+                _ => client.send_script(&leave.copy_done().terminate()),
             }
             let left = format!(
                 "select count(*) from pg_stat_replication where application_name = '{name}'"
@@ -297,7 +297,7 @@ fn who_streams_and_leaves_leaves_no_walsender_behind() {
 
 #[test]
 fn what_comes_too_late_for_its_login_is_closed() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for io in DRIVERS {
         let users = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("replica-users.toml");
         write_private(&users, "[users.replica]\npassword = \"replica\"\n");
@@ -307,12 +307,12 @@ fn what_comes_too_late_for_its_login_is_closed() {
             tables: &tables,
             ..ONE
         };
-        let stage = TestBed::before(&server, io, setup);
+        let bed = TestBed::before(&server, io, setup);
         server.freeze().unwrap();
-        let late = Client::enter(stage.address, &login(PHYSICAL)).err();
+        let late = Client::log_in(bed.address, &login(PHYSICAL)).err();
         server.thaw().unwrap();
         assert_eq!(
-            late.map(|told| told[..5].to_owned()).unwrap(),
+            late.map(|reply| reply[..5].to_owned()).unwrap(),
             "08P01",
             "{io}"
         );
@@ -347,16 +347,16 @@ fn who_may_not_replicate_hears_it_from_the_server() {
         ..login(PHYSICAL)
     };
     let state = |address, login| {
-        let refused = Client::enter(address, login).err().unwrap();
+        let refused = Client::log_in(address, login).err().unwrap();
         refused[..5].to_owned()
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
+        let bed = TestBed::set_up(io, ONE);
         for refused in [&may_not, &wrong, &nowhere, &unknown] {
             let direct = state(shared().address, refused);
-            assert_eq!(state(stage.address, refused), direct, "{io}");
+            assert_eq!(state(bed.address, refused), direct, "{io}");
         }
-        stage.client().run("select 1");
+        bed.client().run("select 1");
     }
 }
 
@@ -367,14 +367,12 @@ fn limits_of_connections_count_it() {
             pool: "size = 4\nservice_size = 2\nwait_ms = 1500",
             ..ONE
         };
-        let stage = TestBed::set(io, setup);
-        let mut normal = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut normal = bed.client();
         normal.run("select 1");
         // The idle connection of the normal client is closed to free capacity.
-        let replicas = [PHYSICAL, LOGICAL].map(|kind| walsender(stage.address, kind));
-        let refused = Client::enter(stage.address, &login(PHYSICAL))
-            .err()
-            .unwrap();
+        let replicas = [PHYSICAL, LOGICAL].map(|kind| walsender(bed.address, kind));
+        let refused = Client::log_in(bed.address, &login(PHYSICAL)).err().unwrap();
         assert!(refused.starts_with("53300"), "{io}: {refused}");
         assert_eq!(normal.refusal("select 1"), "53300", "{io}");
         drop(replicas);
@@ -393,12 +391,12 @@ fn limits_of_time_leave_a_stream_alone_and_end_who_says_nothing() {
                       idle_in_transaction_timeout_ms = 500\nidle_timeout_ms = 1500",
             ..ONE
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = walsender(stage.address, PHYSICAL);
+        let bed = TestBed::set_up(io, setup);
+        let mut client = walsender(bed.address, PHYSICAL);
         stream(&mut client);
-        let mut slow = walsender(stage.address, LOGICAL);
+        let mut slow = walsender(bed.address, LOGICAL);
         assert_eq!(slow.query("select pg_sleep(2)")[2], "C SELECT 1", "{io}");
-        client.tell(&Script::new().copy_done());
+        client.send_script(&Script::new().copy_done());
         assert_eq!(client.reply().last().unwrap(), "Z Idle", "{io}");
         slow.run("begin");
         std::thread::sleep(Duration::from_secs(2));
@@ -411,11 +409,11 @@ fn limits_of_time_leave_a_stream_alone_and_end_who_says_nothing() {
 #[test]
 fn the_status_shows_what_it_is() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut client = walsender(stage.address, PHYSICAL);
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = walsender(bed.address, PHYSICAL);
         stream(&mut client);
-        wait_until(&stage.balancer, "a pin that is shown", || {
-            let database = stage.status()["database"].clone();
+        wait_until(&bed.balancer, "a pin that is shown", || {
+            let database = bed.status()["database"].clone();
             let pins = database["pins"].as_array().unwrap().clone();
             let is_it = |pin: &serde_json::Value| {
                 pin["what"] == "replication connection" && pin["count"] == 1
@@ -424,19 +422,19 @@ fn the_status_shows_what_it_is() {
             let active = |one: &serde_json::Value| one["what"] == "active" && one["count"] == 1;
             pins.iter().any(is_it) && clients.iter().any(active)
         });
-        client.tell(&Script::new().copy_done());
+        client.send_script(&Script::new().copy_done());
         client.reply();
     }
 }
 
 #[test]
 fn a_server_that_dies_ends_a_stream_with_one_error() {
-    let (_lab, server) = own();
+    let (_lab, server) = start_own();
     for io in DRIVERS {
-        let stage = TestBed::before(&server, io, ONE);
-        let mut client = walsender(stage.address, PHYSICAL);
+        let bed = TestBed::before(&server, io, ONE);
+        let mut client = walsender(bed.address, PHYSICAL);
         stream(&mut client);
-        let mut resting = walsender(stage.address, LOGICAL);
+        let mut resting = walsender(bed.address, LOGICAL);
         server.kill().unwrap();
         assert_eq!(shape(client.reply()), ["E 57P01", "end"], "{io}");
         assert_eq!(resting.reply(), ["E 57P01", "end"], "{io}");
@@ -465,8 +463,8 @@ fn a_standby_finds_the_next_primary_where_the_last_one_was() {
         servers.join(", ")
     );
     let balancer = Balancer::start(&config).unwrap();
-    let enter = || Client::enter(address, &login(PHYSICAL)).ok();
-    let first = eventually(LIMIT, "a first session", || Ok(enter()));
+    let log_in = || Client::log_in(address, &login(PHYSICAL)).ok();
+    let first = eventually(LIMIT, "a first session", || Ok(log_in()));
     let mut client = first.unwrap();
     stream(&mut client);
     cluster.primary.kill().unwrap();
@@ -474,10 +472,10 @@ fn a_standby_finds_the_next_primary_where_the_last_one_was() {
     lab.fail_over(&cluster.primary).unwrap();
     let mut timeline = String::new();
     wait_until(&balancer, "the next primary", || {
-        let row = enter().map(|mut client| client.value("IDENTIFY_SYSTEM"));
+        let row = log_in().map(|mut client| client.value("IDENTIFY_SYSTEM"));
         timeline = row.unwrap_or_default();
         timeline.split('|').nth(1) == Some("2")
     });
-    let mut next = enter().unwrap();
+    let mut next = log_in().unwrap();
     stream(&mut next);
 }

@@ -9,7 +9,7 @@ use evenkeel_wire::postgres::build;
 use super::client::Client;
 use super::script::Script;
 use super::stage::{Setup, TestBed, admin, shared};
-use crate::harness::intercepting_proxy::{Between, Blow, MARK};
+use crate::harness::intercepting_proxy::{InterceptingProxy, Interruption, MARK};
 use crate::harness::storm::{Storm, storm};
 use crate::harness::{DRIVERS, LIMIT};
 
@@ -27,9 +27,14 @@ const PLAIN: Setup<'static> = Setup {
 };
 
 /// Starts a pool in front of the shared server, with an intercepting proxy between them.
-fn behind(io: &str, setup: Setup<'_>, command: &'static str, blow: Blow) -> TestBed {
+fn behind(
+    io: &str,
+    setup: Setup<'_>,
+    command: &'static str,
+    interruption: Interruption,
+) -> TestBed {
     let mut server = shared().clone();
-    server.address = Between::start(server.address, command, blow).address;
+    server.address = InterceptingProxy::start(server.address, command, interruption).address;
     TestBed::before(&server, io, setup)
 }
 
@@ -73,8 +78,8 @@ fn bind_with_a_query_in_it() -> Script {
 #[test]
 fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, PLAIN);
-        let mut client = Client::with(stage.address, &[("application_name", "in message")]);
+        let bed = TestBed::set_up(io, PLAIN);
+        let mut client = Client::with(bed.address, &[("application_name", "in message")]);
         make(&mut client, "shifted_in");
         let mut script = Script::new().parse("", "insert into shifted_in select md5($1::bytea)");
         script.0.extend(bind_with_a_query_in_it().0);
@@ -82,16 +87,16 @@ fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
         let script = script.execute().sync();
         let (first, rest) = script.0.split_at(FIRST);
         let (middle, last) = rest.split_at(of_bind - 2 * FIRST);
-        client.tell(&Script(first.to_vec()));
+        client.send_script(&Script(first.to_vec()));
         assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
         admin().run(
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
              where application_name = 'in message'",
         );
         assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
-        client.tell(&Script(middle.to_vec()));
+        client.send_script(&Script(middle.to_vec()));
         assert!(client.is_silent_for(Duration::from_millis(100)), "{io}");
-        client.tell(&Script(last.to_vec()));
+        client.send_script(&Script(last.to_vec()));
         let reply = client.reply();
         let smuggled = "shifted_in where a = 'smuggled'";
         assert_eq!(count(smuggled), "0", "{io}: {reply:?}");
@@ -104,13 +109,13 @@ fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
 fn what_was_committed_is_told_when_the_server_s_last_word_comes_right_behind_it() {
     for io in DRIVERS {
         for is_prepared in [false, true] {
-            let stage = behind(io, PLAIN, INSERTED, Blow::LastWord);
-            let mut client = stage.client();
+            let bed = behind(io, PLAIN, INSERTED, Interruption::LastWord);
+            let mut client = bed.client();
             make(&mut client, "told_once");
             let text = format!("insert into told_once values ('{MARK}')");
             let reply = match is_prepared {
                 false => client.query(&text),
-                true => client.ask(&run(&text).sync(), 1),
+                true => client.exchange(&run(&text).sync(), 1),
             };
             assert_eq!(count("told_once"), "1", "{io}: {reply:?}");
             let before = if is_prepared { 2 } else { 0 };
@@ -123,8 +128,8 @@ fn what_was_committed_is_told_when_the_server_s_last_word_comes_right_behind_it(
 #[test]
 fn a_read_whose_server_s_last_word_comes_right_behind_its_rows_is_run_again() {
     for io in DRIVERS {
-        let stage = behind(io, READING, "SELECT 1", Blow::LastWord);
-        let mut client = stage.client();
+        let bed = behind(io, READING, "SELECT 1", Interruption::LastWord);
+        let mut client = bed.client();
         let text = format!("select 'read' as {MARK}");
         let reply = client.query(&text);
         assert_eq!(reply[1..], ["D read", "C SELECT 1", "Z Idle"], "{io}");
@@ -140,12 +145,12 @@ fn a_write_behind_a_flush_makes_its_batch_one_that_is_not_run_again() {
         let together = Script([run(&read).flush().0, write().0].concat());
         let alone = Script::new().parse("s", &read).describe("s").flush();
         for parts in [vec![alone, write()], vec![together]] {
-            let stage = behind(io, READING, INSERTED, Blow::Silence);
-            let mut client = stage.client();
+            let bed = behind(io, READING, INSERTED, Interruption::Silence);
+            let mut client = bed.client();
             make(&mut client, "flushed_once");
             for part in &parts {
                 assert!(client.is_silent_for(Duration::from_millis(100)), "{io}");
-                client.tell(part);
+                client.send_script(part);
             }
             let reply = client.reply();
             assert_eq!(count("flushed_once"), "1", "{io}: {reply:?}");
@@ -157,21 +162,21 @@ fn a_write_behind_a_flush_makes_its_batch_one_that_is_not_run_again() {
 #[test]
 fn a_write_that_an_earlier_batch_prepared_without_a_name_is_not_run_again() {
     for io in DRIVERS {
-        let stage = behind(io, READING, INSERTED, Blow::Silence);
-        let mut client = stage.client();
+        let bed = behind(io, READING, INSERTED, Interruption::Silence);
+        let mut client = bed.client();
         make(&mut client, "bound_once");
         let prepare = Script::new()
             .parse("s", "select 's'")
             .parse("", "insert into bound_once values ('once')")
             .sync();
-        assert_eq!(client.ask(&prepare, 1), ["1", "1", "Z Idle"], "{io}");
+        assert_eq!(client.exchange(&prepare, 1), ["1", "1", "Z Idle"], "{io}");
         let both = Script::new()
             .bind("s", &[])
             .execute()
             .bind_to(MARK, "", &[])
             .execute_of(MARK, 0)
             .sync();
-        let reply = client.ask(&both, 1);
+        let reply = client.exchange(&both, 1);
         assert_eq!(count("bound_once"), "1", "{io}: {reply:?}");
         assert_eq!(reply, ["E 08007", "Z Idle"], "{io}");
     }
@@ -189,16 +194,20 @@ fn a_batch_without_its_sync_is_run_again_at_once() {
             "create or replace function takes_away_unseen() returns void language plpgsql as \
              $$ begin execute 'deallocate ' || 'all'; end $$",
         );
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         let prepare = Script::new().parse("s", "select 'again'").sync();
-        assert_eq!(client.ask(&prepare, 1), ["1", "Z Idle"], "{io}");
+        assert_eq!(client.exchange(&prepare, 1), ["1", "Z Idle"], "{io}");
         client.run("select takes_away_unseen()");
-        client.tell(&Script::new().bind("s", &[]).execute().flush());
+        client.send_script(&Script::new().bind("s", &[]).execute().flush());
         for line in ["2", "D again", "C SELECT 1"] {
-            assert_eq!(client.hear(), line, "{io}");
+            assert_eq!(client.receive_message(), line, "{io}");
         }
-        assert_eq!(client.ask(&Script::new().sync(), 1), ["Z Idle"], "{io}");
+        assert_eq!(
+            client.exchange(&Script::new().sync(), 1),
+            ["Z Idle"],
+            "{io}"
+        );
         assert_eq!(client.value("select 'on'"), "on", "{io}");
     }
 }
@@ -206,8 +215,8 @@ fn a_batch_without_its_sync_is_run_again_at_once() {
 #[test]
 fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, PLAIN);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, PLAIN);
+        let mut client = bed.client();
         make(&mut client, "half_built");
         let mut writer = admin();
         writer.run("begin; insert into half_built values ('open')");
@@ -223,8 +232,8 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
         let pid = admin.value(waits);
         admin.run(&format!("select pg_terminate_backend({pid}, 5000)"));
         writer.run("rollback");
-        let told = client.reply();
-        assert_eq!(told, ["E 57P01", "end"], "{io}");
+        let answer = client.reply();
+        assert_eq!(answer, ["E 57P01", "end"], "{io}");
     }
 }
 
@@ -232,16 +241,16 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
 #[test]
 fn who_loses_its_server_with_half_a_batch_is_not_let_go_on_with_the_other_half() {
     for io in DRIVERS {
-        let stage = behind(io, PLAIN, INSERTED, Blow::Silence);
-        let mut client = stage.client();
+        let bed = behind(io, PLAIN, INSERTED, Interruption::Silence);
+        let mut client = bed.client();
         make(&mut client, "halves");
         for value in ["1", "2", "3"] {
             let text = format!("insert into halves values ('{value}')");
-            client.ask(&Script::new().parse(value, &text).sync(), 1);
+            client.exchange(&Script::new().parse(value, &text).sync(), 1);
         }
         let first = Script::new().bind_to(MARK, "1", &[]).execute_of(MARK, 0);
         let half = first.sync().bind("2", &[]).execute();
-        let reply = client.ask(&half, 1);
+        let reply = client.exchange(&half, 1);
         assert_eq!(reply, ["E 57P01", "end"], "{io}");
         assert_eq!(count("halves where a > '1'"), "0", "{io}");
     }
@@ -253,14 +262,14 @@ fn who_loses_its_server_while_it_commits_is_not_told_to_do_it_again() {
     let commit = format!("commit -- {MARK}");
     for io in DRIVERS {
         for is_prepared in [false, true] {
-            let stage = behind(io, PLAIN, "COMMIT", Blow::Silence);
-            let mut client = stage.client();
+            let bed = behind(io, PLAIN, "COMMIT", Interruption::Silence);
+            let mut client = bed.client();
             make(&mut client, "committed");
             client.run("begin");
             client.run("insert into committed values ('once')");
             let reply = match is_prepared {
                 false => client.query(&commit),
-                true => client.ask(&run(&commit).sync(), 1),
+                true => client.exchange(&run(&commit).sync(), 1),
             };
             assert_eq!(count("committed"), "1", "{io}: {reply:?}");
             assert_eq!(reply, ["E 08007", "Z Idle"], "{io}");
@@ -272,8 +281,8 @@ fn who_loses_its_server_while_it_commits_is_not_told_to_do_it_again() {
 #[test]
 fn a_read_whose_server_warned_before_it_went_is_run_again() {
     for io in DRIVERS {
-        let stage = behind(io, READING, "SELECT 1", Blow::Warning);
-        let mut client = stage.client();
+        let bed = behind(io, READING, "SELECT 1", Interruption::Warning);
+        let mut client = bed.client();
         let text = format!("select 'read' as {MARK}");
         let reply = client.query(&text);
         let last = &reply[reply.len() - 3..];
@@ -283,17 +292,17 @@ fn a_read_whose_server_warned_before_it_went_is_run_again() {
 
 /// Sets a variable and reads in a loop; returns the replies if they are wrong. Each read needs a
 /// restore of session state first, as every session has another name.
-fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
+fn read_on(bed: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
     let name = format!("storm {number}");
-    let mut client = Client::with(stage.address, &[("application_name", &name)]);
-    client.ask(&Script::new().parse("s", "select 's'").sync(), 1);
+    let mut client = Client::with(bed.address, &[("application_name", &name)]);
+    client.exchange(&Script::new().parse("s", "select 's'").sync(), 1);
     let run = Script::new().bind("s", &[]).execute().sync();
     let set = format!("set storm.own to '{name}'");
     while storm.goes_on(number) {
-        let told = client.query(&set);
-        let reply = client.ask(&run, 1);
-        if told != ["C SET", "Z Idle"] || reply != ["2", "D s", "C SELECT 1", "Z Idle"] {
-            return Some([told, reply].concat());
+        let answer = client.query(&set);
+        let reply = client.exchange(&run, 1);
+        if answer != ["C SET", "Z Idle"] || reply != ["2", "D s", "C SELECT 1", "Z Idle"] {
+            return Some([answer, reply].concat());
         }
     }
     None
@@ -304,8 +313,8 @@ fn read_on(stage: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>>
 fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
     let mut admin = admin();
     for io in DRIVERS {
-        let stage = TestBed::set(io, READING);
-        let read = |number, storm: &Storm| read_on(&stage, number, storm);
+        let bed = TestBed::set_up(io, READING);
+        let read = |number, storm: &Storm| read_on(&bed, number, storm);
         let wrong = storm(read, || {
             admin.run(
                 "select pg_terminate_backend(pid) from pg_stat_activity \
@@ -329,14 +338,14 @@ fn what_may_have_acted_outside_of_its_transaction_is_not_run_again() {
     );
     for io in DRIVERS {
         own.run("select setval('outside_runs', 100)");
-        let stage = TestBed::set(io, PLAIN);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, PLAIN);
+        let mut client = bed.client();
         let backend = client.backend();
         client.run_later("insert into outside values (acts_outside())");
         std::thread::sleep(Duration::from_millis(600));
         own.run(&format!("select pg_terminate_backend({backend})"));
-        let told = client.reply();
-        assert!(told[0].starts_with("E "), "{io}: {told:?}");
+        let answer = client.reply();
+        assert!(answer[0].starts_with("E "), "{io}: {answer:?}");
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!(
             own.value("select last_value from outside_runs"),

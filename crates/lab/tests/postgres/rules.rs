@@ -22,8 +22,8 @@ const REFUSING: &str = "\
     [[service.rule]]\nname = 'others'\nuser = 'somebody'\nreject = 'not you'\n";
 
 /// Returns the number of statements that a rule matched.
-fn hits(stage: &TestBed, rule: &str) -> u64 {
-    let status = stage.status();
+fn hits(bed: &TestBed, rule: &str) -> u64 {
+    let status = bed.status();
     let rules = status["database"]["rules"].as_array().unwrap().iter();
     let mut rules = rules.filter(|one| one["name"] == rule);
     rules.next().unwrap()["hits_total"].as_u64().unwrap()
@@ -40,8 +40,8 @@ fn prepared(name: &str, text: &str) -> Script {
 #[test]
 fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(REFUSING));
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, of(REFUSING));
+        let mut client = bed.client();
         let refused = ["E 42501", "Z Idle"];
         for text in [
             "drop table nothing",
@@ -53,20 +53,20 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
         }
         for name in ["", "named"] {
             let script = prepared(name, "drop table nothing");
-            assert_eq!(client.ask(&script, 1), refused, "{io}: {name:?}");
+            assert_eq!(client.exchange(&script, 1), refused, "{io}: {name:?}");
         }
         assert_eq!(client.value("select 'on'"), "on", "{io}");
-        assert_eq!(hits(&stage, "drop"), 6, "{io}");
-        assert_eq!(hits(&stage, "others"), 0, "{io}");
-        assert!(hits(&stage, "tried") > 0, "{io}");
+        assert_eq!(hits(&bed, "drop"), 6, "{io}");
+        assert_eq!(hits(&bed, "others"), 0, "{io}");
+        assert!(hits(&bed, "tried") > 0, "{io}");
     }
 }
 
 #[test]
 fn what_is_refused_within_a_transaction_ends_it_as_an_error_of_the_server_does() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(REFUSING));
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, of(REFUSING));
+        let mut client = bed.client();
         client.run("begin");
         let refused = client.query("drop table nothing");
         assert_eq!(refused, ["E 42501", "Z Failed"], "{io}");
@@ -77,23 +77,23 @@ fn what_is_refused_within_a_transaction_ends_it_as_an_error_of_the_server_does()
             client.run("begin");
             let script = prepared(name, "drop table nothing");
             assert_eq!(
-                client.ask(&script, 1),
+                client.exchange(&script, 1),
                 ["E 22P02", "Z Failed"],
                 "{io}: {name:?}"
             );
             client.run("rollback");
             let script = prepared(name, "select 'after'");
-            let reply = client.ask(&script, 1);
+            let reply = client.exchange(&script, 1);
             assert_eq!(reply, ["1", "2", "D after", "C SELECT 1", "Z Idle"], "{io}");
             let close = Script::new().close(name).sync();
-            assert_eq!(client.ask(&close, 1), ["3", "Z Idle"], "{io}");
+            assert_eq!(client.exchange(&close, 1), ["3", "Z Idle"], "{io}");
         }
         // Sent without waiting in between: statements that are not rejected are executed in order.
         let script = Script::new()
             .query("select 'first'")
             .query("drop table nothing")
             .query("select 'third'");
-        let reply = client.ask(&script, 3);
+        let reply = client.exchange(&script, 3);
         let rows: Vec<_> = reply.iter().filter(|line| !line.starts_with('T')).collect();
         let expected = [
             "D first",
@@ -112,21 +112,21 @@ fn what_is_refused_within_a_transaction_ends_it_as_an_error_of_the_server_does()
 #[test]
 fn a_reload_refuses_what_was_prepared_before() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(""));
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, of(""));
+        let mut client = bed.client();
         let script = Script::new().parse("p", "select 'prepared'").sync();
-        assert_eq!(client.ask(&script, 1), ["1", "Z Idle"], "{io}");
+        assert_eq!(client.exchange(&script, 1), ["1", "Z Idle"], "{io}");
         let rules = "[[service.rule]]\nname = 'r'\nmatch = 'prepared'\nreject = 'now'\n";
-        let with = |rules: &str| config(KIND, shared(), stage.address, io, of(rules));
-        stage.balancer.reload(&with(rules)).unwrap();
+        let with = |rules: &str| config(KIND, shared(), bed.address, io, of(rules));
+        bed.balancer.reload(&with(rules)).unwrap();
         let run = || Script::new().bind("p", &[]).execute().sync();
-        assert_eq!(client.ask(&run(), 1), ["E 42501", "Z Idle"], "{io}");
+        assert_eq!(client.exchange(&run(), 1), ["E 42501", "Z Idle"], "{io}");
         client.run("begin");
-        assert_eq!(client.ask(&run(), 1), ["E 26000", "Z Failed"], "{io}");
+        assert_eq!(client.exchange(&run(), 1), ["E 26000", "Z Failed"], "{io}");
         client.run("rollback");
-        assert_eq!(hits(&stage, "r"), 2, "{io}");
-        stage.balancer.reload(&with("")).unwrap();
-        let reply = client.ask(&run(), 1);
+        assert_eq!(hits(&bed, "r"), 2, "{io}");
+        bed.balancer.reload(&with("")).unwrap();
+        let reply = client.exchange(&run(), 1);
         assert_eq!(reply, ["2", "D prepared", "C SELECT 1", "Z Idle"], "{io}");
     }
 }
@@ -135,8 +135,8 @@ fn a_reload_refuses_what_was_prepared_before() {
 fn a_rule_meets_what_comes_behind_a_flush_and_what_an_earlier_batch_prepared_without_a_name() {
     let rules = "[[service.rule]]\nname = 'r'\nmatch = 'forbidden'\nreject = 'never'\n";
     for io in DRIVERS {
-        let stage = TestBed::set(io, of(rules));
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, of(rules));
+        let mut client = bed.client();
         let allowed = || {
             Script::new()
                 .parse("", "select 'fine'")
@@ -146,34 +146,46 @@ fn a_rule_meets_what_comes_behind_a_flush_and_what_an_earlier_batch_prepared_wit
         };
         let behind = || prepared("", "select 'forbidden'");
         let together = Script([allowed().0, behind().0].concat());
-        assert_eq!(client.ask(&together, 1), ["E 42501", "Z Idle"], "{io}");
-        client.tell(&allowed());
-        let heard: Vec<_> = (0..4).map(|_| client.hear()).collect();
-        assert_eq!(heard, ["1", "2", "D fine", "C SELECT 1"], "{io}");
-        assert_eq!(client.ask(&behind(), 1), ["E 22P02", "Z Idle"], "{io}");
-        assert_eq!(hits(&stage, "r"), 2, "{io}");
-        let with = |rules: &str| config(KIND, shared(), stage.address, io, of(rules));
-        stage.balancer.reload(&with("")).unwrap();
+        assert_eq!(client.exchange(&together, 1), ["E 42501", "Z Idle"], "{io}");
+        client.send_script(&allowed());
+        let received: Vec<_> = (0..4).map(|_| client.receive_message()).collect();
+        assert_eq!(received, ["1", "2", "D fine", "C SELECT 1"], "{io}");
+        assert_eq!(client.exchange(&behind(), 1), ["E 22P02", "Z Idle"], "{io}");
+        assert_eq!(hits(&bed, "r"), 2, "{io}");
+        let with = |rules: &str| config(KIND, shared(), bed.address, io, of(rules));
+        bed.balancer.reload(&with("")).unwrap();
         let prepare = Script::new()
             .parse("s", "select 's'")
             .parse("", "select 'forbidden'");
-        assert_eq!(client.ask(&prepare.sync(), 1), ["1", "1", "Z Idle"], "{io}");
-        stage.balancer.reload(&with(rules)).unwrap();
+        assert_eq!(
+            client.exchange(&prepare.sync(), 1),
+            ["1", "1", "Z Idle"],
+            "{io}"
+        );
+        bed.balancer.reload(&with(rules)).unwrap();
         let both = Script::new()
             .bind("s", &[])
             .execute()
             .bind("", &[])
             .execute();
-        assert_eq!(client.ask(&both.sync(), 1), ["E 42501", "Z Idle"], "{io}");
+        assert_eq!(
+            client.exchange(&both.sync(), 1),
+            ["E 42501", "Z Idle"],
+            "{io}"
+        );
     }
 }
 
 /// Returns whether the statement was canceled early.
 fn is_cut(client: &mut Client, ask: impl Fn(&mut Client) -> Vec<String>) -> bool {
-    let begun = Instant::now();
+    let started = Instant::now();
     let reply = ask(client);
     let is_told = reply.contains(&"E 57014".to_owned());
-    assert_eq!(is_told, begun.elapsed() < LIMIT / 2 && is_told, "{reply:?}");
+    assert_eq!(
+        is_told,
+        started.elapsed() < LIMIT / 2 && is_told,
+        "{reply:?}"
+    );
     is_told
 }
 
@@ -186,8 +198,8 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
             service: "query_timeout_ms = 1000",
             ..of(rules)
         };
-        let stage = TestBed::set(io, setup);
-        let mut client = stage.client();
+        let bed = TestBed::set_up(io, setup);
+        let mut client = bed.client();
         let text = |text: &'static str| move |client: &mut Client| client.query(text);
         assert!(
             is_cut(&mut client, text("select pg_sleep(30) /* short */")),
@@ -200,7 +212,7 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
         );
         let script = || prepared("", "select pg_sleep(30) /* short */");
         assert!(
-            is_cut(&mut client, |client| client.ask(&script(), 1)),
+            is_cut(&mut client, |client| client.exchange(&script(), 1)),
             "{io}"
         );
         client.run("begin");
@@ -210,10 +222,6 @@ fn a_rule_s_time_holds_instead_of_the_service_s() {
         );
         assert!(is_cut(&mut client, text("select pg_sleep(30)")), "{io}");
         client.run("rollback");
-        assert_eq!(
-            (hits(&stage, "short"), hits(&stage, "long")),
-            (2, 2),
-            "{io}"
-        );
+        assert_eq!((hits(&bed, "short"), hits(&bed, "long")), (2, 2), "{io}");
     }
 }

@@ -26,9 +26,9 @@ fn what_an_insert_drew_is_told_in_its_transaction_and_behind_it_once_somebody_ha
         .copy_done();
     for io in DRIVERS {
         for table in ["drawing", "identified", "drawing_by_trigger"] {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
-            stage.client().run("select nextval('b')");
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
+            bed.client().run("select nextval('b')");
             assert_eq!(client.refusal("select lastval()"), "55000", "{io}: {table}");
             let insert = format!("insert into {table} (what) values ('x') returning id");
             client.run("begin");
@@ -38,10 +38,10 @@ fn what_an_insert_drew_is_told_in_its_transaction_and_behind_it_once_somebody_ha
             let id = client.value(&insert);
             assert_eq!(client.value("select lastval()"), id, "{io}: {table}");
         }
-        let stage = TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         assert_eq!(client.refusal("select lastval()"), "55000", "{io}");
-        other.ask(&copy, 1);
+        other.exchange(&copy, 1);
         let id = other.value("select max(id) from drawing");
         assert_eq!(other.value("select lastval()"), id, "{io}");
         other.vanish(false);
@@ -56,9 +56,9 @@ fn who_asks_first_behind_what_only_may_have_drawn_is_told_nothing_of_others() {
     admin().run(DRAWING);
     for io in DRIVERS {
         for asks in ["select lastval()", "select currval('b')"] {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
-            stage.client().run("select nextval('b')");
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
+            bed.client().run("select nextval('b')");
             client.run("begin");
             client.run("insert into drawing (id, what) values (5, 'x')");
             assert_eq!(client.refusal(asks), "42501", "{io}: {asks}");
@@ -106,8 +106,8 @@ fn functions_views_defaults_triggers_and_blocks_that_ask_are_told_nothing_of_oth
             "do $$ begin perform recall_deep(); end $$",
             "do $$ declare n int; begin execute 'select lastval()' into n; end $$",
         ] {
-            let stage = TestBed::set(io, ONE);
-            let (mut client, mut other) = (stage.client(), stage.client());
+            let bed = TestBed::set_up(io, ONE);
+            let (mut client, mut other) = (bed.client(), bed.client());
             other.run("select nextval('recalled')");
             assert_eq!(client.refusal(asks), "55000", "{io}: {asks}");
             let drawn = client.value("select nextval('recalled')");

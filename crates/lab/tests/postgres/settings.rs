@@ -36,8 +36,8 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
         ("my.own", ["a", "b", "c"]),
     ];
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let mut clients: Vec<Client> = (0..3).map(|_| stage.client()).collect();
+        let bed = TestBed::set_up(io, ONE);
+        let mut clients: Vec<Client> = (0..3).map(|_| bed.client()).collect();
         for (name, values) in settings {
             for (client, value) in clients.iter_mut().zip(values) {
                 let quoted = value.replace('\'', "''");
@@ -57,7 +57,7 @@ fn clients_of_one_server_connection_never_see_each_other_s_settings() {
             }
         }
         // The next client gets none of these settings.
-        let mut stranger = stage.client();
+        let mut stranger = bed.client();
         let mut direct = Client::connect(super::stage::shared().address);
         for (name, _) in &settings[..7] {
             let show = format!("show {name}");
@@ -74,7 +74,7 @@ fn transactions_savepoints_and_resets_do_to_settings_what_they_do_at_the_server(
     same_as_direct(ONE, |address| {
         let mut client = Client::connect(address);
         let mut other = Client::connect(address);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let steps = [
             "set work_mem to '1MB'",
             "begin; set work_mem to '2MB'; rollback",
@@ -114,16 +114,16 @@ fn transactions_savepoints_and_resets_do_to_settings_what_they_do_at_the_server(
             "show search_path",
         ];
         for step in steps {
-            heard.push(step.to_owned());
-            heard.extend(client.query(step));
+            received.push(step.to_owned());
+            received.extend(client.query(step));
             if step.contains("1/0; commit") {
                 continue;
             }
             other.run("set work_mem to '99MB'");
             other.run("set time zone 'America/Lima'");
-            heard.extend(shown.map(|show| client.value(show)));
+            received.extend(shown.map(|show| client.value(show)));
         }
-        heard
+        received
     });
 }
 
@@ -132,7 +132,7 @@ fn a_setting_in_a_transaction_holds_there_at_once_and_behind_it() {
     same_as_direct(ONE, |address| {
         let mut client = Client::connect(address);
         let mut other = Client::connect(address);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for text in [
             "begin",
             "set datestyle to german",
@@ -146,15 +146,15 @@ fn a_setting_in_a_transaction_holds_there_at_once_and_behind_it() {
             "show timezone",
             "commit",
         ] {
-            heard.extend(client.query(text));
+            received.extend(client.query(text));
         }
-        heard.push(client.reported["DateStyle"].clone());
-        heard.push(client.reported["TimeZone"].clone());
-        heard.extend(other.query("show datestyle"));
-        heard.push(other.reported["DateStyle"].clone());
-        heard.extend(client.query("show datestyle"));
-        heard.extend(client.query("show timezone"));
-        heard
+        received.push(client.reported["DateStyle"].clone());
+        received.push(client.reported["TimeZone"].clone());
+        received.extend(other.query("show datestyle"));
+        received.push(other.reported["DateStyle"].clone());
+        received.extend(client.query("show datestyle"));
+        received.extend(client.query("show timezone"));
+        received
     });
 }
 
@@ -184,7 +184,7 @@ fn what_the_startup_packet_sets_is_what_reset_goes_back_to() {
             "client_encoding",
             "statement_timeout",
         ];
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for step in [
             "",
             "set work_mem to '1MB'",
@@ -196,26 +196,26 @@ fn what_the_startup_packet_sets_is_what_reset_goes_back_to() {
             "discard all",
         ] {
             if !step.is_empty() {
-                heard.extend(client.query(step));
+                received.extend(client.query(step));
             }
             other.run("set geqo to default");
-            heard.extend(names.map(|name| client.value(&format!("show {name}"))));
-            heard.extend(
+            received.extend(names.map(|name| client.value(&format!("show {name}"))));
+            received.extend(
                 names[1..]
                     .iter()
                     .map(|name| other.value(&format!("show {name}"))),
             );
         }
         let reported = ["application_name", "DateStyle", "client_encoding"];
-        heard.extend(reported.map(|name| client.reported[name].clone()));
-        heard
+        received.extend(reported.map(|name| client.reported[name].clone()));
+        received
     });
 }
 
 #[test]
 fn a_login_with_settings_that_the_server_refuses_is_refused() {
     same_as_direct(ONE, |address| {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for settings in [
             [("work_mem", "nonsense")],
             [("no_such_setting", "1")],
@@ -230,13 +230,13 @@ fn a_login_with_settings_that_the_server_refuses_is_refused() {
                 settings: &settings,
                 ..super::client::Login::default()
             };
-            let entered = Client::enter(address, &login);
-            let told = entered.err().unwrap_or_else(|| "in".to_owned());
-            heard.push(told[..5.min(told.len())].to_owned());
+            let entered = Client::log_in(address, &login);
+            let reply = entered.err().unwrap_or_else(|| "in".to_owned());
+            received.push(reply[..5.min(reply.len())].to_owned());
         }
         let mut client = Client::connect(address);
-        heard.extend(client.query("select 'goes on'"));
-        heard
+        received.extend(client.query("select 'goes on'"));
+        received
     });
 }
 
@@ -249,7 +249,7 @@ fn roles_follow_their_client() {
         let mut client = Client::connect(address);
         let mut other = Client::connect(address);
         let who = "select current_user, session_user";
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for text in [
             "set role wearer",
             "reset role",
@@ -263,11 +263,11 @@ fn roles_follow_their_client() {
             "set role wearer",
             "discard all",
         ] {
-            heard.extend(client.query(text));
-            heard.extend(client.query(who));
-            heard.extend(other.query(who));
+            received.extend(client.query(text));
+            received.extend(client.query(who));
+            received.extend(other.query(who));
         }
-        heard
+        received
     });
 }
 
@@ -275,28 +275,29 @@ fn roles_follow_their_client() {
 fn settings_of_functions_and_of_texts_that_are_computed_stay_with_their_client() {
     same_as_direct(Setup::default(), |address| {
         let mut client = Client::connect(address);
-        let mut heard = client.query(
+        let mut received = client.query(
             "create or replace function sets_lc() returns void language plpgsql as \
              $$ begin perform set_config('my.hidden', 'hidden', false); end $$",
         );
-        heard.extend(client.query("select sets_lc()"));
-        heard.extend(client.query("select current_setting('my.hidden', true)"));
-        heard.extend(client.query("do $$ begin set work_mem to '3MB'; end $$"));
-        heard.extend(client.query("show work_mem"));
-        heard.extend(client.query("select set_config('work_mem', (1 + 1)::text || 'MB', false)"));
-        heard.extend(client.query("show work_mem"));
+        received.extend(client.query("select sets_lc()"));
+        received.extend(client.query("select current_setting('my.hidden', true)"));
+        received.extend(client.query("do $$ begin set work_mem to '3MB'; end $$"));
+        received.extend(client.query("show work_mem"));
+        received
+            .extend(client.query("select set_config('work_mem', (1 + 1)::text || 'MB', false)"));
+        received.extend(client.query("show work_mem"));
         let by_bind = Script::new()
             .parse("", "select set_config($1, $2, false)")
             .bind("", &["work_mem", "7MB"])
             .execute()
             .sync();
-        heard.extend(client.ask(&by_bind, 1));
+        received.extend(client.exchange(&by_bind, 1));
         let mut other = Client::connect(address);
-        heard.extend(other.query("show work_mem"));
-        heard.extend(other.query("select current_setting('my.hidden', true)"));
-        heard.extend(client.query("show work_mem"));
-        heard.extend(client.query("select current_setting('my.hidden', true)"));
-        heard
+        received.extend(other.query("show work_mem"));
+        received.extend(other.query("select current_setting('my.hidden', true)"));
+        received.extend(client.query("show work_mem"));
+        received.extend(client.query("select current_setting('my.hidden', true)"));
+        received
     });
 }
 
@@ -306,9 +307,9 @@ fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
         let mut client = Client::connect(address);
         let mut other = Client::connect(address);
         let one = |text: &str| Script::new().parse("", text).bind("", &[]).execute().sync();
-        let mut heard = client.ask(&one("set work_mem to '1MB'"), 1);
-        heard.extend(other.query("show work_mem"));
-        heard.extend(client.query("show work_mem"));
+        let mut received = client.exchange(&one("set work_mem to '1MB'"), 1);
+        received.extend(other.query("show work_mem"));
+        received.extend(client.query("show work_mem"));
         let script = Script::new()
             .parse("s", "set work_mem to '2MB'")
             .parse("b", "selekt")
@@ -329,15 +330,16 @@ fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
             .sync()
             .query("set work_mem to '5MB'")
             .query("set work_mem to 'x'");
-        heard.extend(client.ask(&script, 6));
-        heard.extend(other.query("show work_mem"));
-        heard.extend(client.query("show work_mem"));
-        heard.extend(client.ask(&Script::new().parse("t", "set work_mem to '6MB'").sync(), 1));
-        heard.extend(other.query("show work_mem"));
-        heard.extend(client.ask(&Script::new().bind("t", &[]).execute().sync(), 1));
-        heard.extend(other.query("show work_mem"));
-        heard.extend(client.query("show work_mem"));
-        heard
+        received.extend(client.exchange(&script, 6));
+        received.extend(other.query("show work_mem"));
+        received.extend(client.query("show work_mem"));
+        received
+            .extend(client.exchange(&Script::new().parse("t", "set work_mem to '6MB'").sync(), 1));
+        received.extend(other.query("show work_mem"));
+        received.extend(client.exchange(&Script::new().bind("t", &[]).execute().sync(), 1));
+        received.extend(other.query("show work_mem"));
+        received.extend(client.query("show work_mem"));
+        received
     });
 }
 
@@ -346,21 +348,21 @@ fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
 #[test]
 fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        let (mut mine, mut other) = (stage.client(), stage.client());
+        let bed = TestBed::set_up(io, ONE);
+        let (mut mine, mut other) = (bed.client(), bed.client());
         mine.run("set default_tablespace to 'pg_default'");
         other.run("set statement_timeout to '20ms'");
         let mut locker = admin();
         locker.run("begin");
         locker.run("lock table pg_tablespace in access exclusive mode");
-        let heard = thread::scope(|scope| {
+        let received = thread::scope(|scope| {
             let asking = scope.spawn(|| mine.query("select 'fit'"));
             thread::sleep(Duration::from_millis(300));
             locker.run("commit");
             asking.join().unwrap()
         });
-        let row = heard.get(1).map(String::as_str);
-        assert_eq!(row, Some("D fit"), "{io}: {heard:?}");
+        let row = received.get(1).map(String::as_str);
+        assert_eq!(row, Some("D fit"), "{io}: {received:?}");
     }
 }
 
@@ -373,19 +375,19 @@ fn what_a_portal_has_set_that_has_more_rows_to_give_follows_its_client_alone() {
             "select set_config('app.tenant', '42', false)",
             "select set_config('app.tenant', a::text, false) from generate_series(42, 50) a",
         ] {
-            let stage = TestBed::set(io, ONE);
-            let mut client = stage.client();
+            let bed = TestBed::set_up(io, ONE);
+            let mut client = bed.client();
             let script = Script::new()
                 .parse("", text)
                 .bind("", &[])
                 .execute_of("", 1)
                 .sync();
-            let heard = client.ask(&script, 1);
-            assert_eq!(heard, ["1", "2", "D 42", "s", "Z Idle"], "{io}: {text}");
+            let received = client.exchange(&script, 1);
+            assert_eq!(received, ["1", "2", "D 42", "s", "Z Idle"], "{io}: {text}");
             assert_eq!(client.value("show app.tenant"), "42", "{io}: {text}");
             client.vanish(false);
             let tenant = "select coalesce(current_setting('app.tenant', true), '')";
-            assert_eq!(stage.client().value(tenant), "", "{io}: {text}");
+            assert_eq!(bed.client().value(tenant), "", "{io}: {text}");
         }
     }
 }
@@ -396,15 +398,15 @@ fn what_is_sent_behind_a_reset_runs_with_what_the_startup_packet_has_set() {
         let settings = [("options", "-c work_mem=5MB -c search_path=pg_catalog")];
         let mut client = Client::with(address, &settings);
         let show = Script::new().parse("s", "show work_mem").sync();
-        let mut heard = client.ask(&show, 1);
+        let mut received = client.exchange(&show, 1);
         for reset in ["reset work_mem", "reset all", "discard all"] {
             for sets in ["set work_mem to '6MB'", "begin; set work_mem to '6MB'"] {
-                heard.extend(client.query(sets));
+                received.extend(client.query(sets));
                 let texts = Script::new().query(reset).query("show work_mem");
-                heard.extend(client.ask(&texts, 2));
-                heard.extend(client.query("rollback"));
+                received.extend(client.exchange(&texts, 2));
+                received.extend(client.query("rollback"));
             }
-            heard.extend(client.ask(
+            received.extend(client.exchange(
                 &Script::new().close("s").parse("s", "show work_mem").sync(),
                 1,
             ));
@@ -419,9 +421,9 @@ fn what_is_sent_behind_a_reset_runs_with_what_the_startup_packet_has_set() {
                 .bind("s", &[])
                 .execute()
                 .sync();
-            heard.extend(client.ask(&prepared, 2));
+            received.extend(client.exchange(&prepared, 2));
         }
-        heard
+        received
     });
 }
 
@@ -432,9 +434,9 @@ fn who_makes_temporary_tables_by_the_search_path_alone_is_bound() {
         ..ONE
     };
     for io in DRIVERS {
-        let stage = TestBed::set(io, two);
-        let mut client = Client::with(stage.address, &[("search_path", "pg_temp, public")]);
-        let mut other = stage.client();
+        let bed = TestBed::set_up(io, two);
+        let mut client = Client::with(bed.address, &[("search_path", "pg_temp, public")]);
+        let mut other = bed.client();
         for (before, table) in [("select 1", "own_one"), ("discard temp", "own_two")] {
             client.run(before);
             client.run(&format!("create table {table} (a int)"));
@@ -455,8 +457,8 @@ fn what_is_set_behind_a_text_that_is_hard_to_read_stays_with_its_client() {
                 pool: "size = 2",
                 ..ONE
             };
-            let stage = TestBed::set(io, two);
-            let (mut client, mut other) = (stage.client(), stage.client());
+            let bed = TestBed::set_up(io, two);
+            let (mut client, mut other) = (bed.client(), bed.client());
             client.run(&format!(
                 "drop function if exists labelled; create function labelled() returns int \
                  language sql begin atomic select 1 {label}; end; set work_mem to '7MB'"

@@ -8,15 +8,15 @@ use super::stage::{KIND, Setup, TestBed, admin, shared};
 use crate::harness::{DRIVERS, done, loopback, pool, server, wait_until};
 
 /// Reloads the config with `from` replaced by `to`.
-fn reload(stage: &TestBed, from: &str, to: &str) {
-    let config = stage.balancer.config();
+fn reload(bed: &TestBed, from: &str, to: &str) {
+    let config = bed.balancer.config();
     assert!(config.contains(from), "{config}");
-    stage.balancer.reload(&config.replace(from, to)).unwrap();
+    bed.balancer.reload(&config.replace(from, to)).unwrap();
 }
 
 /// Returns the number of server connections in the pools of the service.
-fn open(stage: &TestBed) -> u64 {
-    let pools = stage.status()["database"]["pools"].clone();
+fn open(bed: &TestBed) -> u64 {
+    let pools = bed.status()["database"]["pools"].clone();
     let pools = pools.as_array().into_iter().flatten();
     pools.filter_map(|pool| pool["connections"].as_u64()).sum()
 }
@@ -33,13 +33,13 @@ fn busy(address: std::net::SocketAddr, name: &str, count: usize) -> Vec<Client> 
 }
 
 /// Waits until no server connection was last used under that name.
-fn until_none_of(stage: &TestBed, name: &str) {
+fn until_none_of(bed: &TestBed, name: &str) {
     let mut admin = admin();
     let count = format!(
         "select count(*) from pg_stat_activity where application_name = '{name}' \
          and usename = 'sbtest'"
     );
-    wait_until(&stage.balancer, "the end of idle connections", || {
+    wait_until(&bed.balancer, "the end of idle connections", || {
         admin.value(&count) == "0"
     });
 }
@@ -54,17 +54,17 @@ fn a_reload_of_a_size_holds_for_pools_in_use() {
                 tables,
                 ..Setup::default()
             };
-            let stage = TestBed::set(io, setup);
-            let (mut first, mut second) = (stage.client(), stage.client());
+            let bed = TestBed::set_up(io, setup);
+            let (mut first, mut second) = (bed.client(), bed.client());
             first.run("begin");
             second.run_later("begin");
             assert!(second.is_silent_for(Duration::from_millis(300)));
-            reload(&stage, "size = 1", "size = 2");
+            reload(&bed, "size = 1", "size = 2");
             assert!(!second.reply()[0].starts_with('E'), "{io}: {pool}");
-            reload(&stage, "size = 2", "size = 1");
+            reload(&bed, "size = 2", "size = 1");
             first.run("commit");
             second.run("commit");
-            wait_until(&stage.balancer, "as many as may be", || open(&stage) <= 2);
+            wait_until(&bed.balancer, "as many as may be", || open(&bed) <= 2);
             first.run("begin");
             second.run_later("begin");
             let waits = second.is_silent_for(Duration::from_millis(300));
@@ -81,11 +81,11 @@ fn nothing_is_kept_open_for_a_service_that_left() {
             pool: "size = 4\nmin_idle = 2",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        drop(busy(stage.address, &name, 3));
-        reload(&stage, "name = \"pool\"", "name = \"renamed\"");
-        assert_eq!(stage.client().value("select 'in'"), "in", "{io}");
-        until_none_of(&stage, &name);
+        let bed = TestBed::set_up(io, setup);
+        drop(busy(bed.address, &name, 3));
+        reload(&bed, "name = \"pool\"", "name = \"renamed\"");
+        assert_eq!(bed.client().value("select 'in'"), "in", "{io}");
+        until_none_of(&bed, &name);
     }
 }
 
@@ -97,18 +97,18 @@ fn nothing_is_kept_open_to_a_server_that_is_drained() {
             pool: "size = 4\nmin_idle = 2",
             ..Setup::default()
         };
-        let stage = TestBed::set(io, setup);
-        let mut clients = busy(stage.address, &name, 3);
+        let bed = TestBed::set_up(io, setup);
+        let mut clients = busy(bed.address, &name, 3);
         clients[0].run("begin");
-        done(&stage.balancer, &["drain", "primary"]);
-        wait_until(&stage.balancer, "the end of idle connections", || {
-            server(&stage.balancer, "pool/primary")["sessions"]["current"] == 1
+        done(&bed.balancer, &["drain", "primary"]);
+        wait_until(&bed.balancer, "the end of idle connections", || {
+            server(&bed.balancer, "pool/primary")["sessions"]["current"] == 1
         });
         assert_eq!(clients[0].value("select 'on'"), "on", "{io}");
         clients[0].run("commit");
-        until_none_of(&stage, &name);
+        until_none_of(&bed, &name);
         clients[1].run_later("select 1");
-        done(&stage.balancer, &["undrain", "primary"]);
+        done(&bed.balancer, &["undrain", "primary"]);
         assert!(clients[1].reply().contains(&"D 1".to_owned()), "{io}");
     }
 }
@@ -129,14 +129,14 @@ fn an_idle_connection_of_one_service_makes_room_for_another_at_a_full_server() {
             let (_, second) = second.split_once("\n\n").unwrap();
             format!("{own}\n{second}")
         };
-        let stage = TestBed::start(both, |stage| {
-            Client::enter(stage.address, &Login::default()).map(|_| ())
+        let bed = TestBed::start(both, |bed| {
+            Client::log_in(bed.address, &Login::default()).map(|_| ())
         });
-        let mut clients = busy(stage.address, "neighbour", 3);
-        let begun = Instant::now();
+        let mut clients = busy(bed.address, "neighbour", 3);
+        let started = Instant::now();
         let mut guest = Client::connect(other);
         assert_eq!(guest.value("select 'in'"), "in", "{io}");
-        let waited = begun.elapsed();
+        let waited = started.elapsed();
         assert!(waited < Duration::from_secs(6), "{io}: {waited:?}");
         for client in &mut clients {
             assert_eq!(client.value("select 'on'"), "on", "{io}");
@@ -156,16 +156,16 @@ fn a_new_process_finds_places_at_a_server_whose_connections_the_old_one_does_not
             let config = config.replace(" }]", ", max_connections = 4 }]");
             config.replace("limit_ms = 3000", "limit_ms = 60000")
         };
-        let stage = TestBed::start(config, |stage| {
-            Client::enter(stage.address, &Login::default()).map(|_| ())
+        let bed = TestBed::start(config, |bed| {
+            Client::log_in(bed.address, &Login::default()).map(|_| ())
         });
-        let mut idle: Vec<Client> = (0..6).map(|_| stage.client()).collect();
-        let mut clients = busy(stage.address, "over-an-upgrade", 4);
-        stage.balancer.upgrade(&[]).unwrap();
-        let begun = Instant::now();
-        let mut newcomer = stage.client();
+        let mut idle: Vec<Client> = (0..6).map(|_| bed.client()).collect();
+        let mut clients = busy(bed.address, "over-an-upgrade", 4);
+        bed.balancer.upgrade(&[]).unwrap();
+        let started = Instant::now();
+        let mut newcomer = bed.client();
         assert_eq!(newcomer.value("select 'in'"), "in", "{io}");
-        let waited = begun.elapsed();
+        let waited = started.elapsed();
         assert!(waited < Duration::from_secs(7), "{io}: {waited:?}");
         for client in clients.iter_mut().chain(&mut idle) {
             assert_eq!(client.value("select 'on'"), "on", "{io}");

@@ -22,7 +22,7 @@ pub(crate) const ONE: Setup<'static> = Setup {
 };
 
 impl TestBed {
-    pub(crate) fn set(io: &str, setup: Setup<'_>) -> TestBed {
+    pub(crate) fn set_up(io: &str, setup: Setup<'_>) -> TestBed {
         TestBed::before(shared(), io, setup)
     }
 
@@ -30,12 +30,12 @@ impl TestBed {
     pub(crate) fn before(server: &Server, io: &str, setup: Setup<'_>) -> TestBed {
         let config = |address| pool::config(KIND, server, address, io, setup);
         let login = superuser("postgres");
-        TestBed::start(config, |stage| stage.lets_in(&login))
+        TestBed::start(config, |bed| bed.lets_in(&login))
     }
 
     /// Like [`TestBed::set`], with another login that the server accepts.
     pub(crate) fn set_as(io: &str, setup: Setup<'_>, login: &Login<'_>) -> TestBed {
-        TestBed::ready_when(io, setup, |stage| stage.lets_in(login))
+        TestBed::ready_when(io, setup, |bed| bed.lets_in(login))
     }
 
     pub(crate) fn ready_when(
@@ -48,7 +48,7 @@ impl TestBed {
     }
 
     fn lets_in(&self, login: &Login<'_>) -> Result<(), String> {
-        Client::enter(self.address, login).map(|_| ())
+        Client::log_in(self.address, login).map(|_| ())
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -84,22 +84,22 @@ fn superuser(database: &str) -> Login<'_> {
 /// Returns the shared server of all tests that do not harm it; it ends with the tests.
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
-    let (_, server) = SHARED.get_or_init(own);
+    let (_, server) = SHARED.get_or_init(start_own);
     server
 }
 
 /// Connects to that server as the superuser.
 pub(crate) fn admin() -> Client {
     let login = superuser(Login::default().database);
-    Client::enter(shared().address, &login).unwrap_or_else(|told| panic!("{told}"))
+    Client::log_in(shared().address, &login).unwrap_or_else(|reply| panic!("{reply}"))
 }
 
 /// Starts a server for one test.
-pub(crate) fn own() -> (Lab, Server) {
-    own_with(PostgresOptions::default())
+pub(crate) fn start_own() -> (Lab, Server) {
+    start_postgres(PostgresOptions::default())
 }
 
-pub(crate) fn own_with(options: PostgresOptions) -> (Lab, Server) {
+pub(crate) fn start_postgres(options: PostgresOptions) -> (Lab, Server) {
     let lab = Lab::new("postgres").unwrap();
     let cluster = lab.postgres(options).unwrap();
     (lab, cluster.primary)
@@ -108,5 +108,5 @@ pub(crate) fn own_with(options: PostgresOptions) -> (Lab, Server) {
 /// Runs a conversation at the server, and checks that it is the same through each driver.
 pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<String>) {
     let direct = talk(shared().address);
-    pool::same_as(&direct, |io| TestBed::set(io, setup), talk);
+    pool::same_as(&direct, |io| TestBed::set_up(io, setup), talk);
 }

@@ -9,9 +9,8 @@ use crate::harness::DRIVERS;
 #[test]
 fn who_leaves_without_the_end_of_its_batch_or_its_data_leaves_its_connection() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, ONE);
-        stage
-            .client()
+        let bed = TestBed::set_up(io, ONE);
+        bed.client()
             .run("drop table if exists copied; create table copied (a int)");
         let copy = "copy copied from stdin";
         for script in [
@@ -30,21 +29,21 @@ fn who_leaves_without_the_end_of_its_batch_or_its_data_leaves_its_connection() {
                 .query(copy)
                 .terminate(),
         ] {
-            let mut leaving = stage.client();
-            leaving.tell(&script);
+            let mut leaving = bed.client();
+            leaving.send_script(&script);
             // There is only one server connection.
             assert_eq!(
-                stage.client().value("select count(*) from copied"),
+                bed.client().value("select count(*) from copied"),
                 "0",
                 "{io}"
             );
         }
-        let mut copying = stage.client();
+        let mut copying = bed.client();
         copying.run_later(copy);
-        assert!(copying.hear().starts_with('G'), "{io}");
-        copying.tell(&Script::new().copy_data(b"1\n").terminate());
+        assert!(copying.receive_message().starts_with('G'), "{io}");
+        copying.send_script(&Script::new().copy_data(b"1\n").terminate());
         assert_eq!(
-            stage.client().value("select count(*) from copied"),
+            bed.client().value("select count(*) from copied"),
             "0",
             "{io}"
         );
@@ -67,9 +66,11 @@ fn what_was_asked_before_a_goodbye_is_answered() {
         ];
         let answers = asked.map(|script| {
             let mut client = Client::connect(address);
-            client.tell(&script.terminate());
-            let heard = std::iter::repeat_with(|| client.hear());
-            heard.take_while(|line| line != "end").collect::<Vec<_>>()
+            client.send_script(&script.terminate());
+            let received = std::iter::repeat_with(|| client.receive_message());
+            received
+                .take_while(|line| line != "end")
+                .collect::<Vec<_>>()
         });
         answers.concat()
     });

@@ -30,7 +30,7 @@ pub(crate) fn database(name: &'static str, functions: &str, rest: &str) -> Login
             database,
             ..Login::default()
         };
-        Client::enter(shared().address, &login).unwrap()
+        Client::log_in(shared().address, &login).unwrap()
     };
     let mut admin = superuser("postgres");
     admin.run(&format!("drop database if exists {name} with (force)"));
@@ -39,7 +39,7 @@ pub(crate) fn database(name: &'static str, functions: &str, rest: &str) -> Login
         database: name,
         ..Login::default()
     };
-    let mut owner = Client::enter(shared().address, &login).unwrap();
+    let mut owner = Client::log_in(shared().address, &login).unwrap();
     owner.run(functions);
     let (own, of_admin) = rest.split_once("-- superuser").unwrap_or((rest, ""));
     owner.run(own);
@@ -52,12 +52,12 @@ fn wrong(login: &Login<'_>, texts: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for io in DRIVERS {
         for text in texts {
-            let stage = TestBed::set_as(io, ONE, login);
-            let mut client = Client::enter(stage.address, login).unwrap();
+            let bed = TestBed::set_as(io, ONE, login);
+            let mut client = Client::log_in(bed.address, login).unwrap();
             client.run(text);
             let own = client.value(LEFT);
             client.vanish(false);
-            let mut other = Client::enter(stage.address, login).unwrap();
+            let mut other = Client::log_in(bed.address, login).unwrap();
             let others = other.value(LEFT);
             if own == NOTHING || others != NOTHING {
                 wrong.push(format!("{io}: {text}: {own:?} {others:?}"));
@@ -75,9 +75,9 @@ fn check(login: &Login<'_>, texts: &[&str]) {
 /// Checks that none of the texts pins its client to the server connection.
 fn check_free(login: &Login<'_>, texts: &[&str]) {
     for io in DRIVERS {
-        let stage = TestBed::set_as(io, ONE, login);
-        let mut client = Client::enter(stage.address, login).unwrap();
-        let mut other = Client::enter(stage.address, login).unwrap();
+        let bed = TestBed::set_as(io, ONE, login);
+        let mut client = Client::log_in(bed.address, login).unwrap();
+        let mut other = Client::log_in(bed.address, login).unwrap();
         for text in texts {
             client.run(text);
             assert_eq!(other.query("select 'free'")[1], "D free", "{io}: {text}");

@@ -39,16 +39,16 @@ fn what_a_function_makes_for_a_transaction_stands_before_what_others_have_prepar
         other.run("discard temp");
         let text = "select * from unseen_items";
         let run = Script::new().bind("s", &[]).describe("s").execute().sync();
-        let mut heard = other.ask(&prepare("s", text), 1);
-        heard.extend(other.ask(&run, 1));
+        let mut received = other.exchange(&prepare("s", text), 1);
+        received.extend(other.exchange(&run, 1));
         let mut client = Client::connect(address);
         client.run("begin");
         client.run("select makes_items()");
-        heard.extend(client.ask(&prepare("s", text), 1));
-        heard.extend(client.ask(&run, 1));
+        received.extend(client.exchange(&prepare("s", text), 1));
+        received.extend(client.exchange(&run, 1));
         client.run("commit");
-        heard.extend(other.ask(&run, 1));
-        heard
+        received.extend(other.exchange(&run, 1));
+        received
     });
 }
 
@@ -61,12 +61,12 @@ fn what_a_function_sets_for_a_transaction_is_in_nobody_elses_statements() {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
             let text = format!("select timestamptz '2020-01-01 00:00' as {}", &sets[7..16]);
             let script = Script::new().parse("", sets).bind("", &[]).execute();
-            let mut heard = client.ask(&script.parse("s", &text).sync(), 1);
+            let mut received = client.exchange(&script.parse("s", &text).sync(), 1);
             let run = Script::new().bind("s", &[]).execute().sync();
-            heard.extend(client.ask(&run, 1));
-            heard.extend(other.ask(&prepare("s", &text), 1));
-            heard.extend(other.ask(&run, 1));
-            heard
+            received.extend(client.exchange(&run, 1));
+            received.extend(other.exchange(&prepare("s", &text), 1));
+            received.extend(other.exchange(&run, 1));
+            received
         });
     }
 }
@@ -102,12 +102,12 @@ fn what_a_portal_sets_that_sql_fetches_is_its_client_s_alone() {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
             client.run("begin");
             let script = Script::new().parse("", sets).bind_to("p", "", &[]).sync();
-            let mut heard = client.ask(&script, 1);
+            let mut received = client.exchange(&script, 1);
             client.run("fetch all from p");
             client.run("commit");
-            heard.push(other.value("show work_mem"));
-            heard.push(client.value("show work_mem"));
-            heard
+            received.push(other.value("show work_mem"));
+            received.push(client.value("show work_mem"));
+            received
         });
     }
 }
@@ -131,7 +131,7 @@ fn what_others_drew_is_told_to_nobody_however_it_is_asked() {
         same_as_direct(ONE, |address| {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
             client.run("select nextval('unseen_numbers')");
-            other.ask(&ask, 1)
+            other.exchange(&ask, 1)
         });
     }
     same_as_direct(ONE, |address| {
@@ -156,13 +156,13 @@ fn a_session_whose_role_is_gone_is_ended_and_not_refused_for_ever() {
     let mut own = admin();
     for io in crate::harness::DRIVERS {
         own.query("create role unseen_role; grant unseen_role to sbtest");
-        let stage = super::stage::TestBed::set(io, ONE);
-        let (mut client, mut other) = (stage.client(), stage.client());
+        let bed = super::stage::TestBed::set_up(io, ONE);
+        let (mut client, mut other) = (bed.client(), bed.client());
         client.run("set role unseen_role");
         other.run("select 1");
         own.run("drop role unseen_role");
-        let told = client.query("reset role");
-        assert_eq!(told, ["E 22023", "end"], "{io}");
-        assert_eq!(stage.client().value("select 'on'"), "on", "{io}");
+        let reply = client.query("reset role");
+        assert_eq!(reply, ["E 22023", "end"], "{io}");
+        assert_eq!(bed.client().value("select 'on'"), "on", "{io}");
     }
 }

@@ -128,8 +128,8 @@ pub(crate) fn receive_checked(mut socket: &Socket, bytes: usize) {
     let mut at = 0;
     while at < bytes {
         let start = at % PATTERN_BYTES;
-        let room = buffer.len().min(PATTERN_BYTES - start).min(bytes - at);
-        let count = socket.read(&mut buffer[..room]).unwrap();
+        let length = buffer.len().min(PATTERN_BYTES - start).min(bytes - at);
+        let count = socket.read(&mut buffer[..length]).unwrap();
         assert!(count > 0, "the end after {at} of {bytes} bytes");
         assert!(
             buffer[..count] == pattern()[start..start + count],

@@ -42,39 +42,35 @@ fn the_ports_follow_the_writers_of_galera_and_of_a_replication_group() {
 #[test]
 fn a_promoted_server_takes_the_place_of_a_primary_that_stands_still() {
     for kind in [ClusterKind::Mariadb, ClusterKind::Mysql] {
-        let Some(stage) = TestBed::set(kind) else {
+        let Some(bed) = TestBed::set_up(kind) else {
             continue;
         };
-        let writer = stage.writer();
-        stage.wait_writes(&writer);
-        let (_, succession) = change(&stage, How::Frozen);
+        let writer = bed.writer();
+        bed.wait_writes(&writer);
+        let (_, succession) = change(&bed, How::Frozen);
         let took = succession.writable_at.elapsed().unwrap();
         assert!(took < SUCCESSION_LIMIT, "{kind:?}: {took:?}");
-        stage.wait_writes(&writer);
+        bed.wait_writes(&writer);
     }
 }
 
 fn changes(kind: ClusterKind) {
-    let Some(stage) = TestBed::set(kind) else {
+    let Some(bed) = TestBed::set_up(kind) else {
         return;
     };
-    let (writer, reader) = (stage.writer(), stage.reader());
-    stage.wait_writes(&writer);
-    let (planned, _) = change(&stage, How::Planned);
-    stage.wait_writes(&writer);
-    stage.scene.bring_back(&planned).unwrap();
-    stage.wait_whole();
+    let (writer, reader) = (bed.writer(), bed.reader());
+    bed.wait_writes(&writer);
+    let (planned, _) = change(&bed, How::Planned);
+    bed.wait_writes(&writer);
+    bed.scenario.bring_back(&planned).unwrap();
+    bed.wait_whole();
     let before_death = SystemTime::now();
-    let (dead, succession) = change(&stage, How::Killed);
-    stage.wait_writes(&writer);
-    let last = stage
-        .scene
-        .named(&stage.primary().unwrap())
-        .unwrap()
-        .clone();
-    assert_told(&stage, &dead, &last);
-    stage.scene.bring_back(&dead).unwrap();
-    stage.wait_whole();
+    let (dead, succession) = change(&bed, How::Killed);
+    bed.wait_writes(&writer);
+    let last = bed.scenario.named(&bed.primary().unwrap()).unwrap().clone();
+    assert_told(&bed, &dead, &last);
+    bed.scenario.bring_back(&dead).unwrap();
+    bed.wait_whole();
     let log = writer.finish();
     let mut seen = log.verify(&last).unwrap();
     let died_with_it = |id: &u64| {
@@ -85,28 +81,24 @@ fn changes(kind: ClusterKind) {
     if !matches!(kind, ClusterKind::Galera | ClusterKind::GroupReplication) {
         seen.lost.retain(|id| !died_with_it(id));
     }
-    assert!(seen.is_faultless(), "{seen:?}\n{}", stage.balancer.log());
+    assert!(seen.is_faultless(), "{seen:?}\n{}", bed.balancer.log());
     assert!(seen.writers.len() >= 3, "{seen:?}");
     assert_all_read(reader);
 }
 
 /// Waits until another server is the primary; returns the old one, and the timestamps.
-fn change(stage: &TestBed, how: How) -> (Server, Change) {
-    let old = stage
-        .scene
-        .named(&stage.primary().unwrap())
-        .unwrap()
-        .clone();
-    let change = stage.scene.change(&old, how).unwrap();
-    stage.wait("another primary", || {
-        stage.primary().is_some_and(|name| name != old.name)
+fn change(bed: &TestBed, how: How) -> (Server, Change) {
+    let old = bed.scenario.named(&bed.primary().unwrap()).unwrap().clone();
+    let change = bed.scenario.change(&old, how).unwrap();
+    bed.wait("another primary", || {
+        bed.primary().is_some_and(|name| name != old.name)
     });
     (old, change)
 }
 
-fn assert_told(stage: &TestBed, dead: &Server, new: &Server) {
-    let story = stage.story();
-    let at = |what: &str| story.iter().rposition(|told| told.starts_with(what));
+fn assert_told(bed: &TestBed, dead: &Server, new: &Server) {
+    let story = bed.story();
+    let at = |what: &str| story.iter().rposition(|reply| reply.starts_with(what));
     let death = at(&format!("{} is down", dead.name));
     let succession = at(&format!("{} is the primary", new.name));
     assert!(death.is_some() && succession.is_some(), "{story:#?}");

@@ -1,7 +1,7 @@
 //! Tests of two servers that claim to be the primary: the right one is used, or none, and the
 //! message gives the reason.
 
-use evenkeel_lab::scenario::Wanted;
+use evenkeel_lab::scenario::ServiceSpec;
 use evenkeel_lab::{Balancer, ClusterKind, Lab, PostgresOptions, RingOptions, Server};
 
 use crate::harness::{done, loopback, wait_until};
@@ -9,20 +9,20 @@ use crate::test_bed::TestBed;
 
 #[test]
 fn an_old_primary_of_postgres_that_comes_back_is_fenced_by_its_timeline() {
-    let stage = TestBed::set(ClusterKind::Postgres).unwrap();
-    let writer = stage.writer();
-    stage.wait_writes(&writer);
-    let (old, new) = die_and_return(&stage);
-    stage.wait_role(
+    let bed = TestBed::set_up(ClusterKind::Postgres).unwrap();
+    let writer = bed.writer();
+    bed.wait_writes(&writer);
+    let (old, new) = die_and_return(&bed);
+    bed.wait_role(
         &old,
         "unusable",
         "timeline 1 is older than the cluster's timeline 2",
     );
-    stage.wait_writes(&writer);
-    assert_eq!(stage.primary(), Some(new.name.clone()));
-    stage.wait_problem("rebuild it as a replica (pg_rewind or pg_basebackup)");
-    stage.scene.lab.rejoin(&old).unwrap();
-    stage.wait_whole();
+    bed.wait_writes(&writer);
+    assert_eq!(bed.primary(), Some(new.name.clone()));
+    bed.wait_problem("rebuild it as a replica (pg_rewind or pg_basebackup)");
+    bed.scenario.lab.rejoin(&old).unwrap();
+    bed.wait_whole();
     let seen = writer.finish().verify(&new).unwrap();
     let mut writers = seen.writers.clone();
     writers.retain(|port| *port != new.address.port());
@@ -31,44 +31,41 @@ fn an_old_primary_of_postgres_that_comes_back_is_fenced_by_its_timeline() {
 
 #[test]
 fn an_old_primary_of_mariadb_is_refused_and_after_it_diverged_nobody_writes_until_one_is_named() {
-    let stage = TestBed::set(ClusterKind::Mariadb).unwrap();
-    stage
-        .server(0)
-        .sql("CREATE TABLE sbtest.t (id INT)")
-        .unwrap();
-    for replica in &stage.scene.servers[1..] {
+    let bed = TestBed::set_up(ClusterKind::Mariadb).unwrap();
+    bed.server(0).sql("CREATE TABLE sbtest.t (id INT)").unwrap();
+    for replica in &bed.scenario.servers[1..] {
         replica
-            .wait_for(stage.server(0), crate::harness::LIMIT)
+            .wait_for(bed.server(0), crate::harness::LIMIT)
             .unwrap();
     }
-    stage.server(0).kill().unwrap();
-    let change = stage.scene.lab.fail_over(stage.server(0)).unwrap();
-    let new = stage.scene.named(&change.primary).unwrap().clone();
+    bed.server(0).kill().unwrap();
+    let change = bed.scenario.lab.fail_over(bed.server(0)).unwrap();
+    let new = bed.scenario.named(&change.primary).unwrap().clone();
     new.sql("INSERT INTO sbtest.t VALUES (1)").unwrap();
-    stage.wait_primary(&new);
-    let old = stage.server(0);
+    bed.wait_primary(&new);
+    let old = bed.server(0);
     old.start().unwrap();
-    stage.wait_role(old, "unusable", "claims to be the primary, but lacks");
-    assert_eq!(stage.primary(), Some(new.name.clone()));
+    bed.wait_role(old, "unusable", "claims to be the primary, but lacks");
+    assert_eq!(bed.primary(), Some(new.name.clone()));
 
     old.sql("INSERT INTO sbtest.t VALUES (2)").unwrap();
-    stage.wait("no primary", || stage.primary().is_none());
+    bed.wait("no primary", || bed.primary().is_none());
     let position = new.sql("SELECT @@gtid_binlog_state").unwrap();
     let last = position.rsplit(',').next().unwrap();
-    stage.wait_problem(last);
-    stage.wait_problem("no primary. Set read_only");
-    assert!(stage.balancer.log().contains("evenkeel primary SERVER"));
-    let refused = std::net::TcpStream::connect(stage.writes);
+    bed.wait_problem(last);
+    bed.wait_problem("no primary. Set read_only");
+    assert!(bed.balancer.log().contains("evenkeel primary SERVER"));
+    let refused = std::net::TcpStream::connect(bed.writes);
     assert!(refused.is_err() || is_closed(refused.unwrap()));
 
-    let said = done(&stage.balancer, &["primary", &new.name]);
-    assert!(said.contains("is the primary"), "{said}");
-    stage.wait_primary(&new);
-    assert_eq!(stage.cluster()["operator_override"], new.name.as_str());
-    stage.scene.lab.rejoin(old).unwrap();
-    done(&stage.balancer, &["primary", &new.name, "--clear"]);
-    stage.wait_whole();
-    assert_eq!(stage.primary(), Some(new.name));
+    let printed = done(&bed.balancer, &["primary", &new.name]);
+    assert!(printed.contains("is the primary"), "{printed}");
+    bed.wait_primary(&new);
+    assert_eq!(bed.cluster()["operator_override"], new.name.as_str());
+    bed.scenario.lab.rejoin(old).unwrap();
+    done(&bed.balancer, &["primary", &new.name, "--clear"]);
+    bed.wait_whole();
+    assert_eq!(bed.primary(), Some(new.name));
 }
 
 #[test]
@@ -125,18 +122,18 @@ fn in_a_ring_nobody_writes_until_one_is_named() {
 }
 
 /// Kills the primary, promotes another server, and starts the old one unchanged.
-fn die_and_return(stage: &TestBed) -> (Server, Server) {
-    let old = stage.server(0).clone();
+fn die_and_return(bed: &TestBed) -> (Server, Server) {
+    let old = bed.server(0).clone();
     old.kill().unwrap();
-    let change = stage.scene.lab.fail_over(&old).unwrap();
-    let new = stage.scene.named(&change.primary).unwrap().clone();
-    stage.wait_primary(&new);
+    let change = bed.scenario.lab.fail_over(&old).unwrap();
+    let new = bed.scenario.named(&change.primary).unwrap().clone();
+    bed.wait_primary(&new);
     old.start().unwrap();
     (old, new)
 }
 
 fn balance(probe: &str, servers: &[Server]) -> Balancer {
-    let wanted = Wanted {
+    let wanted = ServiceSpec {
         name: "writes",
         listen: loopback(),
         role: "primary",

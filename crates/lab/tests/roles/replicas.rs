@@ -18,38 +18,38 @@ fn replicas_of_mariadb_and_postgres_leave_and_come_back_and_no_read_fails() {
 }
 
 fn comings_and_goings(kind: ClusterKind) {
-    let stage = TestBed::set_with(kind, "lag_ms_max = 900").unwrap();
+    let bed = TestBed::set_with(kind, "lag_ms_max = 900").unwrap();
     // A lag shows only while a client writes.
-    let (writer, reader) = (stage.writer(), stage.reader());
-    let [_, one, other] = &stage.scene.servers[..] else {
+    let (writer, reader) = (bed.writer(), bed.reader());
+    let [_, one, other] = &bed.scenario.servers[..] else {
         panic!("three servers")
     };
     leaves_and_returns(
-        &stage,
+        &bed,
         &reader,
         one,
         || one.lag(Duration::from_secs(3)).unwrap(),
         || one.lag(Duration::ZERO).unwrap(),
     );
     leaves_and_returns(
-        &stage,
+        &bed,
         &reader,
         other,
         || other.stop_replication().unwrap(),
         || other.start_replication().unwrap(),
     );
-    stage.wait_writes(&writer);
+    bed.wait_writes(&writer);
     assert_all_read(reader);
-    let reader = stage.reader();
+    let reader = bed.reader();
     leaves_and_returns(
-        &stage,
+        &bed,
         &reader,
         one,
         || one.kill().unwrap(),
         || one.start().unwrap(),
     );
     let log = writer.finish();
-    assert!(log.verify(stage.server(0)).unwrap().is_faultless());
+    assert!(log.verify(bed.server(0)).unwrap().is_faultless());
     // A read that was at the replica when it died may fail.
     let readings = reader.finish();
     let failed = readings.iter().filter(|one| one.outcome.is_err()).count();
@@ -58,12 +58,12 @@ fn comings_and_goings(kind: ClusterKind) {
 
 #[test]
 fn a_frozen_replica_of_mariadb_costs_no_read() {
-    let stage = TestBed::set(ClusterKind::Mariadb).unwrap();
-    let reader = stage.reader();
-    let replica = stage.server(1);
-    stage.wait_read_by(&reader, replica);
+    let bed = TestBed::set_up(ClusterKind::Mariadb).unwrap();
+    let reader = bed.reader();
+    let replica = bed.server(1);
+    bed.wait_read_by(&reader, replica);
     leaves_and_returns(
-        &stage,
+        &bed,
         &reader,
         replica,
         || replica.freeze().unwrap(),
@@ -76,40 +76,38 @@ fn a_frozen_replica_of_mariadb_costs_no_read() {
 
 #[test]
 fn the_primary_serves_reads_only_while_no_replica_can_and_only_if_told_to() {
-    let stage = TestBed::set_with(ClusterKind::Mariadb, "fallback = \"primary\"").unwrap();
-    let reader = stage.reader();
-    let [primary, one, other] = &stage.scene.servers[..] else {
+    let bed = TestBed::set_with(ClusterKind::Mariadb, "fallback = \"primary\"").unwrap();
+    let reader = bed.reader();
+    let [primary, one, other] = &bed.scenario.servers[..] else {
         panic!("three servers")
     };
-    stage.wait_read_by(&reader, one);
-    stage.wait_read_by(&reader, other);
-    stage.wait_not_read_by(&reader, primary);
+    bed.wait_read_by(&reader, one);
+    bed.wait_read_by(&reader, other);
+    bed.wait_not_read_by(&reader, primary);
     one.stop_replication().unwrap();
     other.stop_replication().unwrap();
-    stage.wait_read_by(&reader, primary);
-    stage.wait_not_read_by(&reader, one);
-    let reads = service(&stage.balancer.status().unwrap(), "reads");
+    bed.wait_read_by(&reader, primary);
+    bed.wait_not_read_by(&reader, one);
+    let reads = service(&bed.balancer.status().unwrap(), "reads");
     assert_eq!(reads["state"], "degraded", "{reads:#}");
     one.start_replication().unwrap();
-    stage.wait_read_by(&reader, one);
-    stage.wait_not_read_by(&reader, primary);
+    bed.wait_read_by(&reader, one);
+    bed.wait_not_read_by(&reader, primary);
     assert_all_read(reader);
 }
 
 fn leaves_and_returns(
-    stage: &TestBed,
+    bed: &TestBed,
     reader: &ReadProbe,
     replica: &Server,
     hurt: impl Fn(),
     heal: impl Fn(),
 ) {
-    stage.wait_read_by(reader, replica);
+    bed.wait_read_by(reader, replica);
     hurt();
-    stage.wait_not_read_by(reader, replica);
-    stage.wait("a reason", || {
-        stage.listed("reads", replica)["reason"] != ""
-    });
+    bed.wait_not_read_by(reader, replica);
+    bed.wait("a reason", || bed.listed("reads", replica)["reason"] != "");
     heal();
-    stage.wait_read_by(reader, replica);
-    stage.wait_whole();
+    bed.wait_read_by(reader, replica);
+    bed.wait_whole();
 }

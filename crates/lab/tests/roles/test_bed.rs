@@ -16,13 +16,13 @@ pub(crate) struct TestBed {
     pub(crate) balancer: Balancer,
     pub(crate) writes: SocketAddr,
     pub(crate) reads: SocketAddr,
-    pub(crate) scene: Scenario,
+    pub(crate) scenario: Scenario,
 }
 
 impl TestBed {
     /// Starts with default settings; if the servers are not installed, prints the reason and
     /// returns `None`.
-    pub(crate) fn set(kind: ClusterKind) -> Option<TestBed> {
+    pub(crate) fn set_up(kind: ClusterKind) -> Option<TestBed> {
         TestBed::set_with(kind, "")
     }
 
@@ -32,32 +32,32 @@ impl TestBed {
             println!("skipped: {why}");
             return None;
         }
-        let scene = Scenario::start(kind).unwrap();
+        let scenario = Scenario::start(kind).unwrap();
         let (writes, reads) = (loopback(), loopback());
-        let config = scene.service("writes", writes, "primary", "")
-            + &scene.service("reads", reads, "replica", of_reads);
+        let config = scenario.service("writes", writes, "primary", "")
+            + &scenario.service("reads", reads, "replica", of_reads);
         let balancer = Balancer::start(&config).unwrap();
-        let stage = TestBed {
+        let bed = TestBed {
             balancer,
             writes,
             reads,
-            scene,
+            scenario,
         };
-        stage.wait_whole();
-        Some(stage)
+        bed.wait_whole();
+        Some(bed)
     }
 
     pub(crate) fn server(&self, index: usize) -> &Server {
-        &self.scene.servers[index]
+        &self.scenario.servers[index]
     }
 
     pub(crate) fn writer(&self) -> WriteProbe {
-        let options = WriteProbeOptions::new(self.scene.kind.driver(), self.writes);
+        let options = WriteProbeOptions::new(self.scenario.kind.driver(), self.writes);
         WriteProbe::start(options).unwrap()
     }
 
     pub(crate) fn reader(&self) -> ReadProbe {
-        let options = ReadProbeOptions::new(self.scene.kind.driver(), self.reads);
+        let options = ReadProbeOptions::new(self.scenario.kind.driver(), self.reads);
         ReadProbe::start(options).unwrap()
     }
 

@@ -19,18 +19,14 @@ fn patient_engine(io: &str) -> String {
 }
 
 /// Runs a long query, cancels it as soon as a server executes it, and returns its result.
-fn cancelled(
-    stage: &TestBed,
-    client: &Client,
-    before: impl FnOnce(),
-) -> Result<Vec<String>, Failed> {
+fn cancelled(bed: &TestBed, client: &Client, before: impl FnOnce()) -> Result<Vec<String>, Failed> {
     let token = client.client.cancel_token();
     thread::scope(|scope| {
         let sleeping = scope.spawn(|| client.text(SLEEP));
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(25)%' \
                    AND state = 'active'";
-        wait_until(&stage.balancer, "a query that sleeps", || {
-            let servers = stage.scene.servers.iter();
+        wait_until(&bed.balancer, "a query that sleeps", || {
+            let servers = bed.scenario.servers.iter();
             servers
                 .map(|one| one.sql(sql).unwrap())
                 .any(|count| count == "1")
@@ -40,10 +36,10 @@ fn cancelled(
             .enable_all()
             .build()
             .unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         asking.block_on(token.cancel_query(NoTls)).unwrap();
         let ended = sleeping.join().unwrap();
-        assert!(begun.elapsed() < LIMIT);
+        assert!(started.elapsed() < LIMIT);
         ended
     })
 }
@@ -52,22 +48,22 @@ fn cancelled(
 fn a_cancel_request_finds_the_process_that_has_the_client_after_an_upgrade_on_both_drivers() {
     for io in DRIVERS {
         let further = "[service.split]\nreads = true";
-        let stage = TestBed::start(&patient_engine(io), further);
-        let client = stage.client();
+        let bed = TestBed::start(&patient_engine(io), further);
+        let client = bed.client();
         let state = |ended: Result<Vec<String>, Failed>| ended.unwrap_err().state;
-        assert_eq!(state(cancelled(&stage, &client, || {})), "57014");
-        let ended = cancelled(&stage, &client, || {
-            stage.balancer.upgrade(&[]).unwrap();
+        assert_eq!(state(cancelled(&bed, &client, || {})), "57014");
+        let ended = cancelled(&bed, &client, || {
+            bed.balancer.upgrade(&[]).unwrap();
         });
-        assert_eq!(state(ended), "57014", "{io}\n{}", stage.balancer.log());
+        assert_eq!(state(ended), "57014", "{io}\n{}", bed.balancer.log());
         // Later clients, which may have the same slot in another process, are not affected.
-        let others: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+        let others: Vec<Client> = (0..4).map(|_| bed.client()).collect();
         thread::scope(|scope| {
             let sleeping: Vec<_> = others
                 .iter()
                 .map(|other| scope.spawn(|| other.text("SELECT 'slept' FROM pg_sleep(2)")))
                 .collect();
-            assert_eq!(state(cancelled(&stage, &client, || {})), "57014");
+            assert_eq!(state(cancelled(&bed, &client, || {})), "57014");
             for one in sleeping {
                 assert_eq!(one.join().unwrap().unwrap(), ["slept"]);
             }
@@ -83,9 +79,9 @@ fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one(
     };
     let head = patient_engine("auto");
     let own = head.clone() + &peers(1, &format!("2 = \"{second}\""));
-    let stage = TestBed::start_at(first, &own, "[service.split]\nreads = true");
+    let bed = TestBed::start_at(first, &own, "[service.split]\nreads = true");
     let other = head + &peers(2, &format!("1 = \"localhost:{}\"", first.port()));
-    let other = other + &service_toml("db", stage.scene.kind, second, &stage.scene.servers, "");
+    let other = other + &service_toml("db", bed.scenario.kind, second, &bed.scenario.servers, "");
     let other = Balancer::start(&other).unwrap();
     wait_until(&other, "another balancer", || {
         Client::try_connect(second).is_ok()
@@ -96,7 +92,7 @@ fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one(
         // Clients connect by an address that leads to either instance.
         let shared = first_here_then_there(own, foreign);
         let client = Client::connect(shared);
-        let failed = cancelled(&stage, &client, || {}).unwrap_err();
+        let failed = cancelled(&bed, &client, || {}).unwrap_err();
         assert_eq!(failed.state, "57014", "{failed:?}");
         assert_eq!(client.text("SELECT 1").unwrap(), ["1"]);
     }

@@ -27,14 +27,14 @@ const WRITES: &[&str] = &[
     "SAVEPOINT_TRANSACTION",
 ];
 
-fn stage(io: &str, consistency: &str) -> TestBed {
+fn start_bed(io: &str, consistency: &str) -> TestBed {
     let further = format!("primary_reads = false\nconsistency = {consistency:?}");
-    let stage = TestBed::set(io, &further);
-    stage.direct().run(SCHEMA);
-    stage.scene.wait_caught_up().unwrap();
-    let client = stage.client();
-    stage.wait_split(&client);
-    stage
+    let bed = TestBed::set_up(io, &further);
+    bed.direct().run(SCHEMA);
+    bed.scenario.wait_caught_up().unwrap();
+    let client = bed.client();
+    bed.wait_split(&client);
+    bed
 }
 
 fn write(client: &Client, id: i32, v: i64, rounds: i64) {
@@ -69,13 +69,13 @@ fn read(client: &Client, id: i32, rounds: i64) -> (i64, i32) {
 }
 
 /// Alternates writes and reads; returns the number of reads at the primary, and at other servers.
-fn write_and_read(stage: &TestBed, rounds: i64, sessions: i32) -> (usize, usize) {
-    let primary = stage.port_of_primary();
+fn write_and_read(bed: &TestBed, rounds: i64, sessions: i32) -> (usize, usize) {
+    let primary = bed.port_of_primary();
     let all = thread::scope(|scope| {
         let threads: Vec<_> = (0..sessions)
             .map(|id| {
                 scope.spawn(move || {
-                    let client = stage.client();
+                    let client = bed.client();
                     let (mut here, mut elsewhere) = (0, 0);
                     for round in 1..=rounds {
                         let v = round + 1_000_000 * i64::from(id);
@@ -105,29 +105,29 @@ fn write_and_read(stage: &TestBed, rounds: i64, sessions: i32) -> (usize, usize)
 #[test]
 fn a_session_reads_what_it_wrote_while_replicas_fall_behind_on_both_drivers() {
     for io in DRIVERS {
-        let stage = stage(io, "read-your-writes");
-        let [first, second] = two(&stage);
-        write_and_read(&stage, 200, 4);
-        wait_for_replica(&stage);
+        let bed = start_bed(io, "read-your-writes");
+        let [first, second] = two(&bed);
+        write_and_read(&bed, 200, 4);
+        wait_for_replica(&bed);
         // One replica receives nothing, the other one is late.
         first.stop_replication().unwrap();
         second.lag(Duration::from_millis(30)).unwrap();
-        let (here, _) = write_and_read(&stage, 200, 4);
+        let (here, _) = write_and_read(&bed, 200, 4);
         assert!(here > 0);
         second.lag(Duration::ZERO).unwrap();
-        write_and_read(&stage, 100, 4);
-        wait_for_replica(&stage);
+        write_and_read(&bed, 100, 4);
+        wait_for_replica(&bed);
         first.start_replication().unwrap();
     }
 }
 
 #[test]
 fn who_wrote_long_ago_reads_at_replicas_all_the_time() {
-    let stage = stage("auto", "read-your-writes");
-    let primary = stage.port_of_primary();
-    let client = stage.client();
+    let bed = start_bed("auto", "read-your-writes");
+    let primary = bed.port_of_primary();
+    let client = bed.client();
     write(&client, 1, 1, 1);
-    wait_for_replica(&stage);
+    wait_for_replica(&bed);
     thread::sleep(Duration::from_secs(2));
     let until = Instant::now() + Duration::from_secs(3);
     let (mut all, mut here) = (0, 0);
@@ -145,11 +145,11 @@ fn who_wrote_long_ago_reads_at_replicas_all_the_time() {
 
 #[test]
 fn with_global_consistency_a_session_reads_what_others_wrote() {
-    let stage = stage("auto", "global");
-    let [first, _] = two(&stage);
+    let bed = start_bed("auto", "global");
+    let [first, _] = two(&bed);
     first.stop_replication().unwrap();
-    let (writer, reader) = (stage.client(), stage.client());
-    let primary = stage.port_of_primary();
+    let (writer, reader) = (bed.client(), bed.client());
+    let primary = bed.port_of_primary();
     let mut elsewhere = 0;
     for round in 1..=300 {
         write(&writer, 1, round, round);
@@ -165,11 +165,11 @@ fn with_global_consistency_a_session_reads_what_others_wrote() {
 
 #[test]
 fn with_global_consistency_others_read_what_was_committed_in_a_chain() {
-    let stage = stage("auto", "global");
-    for replica in stage.replicas() {
+    let bed = start_bed("auto", "global");
+    for replica in bed.replicas() {
         replica.stop_replication().unwrap();
     }
-    let (writer, reader) = (stage.client(), stage.client());
+    let (writer, reader) = (bed.client(), bed.client());
     writer.run("BEGIN");
     for round in 1..=3 {
         writer.run(&format!("UPDATE counters SET v = {round} WHERE id = 1"));
@@ -180,22 +180,22 @@ fn with_global_consistency_others_read_what_was_committed_in_a_chain() {
         }
     }
     writer.run("ROLLBACK");
-    for replica in stage.replicas() {
+    for replica in bed.replicas() {
         replica.start_replication().unwrap();
     }
 }
 
 #[test]
 fn eventual_consistency_reads_what_a_replica_has() {
-    let stage = stage("auto", "eventual");
-    for replica in stage.replicas() {
+    let bed = start_bed("auto", "eventual");
+    for replica in bed.replicas() {
         replica.stop_replication().unwrap();
     }
-    let client = stage.client();
+    let client = bed.client();
     write(&client, 1, 77, 2);
     let (seen, port) = read(&client, 1, 1);
-    assert_eq!((seen, port != stage.port_of_primary()), (0, true));
-    for replica in stage.replicas() {
+    assert_eq!((seen, port != bed.port_of_primary()), (0, true));
+    for replica in bed.replicas() {
         replica.start_replication().unwrap();
     }
 }
@@ -210,21 +210,21 @@ fn a_session_reads_what_it_wrote_before_a_reload_that_has_reads_see_it() {
                  {consistency:?}"
             )
         };
-        let stage = TestBed::set_with("auto", &lines(true, "eventual"));
-        stage.direct().run(SCHEMA);
-        stage.scene.wait_caught_up().unwrap();
-        stage.wait_split(&stage.client());
-        for replica in stage.replicas() {
+        let bed = TestBed::set_with("auto", &lines(true, "eventual"));
+        bed.direct().run(SCHEMA);
+        bed.scenario.wait_caught_up().unwrap();
+        bed.wait_split(&bed.client());
+        for replica in bed.replicas() {
             replica.stop_replication().unwrap();
         }
         let reload = |lines: &str| {
-            let (kind, servers) = (stage.scene.kind, &stage.scene.servers);
-            let service = service_toml("db", kind, stage.listen, servers, lines);
-            let config = stage.head.clone() + &service;
-            stage.balancer.reload(&config).unwrap();
+            let (kind, servers) = (bed.scenario.kind, &bed.scenario.servers);
+            let service = service_toml("db", kind, bed.listen, servers, lines);
+            let config = bed.head.clone() + &service;
+            bed.balancer.reload(&config).unwrap();
         };
         reload(&lines(reads, consistency));
-        let client = stage.client();
+        let client = bed.client();
         write(&client, 1, 77, 2);
         reload(&lines(true, "read-your-writes"));
         let until = Instant::now() + Duration::from_secs(2);
@@ -232,41 +232,41 @@ fn a_session_reads_what_it_wrote_before_a_reload_that_has_reads_see_it() {
             let (seen, port) = read(&client, 1, 1);
             assert_eq!(seen, 77, "at {port}");
         }
-        for replica in stage.replicas() {
+        for replica in bed.replicas() {
             replica.start_replication().unwrap();
         }
-        let primary = stage.port_of_primary();
-        stage.wait("a read at a replica", || client.port(WHERE) != primary);
+        let primary = bed.port_of_primary();
+        bed.wait("a read at a replica", || client.port(WHERE) != primary);
     }
 }
 
 #[test]
 fn a_session_reads_what_it_wrote_across_a_change_of_the_primary() {
-    let stage = stage("auto", "read-your-writes");
-    let clients: Vec<Client> = (0..4).map(|_| stage.client()).collect();
+    let bed = start_bed("auto", "read-your-writes");
+    let clients: Vec<Client> = (0..4).map(|_| bed.client()).collect();
     for round in 1..=3 {
         for (id, client) in (0..).zip(&clients) {
             write(client, id, round, 0);
         }
-        let candidate = stage.replicas()[0].clone();
-        stage.scene.lab.promote(&candidate).unwrap();
+        let candidate = bed.replicas()[0].clone();
+        bed.scenario.lab.promote(&candidate).unwrap();
         for _ in 0..50 {
             for (id, client) in (0..).zip(&clients) {
                 let (seen, port) = read(client, id, round);
                 assert_eq!(seen, round, "session {id} at {port}");
             }
         }
-        stage.wait_whole();
+        bed.wait_whole();
     }
 }
 
 /// Waits until reads reach a replica: without further writes, a replica soon has the last one.
-fn wait_for_replica(stage: &TestBed) {
-    let primary = stage.port_of_primary();
-    let client = stage.client();
+fn wait_for_replica(bed: &TestBed) {
+    let primary = bed.port_of_primary();
+    let client = bed.client();
     for round in 1..=20 {
         write(&client, 15, round, round);
-        stage.wait("a read at a replica", || {
+        bed.wait("a read at a replica", || {
             let (seen, port) = read(&client, 15, round);
             assert_eq!(seen, round, "at {port}");
             port != primary
@@ -274,8 +274,8 @@ fn wait_for_replica(stage: &TestBed) {
     }
 }
 
-fn two(stage: &TestBed) -> [Server; 2] {
-    <[Server; 2]>::try_from(stage.replicas()).unwrap_or_else(|_| panic!("not two replicas"))
+fn two(bed: &TestBed) -> [Server; 2] {
+    <[Server; 2]>::try_from(bed.replicas()).unwrap_or_else(|_| panic!("not two replicas"))
 }
 
 /// Sessions of both processes write and read.
@@ -285,13 +285,13 @@ fn two(stage: &TestBed) -> [Server; 2] {
 fn with_global_consistency_a_session_reads_what_another_process_wrote_in_an_upgrade() {
     let split = "[service.split]\nreads = true\nconsistency = \"global\"";
     let head = "[engine]\nshutdown_limit_ms = 30000\n";
-    let stage = TestBed::start(head, split);
-    stage.direct().run(SCHEMA);
-    stage.scene.wait_caught_up().unwrap();
-    let old = stage.client();
-    stage.balancer.upgrade(&[]).unwrap();
-    let new = stage.client();
-    for replica in stage.replicas() {
+    let bed = TestBed::start(head, split);
+    bed.direct().run(SCHEMA);
+    bed.scenario.wait_caught_up().unwrap();
+    let old = bed.client();
+    bed.balancer.upgrade(&[]).unwrap();
+    let new = bed.client();
+    for replica in bed.replicas() {
         replica.lag(Duration::from_secs(4)).unwrap();
     }
     for (round, (writer, reader)) in [(&old, &new), (&new, &old)].into_iter().enumerate() {
@@ -309,15 +309,15 @@ fn with_global_consistency_a_session_reads_what_another_process_wrote_in_an_upgr
 /// TO SEE THIS RED: forward a replica's error about the role.
 #[test]
 fn who_has_a_role_that_has_not_come_to_the_replicas_yet_reads_at_the_primary() {
-    let stage = stage("auto", "read-your-writes");
-    for replica in stage.replicas() {
+    let bed = start_bed("auto", "read-your-writes");
+    for replica in bed.replicas() {
         replica.lag(Duration::from_secs(4)).unwrap();
     }
-    stage.sql("CREATE ROLE newcomer");
-    stage.sql("GRANT newcomer TO sbtest");
-    let client = stage.client();
+    bed.sql("CREATE ROLE newcomer");
+    bed.sql("GRANT newcomer TO sbtest");
+    let client = bed.client();
     client.run("/* evenkeel: primary */ SET ROLE newcomer");
     let role = "SELECT current_user || ' ' || inet_server_port()";
-    let expected = format!("newcomer {}", stage.port_of_primary());
+    let expected = format!("newcomer {}", bed.port_of_primary());
     assert_eq!(client.text(role).unwrap(), [expected]);
 }

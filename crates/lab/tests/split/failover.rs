@@ -10,16 +10,16 @@ use crate::harness::cluster::service_toml;
 use crate::harness::{DRIVERS, done, loopback, wait_until};
 use crate::stage::{Client, TestBed, WHERE};
 
-fn stage() -> TestBed {
-    let stage = TestBed::set("auto", "primary_reads = false");
+fn start_bed() -> TestBed {
+    let bed = TestBed::set_up("auto", "primary_reads = false");
     // Each acknowledged write is on a replica, too.
-    stage.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
-    stage.sql("SELECT pg_reload_conf()");
-    let direct = stage.direct();
+    bed.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
+    bed.sql("SELECT pg_reload_conf()");
+    let direct = bed.direct();
     direct.run("CREATE TABLE things (id int PRIMARY KEY, what text)");
-    stage.scene.wait_caught_up().unwrap();
-    stage.wait_split(&stage.client());
-    stage
+    bed.scenario.wait_caught_up().unwrap();
+    bed.wait_split(&bed.client());
+    bed
 }
 
 fn assert_all_read(reader: ReadProbe) {
@@ -29,19 +29,19 @@ fn assert_all_read(reader: ReadProbe) {
     assert!(!readings.is_empty());
 }
 
-fn wait_primary(stage: &TestBed, server: &Server) {
+fn wait_primary(bed: &TestBed, server: &Server) {
     let what = format!("{} as the primary", server.name);
-    stage.wait(&what, || stage.cluster()["primary"] == server.name.as_str());
+    bed.wait(&what, || bed.cluster()["primary"] == server.name.as_str());
 }
 
 #[test]
 fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_or_doubled() {
-    let stage = stage();
-    let (writer, reader) = (stage.writer(), stage.reader());
-    let old = stage.primary();
-    let session = stage.client();
+    let bed = start_bed();
+    let (writer, reader) = (bed.writer(), bed.reader());
+    let old = bed.primary();
+    let session = bed.client();
     session.run("SET application_name = 'of before'");
-    let cut = stage.client();
+    let cut = bed.client();
     cut.run("BEGIN");
     cut.run("INSERT INTO things VALUES (1, 'never')");
     thread::sleep(Duration::from_millis(300));
@@ -53,7 +53,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
             session.run("INSERT INTO things VALUES (2, 'waited')");
             session.text("SHOW application_name").unwrap()
         });
-        stage.scene.lab.fail_over(&old).unwrap();
+        bed.scenario.lab.fail_over(&old).unwrap();
         waiting.join().unwrap()
     });
     assert_eq!(waiting, ["of before"]);
@@ -63,8 +63,8 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
         state == "57P01" || state == "40001" || cut.is_closed(),
         "{state}"
     );
-    let new = stage.primary();
-    wait_primary(&stage, &new);
+    let new = bed.primary();
+    wait_primary(&bed, &new);
     thread::sleep(Duration::from_millis(500));
     assert_all_read(reader);
     let log = writer.finish();
@@ -78,32 +78,32 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
     let verified = log.verify(&new).unwrap();
     assert!(verified.is_faultless(), "{verified:?}");
     let ids = "/* evenkeel: primary */ SELECT id FROM things ORDER BY id";
-    assert_eq!(stage.client().text(ids).unwrap(), ["2"]);
+    assert_eq!(bed.client().text(ids).unwrap(), ["2"]);
 
     // The old primary returns and considers itself the primary: no session is routed there.
     old.start().unwrap();
     let port = i32::from(new.address.port());
     for _ in 0..100 {
         let sql = "/* evenkeel: primary */ SELECT inet_server_port()";
-        assert_eq!(stage.client().port(sql), port);
+        assert_eq!(bed.client().port(sql), port);
         thread::sleep(Duration::from_millis(10));
     }
-    stage.scene.lab.rejoin(&old).unwrap();
-    stage.wait_whole();
+    bed.scenario.lab.rejoin(&old).unwrap();
+    bed.wait_whole();
 }
 
 #[test]
 fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
-    let stage = stage();
-    let (writer, reader) = (stage.writer(), stage.reader());
+    let bed = start_bed();
+    let (writer, reader) = (bed.writer(), bed.reader());
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(300));
-        let candidate = stage.replicas()[0].clone();
-        stage.scene.lab.promote(&candidate).unwrap();
-        stage.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
-        stage.sql("SELECT pg_reload_conf()");
-        stage.wait_whole();
-        wait_primary(&stage, &candidate);
+        let candidate = bed.replicas()[0].clone();
+        bed.scenario.lab.promote(&candidate).unwrap();
+        bed.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
+        bed.sql("SELECT pg_reload_conf()");
+        bed.wait_whole();
+        wait_primary(&bed, &candidate);
     }
     thread::sleep(Duration::from_millis(300));
     assert_all_read(reader);
@@ -114,27 +114,27 @@ fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
         .filter(|one| !one.is_acknowledged())
         .collect();
     assert!(failed.len() <= 2, "{failed:#?}");
-    let verified = log.verify(&stage.primary()).unwrap();
+    let verified = log.verify(&bed.primary()).unwrap();
     assert!(verified.is_faultless(), "{verified:?}");
 }
 
 #[test]
 fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
-    let stage = stage();
-    let reader = stage.reader();
-    let old = stage.primary();
-    let client = stage.client();
+    let bed = start_bed();
+    let reader = bed.reader();
+    let old = bed.primary();
+    let client = bed.client();
     client.run("INSERT INTO things VALUES (10, 'before')");
     old.freeze().unwrap();
     let written = thread::scope(|scope| {
         let writing = scope.spawn(|| {
-            let client = stage.client();
+            let client = bed.client();
             client.text("INSERT INTO things VALUES (11, 'meanwhile')")
         });
-        stage.wait("the primary is missed", || {
-            stage.cluster()["primary"].is_null()
+        bed.wait("the primary is missed", || {
+            bed.cluster()["primary"].is_null()
         });
-        stage.scene.lab.fail_over(&old).unwrap();
+        bed.scenario.lab.fail_over(&old).unwrap();
         writing.join().unwrap()
     });
     // The write was sent to the frozen primary, which never replied, or waited for the new primary.
@@ -146,7 +146,7 @@ fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
     old.thaw().unwrap();
     thread::sleep(Duration::from_millis(500));
     client.run("INSERT INTO things VALUES (13, 'after')");
-    let port = i32::from(stage.primary().address.port());
+    let port = i32::from(bed.primary().address.port());
     assert_eq!(
         client.port("/* evenkeel: primary */ SELECT inet_server_port()"),
         port
@@ -156,40 +156,41 @@ fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
 #[test]
 fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
     let pool = "primary_reads = false\n[service.pool]\nsize = 1\nwait_ms = 30000";
-    let stage = TestBed::set("auto", pool);
-    let direct = stage.direct();
+    let bed = TestBed::set_up("auto", pool);
+    let direct = bed.direct();
     direct.run("CREATE TABLE things (id int PRIMARY KEY, what text)");
-    let old = stage.primary();
-    let (holder, waiter) = (stage.client(), stage.client());
+    let old = bed.primary();
+    let (holder, waiter) = (bed.client(), bed.client());
     holder.run("BEGIN");
     holder.run("INSERT INTO things VALUES (1, 'never')");
-    stage.scene.wait_caught_up().unwrap();
+    bed.scenario.wait_caught_up().unwrap();
     old.freeze().unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.run("INSERT INTO things VALUES (2, 'waited')"));
-        stage.scene.lab.fail_over(&old).unwrap();
-        wait_primary(&stage, &stage.primary());
+        bed.scenario.lab.fail_over(&old).unwrap();
+        wait_primary(&bed, &bed.primary());
         // The old primary accepts writes as before, but they would be lost.
         old.thaw().unwrap();
         waiting.join().unwrap();
     });
-    assert_eq!(stage.direct().text("SELECT id FROM things").unwrap(), ["2"]);
+    assert_eq!(bed.direct().text("SELECT id FROM things").unwrap(), ["2"]);
 }
 
 #[test]
 fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_one() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, "[service.pool]\nsize = 2\nwait_ms = 30000");
-        stage.direct().run("CREATE TABLE things (id int)");
-        stage.scene.wait_caught_up().unwrap();
+        let bed = TestBed::set_up(io, "[service.pool]\nsize = 2\nwait_ms = 30000");
+        bed.direct().run("CREATE TABLE things (id int)");
+        bed.scenario.wait_caught_up().unwrap();
         let (writers, readers) = ([(); 2], [(); 2]);
-        let writers = writers.map(|()| begun(&stage, "BEGIN", "INSERT INTO things VALUES (1)"));
+        let writers =
+            writers.map(|()| open_transaction(&bed, "BEGIN", "INSERT INTO things VALUES (1)"));
         // One reader at each replica: the weight makes the primary the least busy server from here
         // on.
-        let readers = readers.map(|()| begun(&stage, "BEGIN READ ONLY", WHERE));
-        let primary = stage.primary();
-        done(&stage.balancer, &["weight", &primary.name, "100"]);
-        let (reader, since) = (stage.client(), Instant::now());
+        let readers = readers.map(|()| open_transaction(&bed, "BEGIN READ ONLY", WHERE));
+        let primary = bed.primary();
+        done(&bed.balancer, &["weight", &primary.name, "100"]);
+        let (reader, since) = (bed.client(), Instant::now());
         let port = i32::from(primary.address.port());
         for _ in 0..12 {
             assert_ne!(reader.port(WHERE), port, "{io}");
@@ -197,7 +198,7 @@ fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_o
         assert!(since.elapsed() < Duration::from_secs(10), "{io}");
         writers.iter().for_each(|client| client.run("ROLLBACK"));
         // Evenkeel first checks the server for leftover state of the transactions.
-        wait_until(&stage.balancer, "reads at the primary again", || {
+        wait_until(&bed.balancer, "reads at the primary again", || {
             reader.port(WHERE) == port
         });
         readers.iter().for_each(|client| client.run("COMMIT"));
@@ -207,12 +208,12 @@ fn reads_do_not_wait_where_all_connections_are_in_use_while_another_server_has_o
 #[test]
 fn reads_that_wait_are_run_where_a_connection_comes_free() {
     for io in DRIVERS {
-        let stage = TestBed::set(io, "[service.pool]\nsize = 1\nwait_ms = 20000");
-        stage.direct().run("CREATE TABLE things (id int)");
-        stage.scene.wait_caught_up().unwrap();
-        let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
-        let writer = begun(&stage, "BEGIN", "INSERT INTO things VALUES (1)");
-        let holders = [(); 2].map(|()| begun(&stage, "BEGIN READ ONLY", WHERE));
+        let bed = TestBed::set_up(io, "[service.pool]\nsize = 1\nwait_ms = 20000");
+        bed.direct().run("CREATE TABLE things (id int)");
+        bed.scenario.wait_caught_up().unwrap();
+        let clients: Vec<Client> = (0..6).map(|_| bed.client()).collect();
+        let writer = open_transaction(&bed, "BEGIN", "INSERT INTO things VALUES (1)");
+        let holders = [(); 2].map(|()| open_transaction(&bed, "BEGIN READ ONLY", WHERE));
         let since = Instant::now();
         thread::scope(|scope| {
             for client in &clients {
@@ -229,16 +230,16 @@ fn reads_that_wait_are_run_where_a_connection_comes_free() {
 
 #[test]
 fn a_read_that_waits_at_the_primary_goes_to_a_replica_that_is_back() {
-    let stage = TestBed::set("auto", "[service.pool]\nsize = 1\nwait_ms = 20000");
-    stage.direct().run("CREATE TABLE things (id int)");
-    let (client, replicas) = (stage.client(), stage.replicas());
+    let bed = TestBed::set_up("auto", "[service.pool]\nsize = 1\nwait_ms = 20000");
+    bed.direct().run("CREATE TABLE things (id int)");
+    let (client, replicas) = (bed.client(), bed.replicas());
     let each = |verb| {
         for replica in &replicas {
-            done(&stage.balancer, &[verb, &replica.name]);
+            done(&bed.balancer, &[verb, &replica.name]);
         }
     };
     each("drain");
-    let writer = begun(&stage, "BEGIN", "INSERT INTO things VALUES (1)");
+    let writer = open_transaction(&bed, "BEGIN", "INSERT INTO things VALUES (1)");
     let since = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| client.run(WHERE));
@@ -250,8 +251,8 @@ fn a_read_that_waits_at_the_primary_goes_to_a_replica_that_is_back() {
 }
 
 /// Opens a client in a transaction that has sent a statement to the server.
-fn begun(stage: &TestBed, begin: &str, first: &str) -> Client {
-    let client = stage.client();
+fn open_transaction(bed: &TestBed, begin: &str, first: &str) -> Client {
+    let client = bed.client();
     client.run(begin);
     client.run(first);
     client
@@ -259,22 +260,22 @@ fn begun(stage: &TestBed, begin: &str, first: &str) -> Client {
 
 #[test]
 fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
-    let stage = stage();
-    let primary = stage.primary().name;
-    let (busy, client) = (stage.client(), stage.client());
+    let bed = start_bed();
+    let primary = bed.primary().name;
+    let (busy, client) = (bed.client(), bed.client());
     busy.run("BEGIN");
     busy.run("INSERT INTO things VALUES (20, 'in a transaction')");
-    done(&stage.balancer, &["drain", &primary]);
+    done(&bed.balancer, &["drain", &primary]);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| client.run("INSERT INTO things VALUES (21, 'waited')"));
         thread::sleep(Duration::from_millis(500));
         assert!(!waiting.is_finished());
         // Reads continue, and so do open transactions.
-        let reads = stage.client();
+        let reads = bed.client();
         assert!(reads.port("SELECT inet_server_port()") > 0);
         busy.run("INSERT INTO things VALUES (22, 'still')");
         busy.run("COMMIT");
-        done(&stage.balancer, &["undrain", &primary]);
+        done(&bed.balancer, &["undrain", &primary]);
         waiting.join().unwrap();
     });
     let ids = "/* evenkeel: primary */ SELECT count(*) FROM things";
@@ -283,39 +284,39 @@ fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
 
 #[test]
 fn a_transaction_on_a_drained_primary_ends_once_another_server_is_the_primary() {
-    let stage = stage();
-    let old = stage.primary();
-    let busy = stage.client();
+    let bed = start_bed();
+    let old = bed.primary();
+    let busy = bed.client();
     busy.run("BEGIN");
     busy.run("INSERT INTO things VALUES (40, 'never')");
     let patient = ["drain", &old.name, "--limit-ms", "300000"];
-    done(&stage.balancer, &patient);
-    let new = stage.replicas()[0].clone();
+    done(&bed.balancer, &patient);
+    let new = bed.replicas()[0].clone();
     new.sql("SELECT pg_promote()").unwrap();
-    wait_primary(&stage, &new);
-    stage.wait("its end", || busy.text("SELECT 1").is_err());
+    wait_primary(&bed, &new);
+    bed.wait("its end", || busy.text("SELECT 1").is_err());
 }
 
 /// Runs balanced reads, also on the primary, while `disturb` is applied to it. Returns the longest
 /// time.
-fn longest_read(stage: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
-    stage.wait_split(&stage.client());
+fn longest_read(bed: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
+    bed.wait_split(&bed.client());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let read = || {
-            let client = stage.client();
+            let client = bed.client();
             let mut longest = Duration::ZERO;
             while !is_over.load(Relaxed) {
-                let begun = Instant::now();
+                let started = Instant::now();
                 assert!(client.port("SELECT inet_server_port()") > 0);
                 assert!(client.port_prepared("SELECT inet_server_port()") > 0);
-                longest = longest.max(begun.elapsed());
+                longest = longest.max(started.elapsed());
             }
             longest
         };
         let reading: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
         thread::sleep(Duration::from_millis(500));
-        disturb(&stage.primary());
+        disturb(&bed.primary());
         thread::sleep(Duration::from_secs(2));
         is_over.store(true, Relaxed);
         let done = reading.into_iter().map(|one| one.join().unwrap());
@@ -325,33 +326,33 @@ fn longest_read(stage: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
 
 #[test]
 fn reads_that_the_primary_takes_its_part_of_go_on_without_it() {
-    let stage = TestBed::set("auto", "");
+    let bed = TestBed::set_up("auto", "");
     // No replica is promoted: a session that waits for a primary waits long.
-    let longest = longest_read(&stage, |primary| primary.kill().unwrap());
+    let longest = longest_read(&bed, |primary| primary.kill().unwrap());
     assert!(longest < Duration::from_secs(2), "{longest:?}");
 }
 
 #[test]
 fn reads_on_a_primary_that_freezes_are_run_elsewhere_as_soon_as_it_is_found_out() {
-    let stage = TestBed::set("auto", "");
-    let longest = longest_read(&stage, |primary| {
+    let bed = TestBed::set_up("auto", "");
+    let longest = longest_read(&bed, |primary| {
         primary.freeze().unwrap();
-        stage.wait("the primary is missed", || {
-            stage.cluster()["primary"].is_null()
+        bed.wait("the primary is missed", || {
+            bed.cluster()["primary"].is_null()
         });
     });
     assert!(longest < Duration::from_secs(20), "{longest:?}");
-    stage.primary().thaw().unwrap();
+    bed.primary().thaw().unwrap();
 }
 
 #[test]
 fn reads_on_a_primary_that_hands_over_do_not_fail() {
-    let stage = TestBed::set("auto", "");
-    longest_read(&stage, |_| {
+    let bed = TestBed::set_up("auto", "");
+    longest_read(&bed, |_| {
         for _ in 0..2 {
-            let candidate = stage.replicas()[0].clone();
-            stage.scene.lab.promote(&candidate).unwrap();
-            stage.wait_whole();
+            let candidate = bed.replicas()[0].clone();
+            bed.scenario.lab.promote(&candidate).unwrap();
+            bed.wait_whole();
         }
     });
 }
@@ -359,19 +360,19 @@ fn reads_on_a_primary_that_hands_over_do_not_fail() {
 #[test]
 fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_connection() {
     let further = "[service.failover]\nresume_at_once = 1\nwait_ms = 8000";
-    let stage = TestBed::set_with("auto", further);
-    let primary = stage.primary().name;
-    let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
-    stage.direct().run("CREATE TABLE things (id int)");
+    let bed = TestBed::set_with("auto", further);
+    let primary = bed.primary().name;
+    let clients: Vec<Client> = (0..6).map(|_| bed.client()).collect();
+    bed.direct().run("CREATE TABLE things (id int)");
     for keeps in ["BEGIN", "CREATE TEMP TABLE own (a int)"] {
-        done(&stage.balancer, &["drain", &primary]);
+        done(&bed.balancer, &["drain", &primary]);
         thread::scope(|scope| {
             let waiting: Vec<_> = clients
                 .iter()
                 .map(|client| scope.spawn(|| client.text(keeps)))
                 .collect();
             thread::sleep(Duration::from_millis(300));
-            done(&stage.balancer, &["undrain", &primary]);
+            done(&bed.balancer, &["undrain", &primary]);
             for one in waiting {
                 one.join().unwrap().unwrap();
             }
@@ -385,12 +386,12 @@ fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_conne
 fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
     let further = "[service.pool]\nsize = 1\nwait_ms = 20000\n\
                    [service.failover]\nresume_at_once = 1\nwait_ms = 8000";
-    let stage = TestBed::set_with("auto", further);
-    stage.direct().run("CREATE TABLE things (id int)");
-    let (holder, waiter) = (stage.client(), stage.client());
-    let primary = stage.primary().name;
+    let bed = TestBed::set_with("auto", further);
+    bed.direct().run("CREATE TABLE things (id int)");
+    let (holder, waiter) = (bed.client(), bed.client());
+    let primary = bed.primary().name;
     let tell = |command: &str| {
-        done(&stage.balancer, &[command, &primary]);
+        done(&bed.balancer, &[command, &primary]);
         thread::sleep(Duration::from_millis(800));
     };
     tell("drain");
@@ -408,11 +409,11 @@ fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
 #[test]
 fn a_slow_statement_of_one_who_waited_for_a_primary_does_not_hold_up_the_others() {
     let further = "[service.failover]\nresume_at_once = 1\nwait_ms = 9000";
-    let stage = TestBed::set_with("auto", further);
-    stage.direct().run("CREATE TABLE things (id int)");
-    let (slow, quick) = (stage.client(), stage.client());
-    let primary = stage.primary().name;
-    done(&stage.balancer, &["drain", &primary]);
+    let bed = TestBed::set_with("auto", further);
+    bed.direct().run("CREATE TABLE things (id int)");
+    let (slow, quick) = (bed.client(), bed.client());
+    let primary = bed.primary().name;
+    done(&bed.balancer, &["drain", &primary]);
     thread::sleep(Duration::from_millis(800));
     thread::scope(|scope| {
         scope.spawn(|| slow.run("INSERT INTO things SELECT 1 FROM pg_sleep(7)"));
@@ -422,7 +423,7 @@ fn a_slow_statement_of_one_who_waited_for_a_primary_does_not_hold_up_the_others(
             Instant::now()
         });
         thread::sleep(Duration::from_millis(300));
-        done(&stage.balancer, &["undrain", &primary]);
+        done(&bed.balancer, &["undrain", &primary]);
         let since = Instant::now();
         let took = quick.join().unwrap().saturating_duration_since(since);
         assert!(took < Duration::from_secs(4), "{took:?}");
@@ -433,14 +434,14 @@ fn a_slow_statement_of_one_who_waited_for_a_primary_does_not_hold_up_the_others(
 fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
     let further = "[service.split]\nreads = true\nprimary_reads = false\n\
                    [service.failover]\nwait_ms = 1000";
-    let stage = TestBed::set_with("auto", further);
-    stage.direct().run("CREATE TABLE things (id int)");
-    let client = stage.client();
-    stage.wait_split(&client);
-    let reader = stage.reader();
-    stage.primary().kill().unwrap();
-    stage.wait("the primary is missed", || {
-        stage.cluster()["primary"].is_null()
+    let bed = TestBed::set_with("auto", further);
+    bed.direct().run("CREATE TABLE things (id int)");
+    let client = bed.client();
+    bed.wait_split(&client);
+    let reader = bed.reader();
+    bed.primary().kill().unwrap();
+    bed.wait("the primary is missed", || {
+        bed.cluster()["primary"].is_null()
     });
     let failed = client.text("INSERT INTO things VALUES (1)").unwrap_err();
     assert_eq!(failed.state, "57P03", "{failed:?}");
@@ -453,17 +454,17 @@ fn without_a_primary_writes_are_told_so_in_time_and_reads_go_on() {
 
 #[test]
 fn one_server_alone_needs_no_monitor() {
-    let stage = stage();
-    let primary = stage.primary();
+    let bed = start_bed();
+    let primary = bed.primary();
     // Health probes may or may not notice the failure.
     for (round, further) in ["", "[service.health]\nfall = 100"].into_iter().enumerate() {
         let listen = loopback();
         let servers = std::slice::from_ref(&primary);
-        let toml = service_toml("alone", stage.scene.kind, listen, servers, further);
+        let toml = service_toml("alone", bed.scenario.kind, listen, servers, further);
         let monitor = "[service.monitor]\nuser = \"monitor\"\npassword = \"monitor\"\n\
                        database = \"postgres\"\n";
         assert!(toml.contains(monitor));
-        let config = stage.head.clone() + &toml.replace(monitor, "");
+        let config = bed.head.clone() + &toml.replace(monitor, "");
         let balancer = evenkeel_lab::Balancer::start(&config).unwrap();
         let client = Client::connect(listen);
         let insert = |id| {
@@ -493,20 +494,20 @@ fn one_server_alone_needs_no_monitor() {
 fn a_server_that_was_promoted_is_not_doubted_for_a_session_that_wants_to_read_only() {
     let further = "[service.split]\nreads = true\nprimary_reads = false\n\
                    [service.failover]\nwait_ms = 20000";
-    let stage = TestBed::set_with("auto", further);
-    stage.direct().run("CREATE TABLE things (id int)");
-    stage.scene.wait_caught_up().unwrap();
-    let clients: Vec<Client> = (0..6).map(|_| stage.client()).collect();
-    stage.wait_split(&clients[0]);
+    let bed = TestBed::set_with("auto", further);
+    bed.direct().run("CREATE TABLE things (id int)");
+    bed.scenario.wait_caught_up().unwrap();
+    let clients: Vec<Client> = (0..6).map(|_| bed.client()).collect();
+    bed.wait_split(&clients[0]);
     // Connections that were opened while the server was a replica.
     clients
         .iter()
         .for_each(|client| client.run("BEGIN READ ONLY; SELECT 1"));
     clients.iter().for_each(|client| client.run("COMMIT"));
-    let candidate = stage.replicas()[0].clone();
-    stage.scene.lab.promote(&candidate).unwrap();
-    stage.wait_whole();
-    wait_primary(&stage, &candidate);
+    let candidate = bed.replicas()[0].clone();
+    bed.scenario.lab.promote(&candidate).unwrap();
+    bed.wait_whole();
+    wait_primary(&bed, &candidate);
     let since = Instant::now();
     for client in &clients {
         let twice = "INSERT INTO things VALUES (1); COMMIT; BEGIN READ ONLY; \
@@ -524,5 +525,5 @@ fn a_server_that_was_promoted_is_not_doubted_for_a_session_that_wants_to_read_on
         since.elapsed()
     );
     let count = "/* evenkeel: primary */ SELECT count(*) || ' ' || sum(id) FROM things";
-    assert_eq!(stage.client().text(count).unwrap(), ["6 6"]);
+    assert_eq!(bed.client().text(count).unwrap(), ["6 6"]);
 }

@@ -20,8 +20,8 @@ const COUNT: &str = "CREATE FUNCTION asked() RETURNS int LANGUAGE plpgsql AS $$ 
     END LOOP; RETURN count; END $$";
 
 fn write_for(client: &Client, time: Duration) {
-    let begun = Instant::now();
-    while begun.elapsed() < time {
+    let started = Instant::now();
+    while started.elapsed() < time {
         client.run("BEGIN");
         client.run("INSERT INTO things VALUES (1)");
         client.run("COMMIT");
@@ -33,14 +33,14 @@ fn write_for(client: &Client, time: Duration) {
 /// TO SEE THIS RED: query positions for every decision, not for reads alone.
 #[test]
 fn a_primary_that_is_only_written_to_is_seldom_asked_where_it_is() {
-    let stage = TestBed::set("auto", "primary_reads = false");
-    stage.direct().run("CREATE TABLE things (id int)");
-    let client = stage.client();
+    let bed = TestBed::set_up("auto", "primary_reads = false");
+    bed.direct().run("CREATE TABLE things (id int)");
+    let client = bed.client();
     write_for(&client, FORGOTTEN);
-    stage.sql(COUNT);
+    bed.sql(COUNT);
     let asked = thread::scope(|scope| {
         scope.spawn(|| write_for(&client, Duration::from_secs(4)));
-        stage.sql("SELECT asked()")
+        bed.sql("SELECT asked()")
     });
     let asked: u32 = asked.trim().parse().unwrap();
     // The position is still queried a few times a second.

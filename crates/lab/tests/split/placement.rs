@@ -92,23 +92,23 @@ const REPLICA_TEXT: &[&str] = &[
 ];
 
 fn prepared_stage(io: &str) -> TestBed {
-    let stage = TestBed::set(io, "primary_reads = false\nconsistency = \"eventual\"");
-    stage.direct().run(SCHEMA);
-    stage.scene.wait_caught_up().unwrap();
-    let client = stage.client();
+    let bed = TestBed::set_up(io, "primary_reads = false\nconsistency = \"eventual\"");
+    bed.direct().run(SCHEMA);
+    bed.scenario.wait_caught_up().unwrap();
+    let client = bed.client();
     // The catalog is read in the background.
-    let primary = stage.port_of_primary();
+    let primary = bed.port_of_primary();
     let reads = "SELECT inet_server_port(), stab() FROM harmless";
-    stage.wait("known functions", || client.port(reads) != primary);
-    stage
+    bed.wait("known functions", || client.port(reads) != primary);
+    bed
 }
 
 #[test]
 fn statements_run_where_they_belong_as_text_and_prepared_on_both_drivers() {
     for io in DRIVERS {
-        let stage = prepared_stage(io);
-        let primary = stage.port_of_primary();
-        let mut client = stage.client();
+        let bed = prepared_stage(io);
+        let primary = bed.port_of_primary();
+        let mut client = bed.client();
         let mut wrong = Vec::new();
         let mut check = |what: &str, sql: &str, port: Result<i32, String>, at_primary: bool| {
             let is_right = port
@@ -123,7 +123,7 @@ fn statements_run_where_they_belong_as_text_and_prepared_on_both_drivers() {
         for (list, at_primary) in [(PRIMARY, true), (REPLICA, false)] {
             for sql in list {
                 // A new client, which is not pinned to a server.
-                client = stage.client();
+                client = bed.client();
                 check("text", sql, of_text(&client, sql), at_primary);
                 let prepared = client
                     .value(sql, &[])
@@ -132,16 +132,12 @@ fn statements_run_where_they_belong_as_text_and_prepared_on_both_drivers() {
             }
         }
         for (list, at_primary) in [(PRIMARY_TEXT, true), (REPLICA_TEXT, false)] {
-            client = stage.client();
+            client = bed.client();
             for sql in list.iter().filter(|sql| !sql.contains("STDIN")) {
                 check("text", sql, of_text(&client, sql), at_primary);
             }
         }
-        assert!(
-            wrong.is_empty(),
-            "{io}: {wrong:#?}\n{}",
-            stage.balancer.log()
-        );
+        assert!(wrong.is_empty(), "{io}: {wrong:#?}\n{}", bed.balancer.log());
         assert!(!client.is_closed());
     }
 }
@@ -156,9 +152,9 @@ fn of_text(client: &Client, sql: &str) -> Result<i32, String> {
 
 #[test]
 fn what_explain_analyze_runs_is_looked_at_and_what_a_transaction_does_stays_in_it() {
-    let stage = prepared_stage("auto");
-    let primary = stage.port_of_primary();
-    let client = stage.client();
+    let bed = prepared_stage("auto");
+    let primary = bed.port_of_primary();
+    let client = bed.client();
     client.run("EXPLAIN ANALYZE INSERT INTO things VALUES (500, 'explained')");
     client.run("EXPLAIN (ANALYZE, COSTS off) SELECT vol()");
     let count = "/* evenkeel: primary */ SELECT count(*) FROM things WHERE id = 500";
@@ -181,28 +177,28 @@ fn what_explain_analyze_runs_is_looked_at_and_what_a_transaction_does_stays_in_i
     assert_eq!(client.port(WHERE), primary);
     assert_eq!(client.port_prepared(WHERE), primary);
     client.run("COMMIT");
-    stage.wait_split(&client);
+    bed.wait_split(&client);
 }
 
 #[test]
 fn temporary_tables_locks_and_defaults_of_a_session_keep_its_reads_on_the_primary() {
-    let stage = prepared_stage("auto");
-    let primary = stage.port_of_primary();
-    let client = stage.client();
+    let bed = prepared_stage("auto");
+    let primary = bed.port_of_primary();
+    let client = bed.client();
     client.run("CREATE TEMP TABLE own AS SELECT 1 AS a");
     assert_eq!(client.port("SELECT inet_server_port() FROM own"), primary);
     client.run("DROP TABLE own");
 
-    let other = stage.client();
+    let other = bed.client();
     other.run("SELECT pg_advisory_lock(3)");
     assert_eq!(other.port(WHERE), primary);
     other.run("SELECT pg_advisory_unlock(3)");
 
-    let third = stage.client();
+    let third = bed.client();
     third.run("SET default_transaction_isolation = 'serializable'");
     assert_eq!(third.port(WHERE), primary);
     third.run("RESET default_transaction_isolation");
-    stage.wait_split(&third);
+    bed.wait_split(&third);
     third.run("SET default_transaction_read_only = on");
     third.run("BEGIN");
     assert_ne!(third.port(WHERE), primary);
@@ -213,13 +209,13 @@ fn temporary_tables_locks_and_defaults_of_a_session_keep_its_reads_on_the_primar
         .text("INSERT INTO things VALUES (600, 'no')")
         .unwrap_err();
     assert_eq!(refused.state, "25006");
-    stage.client().run("INSERT INTO things VALUES (601, 'yes')");
+    bed.client().run("INSERT INTO things VALUES (601, 'yes')");
 }
 
 #[test]
 fn who_is_bound_to_a_replica_reads_on_there_and_is_told_to_connect_again_to_write() {
-    let stage = prepared_stage("auto");
-    let primary = stage.port_of_primary();
+    let bed = prepared_stage("auto");
+    let primary = bed.port_of_primary();
     let write = "INSERT INTO things VALUES (800, 'x')";
     for (bind, begin) in [
         ("SELECT set_config('app.t', 'a' || 'b', false)", write),
@@ -229,7 +225,7 @@ fn who_is_bound_to_a_replica_reads_on_there_and_is_told_to_connect_again_to_writ
             write,
         ),
     ] {
-        let client = stage.client();
+        let client = bed.client();
         client.run("BEGIN READ ONLY");
         client.run(bind);
         client.run("COMMIT");
@@ -241,7 +237,7 @@ fn who_is_bound_to_a_replica_reads_on_there_and_is_told_to_connect_again_to_writ
         assert_eq!(failed.state, "57P01", "{bind}: {failed:?}");
         assert!(client.is_closed());
     }
-    let client = stage.client();
+    let client = bed.client();
     client.run("BEGIN READ ONLY");
     client.run("DECLARE held CURSOR WITH HOLD FOR SELECT id FROM things ORDER BY id");
     client.run("COMMIT");
@@ -258,18 +254,18 @@ fn who_is_bound_to_a_replica_reads_on_there_and_is_told_to_connect_again_to_writ
 
 #[test]
 fn functions_are_known_soon_after_somebody_made_them_and_catalogs_never_too_old() {
-    let stage = prepared_stage("auto");
-    let primary = stage.port_of_primary();
-    let client = stage.client();
+    let bed = prepared_stage("auto");
+    let primary = bed.port_of_primary();
+    let client = bed.client();
     client.run("CREATE FUNCTION later() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1'");
     let sql = "SELECT inet_server_port(), later()";
     assert_eq!(client.port(sql), primary, "the session's own function");
-    stage.scene.wait_caught_up().unwrap();
+    bed.scenario.wait_caught_up().unwrap();
     // A client that calls the function before it is known is pinned from then on.
-    stage.wait("a new function at a replica", || {
-        stage.client().port(sql) != primary
+    bed.wait("a new function at a replica", || {
+        bed.client().port(sql) != primary
     });
-    let other = stage.client();
+    let other = bed.client();
     client.run("CREATE OR REPLACE FUNCTION later() RETURNS int LANGUAGE sql AS 'SELECT vol()'");
     assert_eq!(client.port(sql), primary, "it writes now");
     // Evenkeel's catalog is outdated for a moment: the statements are retried on the primary.
@@ -282,31 +278,31 @@ fn functions_are_known_soon_after_somebody_made_them_and_catalogs_never_too_old(
 
 #[test]
 fn hints_name_servers() {
-    let stage = prepared_stage("auto");
-    let client = stage.client();
-    for server in &stage.scene.servers {
+    let bed = prepared_stage("auto");
+    let client = bed.client();
+    for server in &bed.scenario.servers {
         let sql = format!("/* evenkeel: server={} */ {WHERE}", server.name);
         let port = i32::from(server.address.port());
         assert_eq!(client.port(&sql), port, "{sql}");
         assert_eq!(client.port_prepared(&sql), port, "{sql}");
     }
     let nobody = format!("/* evenkeel: server=nobody */ {WHERE}");
-    assert_eq!(client.port(&nobody), stage.port_of_primary());
-    let replica = &stage.replicas()[0].name;
+    assert_eq!(client.port(&nobody), bed.port_of_primary());
+    let replica = &bed.replicas()[0].name;
     let write = format!("/* evenkeel: server={replica} */ INSERT INTO things VALUES (700, 'x')");
     client.run(&write);
     let named = format!("/* evenkeel: server={replica} */ {WHERE}");
     // The replica has failed, and Evenkeel has not noticed yet.
-    stage.replicas()[0].kill().unwrap();
-    assert_eq!(client.port(&named), stage.port_of_primary());
-    assert_eq!(client.port_prepared(&named), stage.port_of_primary());
+    bed.replicas()[0].kill().unwrap();
+    assert_eq!(client.port(&named), bed.port_of_primary());
+    assert_eq!(client.port_prepared(&named), bed.port_of_primary());
 }
 
 #[test]
 fn the_primary_takes_its_part_of_the_reads_unless_it_is_told_not_to() {
-    let stage = TestBed::set("auto", "consistency = \"eventual\"");
-    let client = stage.client();
-    stage.wait_split(&client);
+    let bed = TestBed::set_up("auto", "consistency = \"eventual\"");
+    let client = bed.client();
+    bed.wait_split(&client);
     let mut ports = std::collections::BTreeSet::new();
     let all = eventually(LIMIT, "reads at all three", || {
         ports.insert(client.port(WHERE));
@@ -317,9 +313,9 @@ fn the_primary_takes_its_part_of_the_reads_unless_it_is_told_not_to() {
 
 #[test]
 fn explain_says_where_things_go() {
-    let stage = prepared_stage("auto");
+    let bed = prepared_stage("auto");
     let explained = |sql: &str| {
-        let text = done(&stage.balancer, &["explain", "--json", sql]);
+        let text = done(&bed.balancer, &["explain", "--json", sql]);
         serde_json::from_str::<serde_json::Value>(&text).unwrap()
     };
     let lists = [
@@ -333,15 +329,12 @@ fn explain_says_where_things_go() {
             assert_eq!(explanation["target"], target, "{sql}: {explanation:#}");
         }
     }
-    let text = done(&stage.balancer, &["explain", "SELECT vol()"]);
+    let text = done(&bed.balancer, &["explain", "SELECT vol()"]);
     assert!(
         text.starts_with("to the primary: calls a volatile function\n"),
         "{text}"
     );
-    let other = refused(
-        &stage.balancer,
-        &["explain", "--service", "web", "SELECT 1"],
-    );
+    let other = refused(&bed.balancer, &["explain", "--service", "web", "SELECT 1"]);
     assert!(
         other.contains(
             "service \"web\" does not route statements or does not exist; choose one \
@@ -358,25 +351,25 @@ const RULES: &str = "\
 
 #[test]
 fn rules_send_reads_where_they_say_and_nothing_else() {
-    let stage = prepared_stage("auto");
-    let (primary, report) = (stage.port_of_primary(), stage.replicas()[0].clone());
+    let bed = prepared_stage("auto");
+    let (primary, report) = (bed.port_of_primary(), bed.replicas()[0].clone());
     let rules = RULES.replace("NAME", &report.name);
     let split =
         "[service.split]\nreads = true\nprimary_reads = false\nconsistency = \"eventual\"\n";
     let further = format!("{split}{rules}");
     let lines = service_toml(
         "db",
-        stage.scene.kind,
-        stage.listen,
-        &stage.scene.servers,
+        bed.scenario.kind,
+        bed.listen,
+        &bed.scenario.servers,
         &further,
     );
     let claims = "CREATE FUNCTION claims() RETURNS int LANGUAGE sql VOLATILE \
                   AS 'SELECT inet_server_port()'";
-    stage.direct().run(claims);
-    stage.scene.wait_caught_up().unwrap();
-    stage.balancer.reload(&(engine("auto") + &lines)).unwrap();
-    let client = stage.client();
+    bed.direct().run(claims);
+    bed.scenario.wait_caught_up().unwrap();
+    bed.balancer.reload(&(engine("auto") + &lines)).unwrap();
+    let client = bed.client();
     let sql = "SELECT inet_server_port() /* report */";
     for _ in 0..10 {
         assert_eq!(client.port(sql), i32::from(report.address.port()));
@@ -393,7 +386,7 @@ fn rules_send_reads_where_they_say_and_nothing_else() {
     // decides.
     assert_eq!(client.port("SELECT claims()"), primary);
     // The function has not been read from the catalog: it has pinned its caller.
-    let client = stage.client();
+    let client = bed.client();
     let vouched = "SELECT inet_server_port(), vol() /* vouched */";
     assert_eq!(client.port(vouched), primary);
     assert_ne!(client.port("SELECT claims() /* vouched */"), primary);

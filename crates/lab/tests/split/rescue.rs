@@ -22,26 +22,26 @@ const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);
 const LONG: &str = "SELECT inet_server_port() FROM things, \
     (SELECT count(*) AS n FROM generate_series(1, 8000000)) AS x WHERE id = 1 AND n > 0";
 
-fn stage(io: &str) -> TestBed {
-    let stage = TestBed::set(io, "primary_reads = false\nconsistency = \"eventual\"");
-    stage.direct().run(SCHEMA);
-    stage.scene.wait_caught_up().unwrap();
-    let client = stage.client();
-    let primary = stage.port_of_primary();
+fn start_bed(io: &str) -> TestBed {
+    let bed = TestBed::set_up(io, "primary_reads = false\nconsistency = \"eventual\"");
+    bed.direct().run(SCHEMA);
+    bed.scenario.wait_caught_up().unwrap();
+    let client = bed.client();
+    let primary = bed.port_of_primary();
     let known = "SELECT inet_server_port() FROM things";
-    stage.wait("a known table", || client.port(known) != primary);
-    stage
+    bed.wait("a known table", || client.port(known) != primary);
+    bed
 }
 
 /// Runs the long read, and applies `disturb` to the server that executes it.
 fn disturbed(
-    stage: &TestBed,
+    bed: &TestBed,
     prepared: bool,
     disturb: impl FnOnce(&evenkeel_lab::Server),
 ) -> (i32, i32) {
     thread::scope(|scope| {
         let reading = scope.spawn(|| {
-            let client = stage.client();
+            let client = bed.client();
             let port = match prepared {
                 true => client.port_prepared(LONG),
                 false => client.port(LONG),
@@ -59,8 +59,8 @@ fn disturbed(
             server.sql(sql).unwrap().contains('1')
         };
         let mut found = None;
-        stage.wait("a server that works", || {
-            let servers = stage.scene.servers.iter();
+        bed.wait("a server that works", || {
+            let servers = bed.scenario.servers.iter();
             found = servers
                 .filter(|one| one.is_running() && !one.is_frozen())
                 .find(|one| busy(one))
@@ -76,57 +76,57 @@ fn disturbed(
 #[test]
 fn a_read_that_replay_cancels_runs_on_the_primary_on_both_drivers() {
     for io in DRIVERS {
-        let stage = stage(io);
-        for replica in stage.replicas() {
+        let bed = start_bed(io);
+        for replica in bed.replicas() {
             replica
                 .sql("ALTER SYSTEM SET max_standby_streaming_delay = '20ms'")
                 .unwrap();
             replica.sql("SELECT pg_reload_conf()").unwrap();
         }
-        let direct = stage.direct();
+        let direct = bed.direct();
         for (number, prepared) in [false, true].into_iter().enumerate() {
-            let (before, after) = disturbed(&stage, prepared, |_| {
+            let (before, after) = disturbed(&bed, prepared, |_| {
                 direct.run(&format!("ALTER TABLE things ADD COLUMN more{number} int"));
             });
-            assert_ne!(before, stage.port_of_primary());
-            assert_eq!(after, stage.port_of_primary(), "prepared: {prepared}");
+            assert_ne!(before, bed.port_of_primary());
+            assert_eq!(after, bed.port_of_primary(), "prepared: {prepared}");
         }
     }
 }
 
 #[test]
 fn a_read_whose_replica_dies_or_freezes_runs_elsewhere() {
-    let stage = stage("auto");
+    let bed = start_bed("auto");
     for prepared in [false, true] {
         let mut killed = None;
-        let (before, after) = disturbed(&stage, prepared, |server| {
+        let (before, after) = disturbed(&bed, prepared, |server| {
             server.kill().unwrap();
             killed = Some(server.clone());
         });
         assert_ne!(before, after, "prepared: {prepared}");
         killed.unwrap().start().unwrap();
-        stage.wait_whole();
+        bed.wait_whole();
     }
     let mut frozen = None;
-    let (before, after) = disturbed(&stage, false, |server| {
+    let (before, after) = disturbed(&bed, false, |server| {
         server.freeze().unwrap();
         frozen = Some(server.clone());
     });
     assert_ne!(before, after);
     frozen.unwrap().thaw().unwrap();
-    stage.wait_whole();
+    bed.wait_whole();
 }
 
 #[test]
 fn nobody_notices_that_a_replica_is_killed_restarted_and_stopped() {
-    let stage = stage("auto");
-    let reader = stage.reader();
-    let replica = stage.replicas()[0].clone();
+    let bed = start_bed("auto");
+    let reader = bed.reader();
+    let replica = bed.replicas()[0].clone();
     thread::scope(|scope| {
         let sessions: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let client = stage.client();
+                    let client = bed.client();
                     for _ in 0..1_500 {
                         assert!(client.port("SELECT inet_server_port() FROM things") > 0);
                         assert!(client.port_prepared("SELECT inet_server_port() FROM things") > 0);
@@ -150,31 +150,28 @@ fn nobody_notices_that_a_replica_is_killed_restarted_and_stopped() {
 
 #[test]
 fn a_function_that_lies_about_itself_runs_on_the_primary_when_a_replica_refuses_it() {
-    let stage = stage("auto");
-    stage.sql("GRANT EXECUTE ON FUNCTION pg_stat_reset() TO public");
-    let client = stage.client();
-    let direct = stage.direct();
+    let bed = start_bed("auto");
+    bed.sql("GRANT EXECUTE ON FUNCTION pg_stat_reset() TO public");
+    let client = bed.client();
+    let direct = bed.direct();
     direct.run(
         "CREATE FUNCTION sly() RETURNS int LANGUAGE plpgsql STABLE AS \
          $$ BEGIN PERFORM nextval('sly_numbers'); RETURN inet_server_port(); END $$; \
          CREATE SEQUENCE sly_numbers",
     );
-    stage.scene.wait_caught_up().unwrap();
+    bed.scenario.wait_caught_up().unwrap();
     for _ in 0..20 {
-        assert_eq!(client.port("SELECT sly()"), stage.port_of_primary());
-        assert_eq!(
-            client.port_prepared("SELECT sly()"),
-            stage.port_of_primary()
-        );
+        assert_eq!(client.port("SELECT sly()"), bed.port_of_primary());
+        assert_eq!(client.port_prepared("SELECT sly()"), bed.port_of_primary());
     }
     assert!(!client.is_closed());
 }
 
 #[test]
 fn what_was_answered_is_not_run_again_with_what_was_sent_behind_it() {
-    let stage = stage("auto");
+    let bed = start_bed("auto");
     for round in 0..20 {
-        let client = stage.client();
+        let client = bed.client();
         let insert = format!("INSERT INTO written VALUES ({round})");
         let mut first = pin!(client.client.simple_query(&insert));
         let end = "SELECT pg_terminate_backend(pg_backend_pid())";
@@ -196,7 +193,7 @@ fn what_was_answered_is_not_run_again_with_what_was_sent_behind_it() {
         assert!(done.unwrap().is_ok() && ended.unwrap().is_err());
     }
     let twice = "SELECT count(*) - count(DISTINCT id) || ' of ' || count(*) FROM written";
-    assert_eq!(stage.direct().text(twice).unwrap(), ["0 of 20"]);
+    assert_eq!(bed.direct().text(twice).unwrap(), ["0 of 20"]);
 }
 
 fn ready<T>(polled: Poll<T>) -> Option<T> {
@@ -208,14 +205,14 @@ fn ready<T>(polled: Poll<T>) -> Option<T> {
 
 #[test]
 fn a_write_whose_backend_is_ended_by_an_operator_is_run_once() {
-    let stage = stage("auto");
-    let client = stage.client();
+    let bed = start_bed("auto");
+    let client = bed.client();
     let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                    WHERE usename = 'sbtest' AND backend_type = 'client backend'";
     for round in 0..30 {
-        stage.sql(end_all);
+        bed.sql(end_all);
         client.run(&format!("INSERT INTO written VALUES ({round})"));
-        stage.sql(end_all);
+        bed.sql(end_all);
         let written = "INSERT INTO written VALUES ($1) RETURNING id";
         let back: i32 = client.value(written, &[&(round + 100)]).unwrap();
         assert_eq!(back, round + 100);
@@ -225,18 +222,18 @@ fn a_write_whose_backend_is_ended_by_an_operator_is_run_once() {
     // In a transaction there is one error, and the session ends, as it does without Evenkeel.
     client.run("BEGIN");
     client.run("INSERT INTO written VALUES (1)");
-    stage.sql(end_all);
+    bed.sql(end_all);
     let failed = client.text("INSERT INTO written VALUES (2)").unwrap_err();
     assert!(failed.state == "57P01" || client.is_closed(), "{failed:?}");
-    assert_eq!(Client::connect(stage.listen).text(count).unwrap(), ["60"]);
+    assert_eq!(Client::connect(bed.listen).text(count).unwrap(), ["60"]);
 }
 
 #[test]
 fn what_was_set_and_committed_before_a_replica_refused_the_rest_stays_with_its_client() {
     for io in DRIVERS {
-        let stage = stage(io);
-        let (client, other) = (stage.client(), stage.client());
-        let primary = stage.port_of_primary();
+        let bed = start_bed(io);
+        let (client, other) = (bed.client(), bed.client());
+        let primary = bed.port_of_primary();
         for round in 0..3 {
             // The discarded reply may arrive separately from the error.
             let text = "BEGIN READ ONLY; SET work_mem TO '7MB'; COMMIT; SELECT asks()";
@@ -254,18 +251,18 @@ fn what_was_set_and_committed_before_a_replica_refused_the_rest_stays_with_its_c
 
 #[test]
 fn a_read_in_an_isolation_that_replicas_lack_runs_on_the_primary() {
-    let stage = stage("auto");
-    stage.sql("ALTER ROLE sbtest SET default_transaction_isolation = 'serializable'");
-    stage.scene.wait_caught_up().unwrap();
+    let bed = start_bed("auto");
+    bed.sql("ALTER ROLE sbtest SET default_transaction_isolation = 'serializable'");
+    bed.scenario.wait_caught_up().unwrap();
     let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                    WHERE usename = 'sbtest' AND backend_type = 'client backend'";
-    for server in &stage.scene.servers {
+    for server in &bed.scenario.servers {
         server.sql(end_all).unwrap();
     }
-    let client = stage.client();
+    let client = bed.client();
     let read = "SELECT inet_server_port() FROM things";
     for _ in 0..5 {
-        assert_eq!(client.port(read), stage.port_of_primary());
-        assert_eq!(client.port_prepared(read), stage.port_of_primary());
+        assert_eq!(client.port(read), bed.port_of_primary());
+        assert_eq!(client.port_prepared(read), bed.port_of_primary());
     }
 }

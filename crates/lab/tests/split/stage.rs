@@ -18,7 +18,7 @@ pub(crate) const WHERE: &str = "SELECT inet_server_port()";
 impl TestBed {
     /// Starts with reads on replicas only, unless the further lines of `[service.split]` change
     /// that.
-    pub(crate) fn set(io: &str, further: &str) -> TestBed {
+    pub(crate) fn set_up(io: &str, further: &str) -> TestBed {
         TestBed::set_with(io, &format!("[service.split]\nreads = true\n{further}"))
     }
 
@@ -33,8 +33,8 @@ impl TestBed {
     }
 
     pub(crate) fn start_at(listen: SocketAddr, head: &str, further: &str) -> TestBed {
-        let scene = Scenario::start(ClusterKind::Postgres).unwrap();
-        TestBed::before(scene, listen, head, further)
+        let scenario = Scenario::start(ClusterKind::Postgres).unwrap();
+        TestBed::before(scenario, listen, head, further)
     }
 
     pub(crate) fn port_of_primary(&self) -> i32 {

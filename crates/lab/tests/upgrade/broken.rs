@@ -38,7 +38,7 @@ fn script(directory: &Path, text: &str) -> String {
 }
 
 fn a_program_that_cannot_take_over_leaves_the_old_process_in_charge(io: &str) {
-    let room = tempfile::tempdir().unwrap();
+    let work_dir = tempfile::tempdir().unwrap();
     let (_server, listen, balancer) = echo_behind(io, "max_connections = 3\n");
     let client = held(&listen, 1);
     let error = refused(&balancer, &["--binary", "/bin/false"]);
@@ -47,7 +47,7 @@ fn a_program_that_cannot_take_over_leaves_the_old_process_in_charge(io: &str) {
         "{error}"
     );
     let talks = script(
-        room.path(),
+        work_dir.path(),
         "#!/bin/sh\necho I am no balancer >&2\nexit 3\n",
     );
     let error = refused(&balancer, &["--binary", &talks]);
@@ -56,7 +56,7 @@ fn a_program_that_cannot_take_over_leaves_the_old_process_in_charge(io: &str) {
         "{error}"
     );
     assert!(balancer.log().contains("I am no balancer"));
-    let hangs = script(room.path(), "#!/bin/sh\nexec sleep 600\n");
+    let hangs = script(work_dir.path(), "#!/bin/sh\nexec sleep 600\n");
     let since = Instant::now();
     let error = refused(&balancer, &["--binary", &hangs, "--limit-ms", "500"]);
     assert!(
@@ -65,7 +65,7 @@ fn a_program_that_cannot_take_over_leaves_the_old_process_in_charge(io: &str) {
     );
     assert!(since.elapsed() < Duration::from_secs(10));
     let garbage = script(
-        room.path(),
+        work_dir.path(),
         "#!/bin/sh\nprintf '\\0\\0\\0\\2{}' >&0\nexec sleep 600\n",
     );
     let error = refused(&balancer, &["--binary", &garbage]);

@@ -60,9 +60,9 @@ fn signal(pid: u32, signal: &str) {
 
 /// TO SEE THIS RED: allow a second generation of draining processes.
 fn an_upgrade_while_a_process_drains_is_refused_and_names_it(io: &str) {
-    let stage = Draining::start(io, 2);
-    let (old, listen, balancer) = (stage.old, &stage.listen, &stage.balancer);
-    let mut clients = stage.clients;
+    let bed = Draining::start(io, 2);
+    let (old, listen, balancer) = (bed.old, &bed.listen, &bed.balancer);
+    let mut clients = bed.clients;
     until("a session of more than a second", || {
         let status = balancer.status().unwrap();
         status["upgrade"][0]["oldest_session_ms"].as_u64() > Some(1_000)
@@ -88,8 +88,8 @@ fn an_upgrade_while_a_process_drains_is_refused_and_names_it(io: &str) {
 
 /// TO SEE THIS RED: terminate the new sessions with the old ones, or refuse a new client meanwhile.
 fn end_draining_terminates_the_sessions_and_upgrades(io: &str) {
-    let stage = Draining::start(io, 2);
-    let (old, listen, balancer) = (stage.old, &stage.listen, &stage.balancer);
+    let bed = Draining::start(io, 2);
+    let (old, listen, balancer) = (bed.old, &bed.listen, &bed.balancer);
     let (second, new_clients) = (balancer.pid(), held(listen, 2));
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
     let come = || {
@@ -100,21 +100,24 @@ fn end_draining_terminates_the_sessions_and_upgrades(io: &str) {
     };
     std::thread::scope(|scope| {
         let newcomers = scope.spawn(come);
-        let begun = Instant::now();
-        let said = balancer.upgrade(&["--end-draining"]);
-        let took = begun.elapsed();
+        let started = Instant::now();
+        let printed = balancer.upgrade(&["--end-draining"]);
+        let took = started.elapsed();
         let before = served.load(SeqCst);
         until("newcomers", || {
             newcomers.is_finished() || served.load(SeqCst) > before + 5
         });
         over.store(true, SeqCst);
         newcomers.join().unwrap();
-        let said = said.unwrap();
-        assert!(said.contains(&format!("pid {second} drains")), "{said}");
+        let printed = printed.unwrap();
+        assert!(
+            printed.contains(&format!("pid {second} drains")),
+            "{printed}"
+        );
         assert!(took < Duration::from_secs(5), "{took:?}");
     });
     assert!(!runs(old));
-    for client in &stage.clients {
+    for client in &bed.clients {
         end_of(client);
     }
     assert!(new_clients.iter().all(is_alive));
@@ -127,12 +130,12 @@ fn end_draining_terminates_the_sessions_and_upgrades(io: &str) {
 
 /// TO SEE THIS RED: let the upgrade wait for a process that does nothing.
 fn end_draining_gives_a_frozen_process_up(io: &str) {
-    let stage = Draining::start(io, 1);
-    let (old, listen, balancer) = (stage.old, &stage.listen, &stage.balancer);
+    let bed = Draining::start(io, 1);
+    let (old, listen, balancer) = (bed.old, &bed.listen, &bed.balancer);
     signal(old, "-STOP");
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = refused(balancer, &["--end-draining"]);
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let who = format!("draining process {old} did not exit within 5000 ms");
     let then = format!("`kill -KILL {old}`");
     assert!(error.contains(&who) && error.contains(&then), "{error}");
@@ -141,7 +144,7 @@ fn end_draining_gives_a_frozen_process_up(io: &str) {
     // The process has received the request, and exits as soon as it resumes.
     signal(old, "-CONT");
     until("the end of the old process", || !runs(old));
-    for client in &stage.clients {
+    for client in &bed.clients {
         end_of(client);
     }
     balancer.upgrade(&[]).unwrap();
@@ -149,8 +152,8 @@ fn end_draining_gives_a_frozen_process_up(io: &str) {
 }
 
 fn a_stop_signal_ends_an_upgrade_that_waits_for_a_frozen_process(io: &str) {
-    let stage = Draining::start(io, 1);
-    let (old, balancer) = (stage.old, &stage.balancer);
+    let bed = Draining::start(io, 1);
+    let (old, balancer) = (bed.old, &bed.balancer);
     signal(old, "-STOP");
     let outcome = std::thread::scope(|scope| {
         let upgrade = scope.spawn(|| balancer.upgrade(&["--end-draining"]));

@@ -76,8 +76,8 @@ fn told_to_stop_during_an_upgrade_both_processes_end(io: &str) {
 
 fn told_to_stop_while_a_program_hangs_it_is_ended_too(io: &str) {
     let (_server, listen, balancer) = slow_to_upgrade(io);
-    let room = tempfile::tempdir().unwrap();
-    let (hangs, pid) = (room.path().join("hangs"), room.path().join("pid"));
+    let work_dir = tempfile::tempdir().unwrap();
+    let (hangs, pid) = (work_dir.path().join("hangs"), work_dir.path().join("pid"));
     let text = format!("#!/bin/sh\necho $$ >{}\nexec sleep 600\n", pid.display());
     fs::write(&hangs, text).unwrap();
     fs::set_permissions(&hangs, Permissions::from_mode(0o700)).unwrap();

@@ -22,10 +22,10 @@ const LIMIT: usize = 10;
 fn clients_of_the_old_process_count_for_the_new_one(io: &str) {
     let (_server, listen, balancer) = echo_behind(io, &format!("max_connections = {LIMIT}\n"));
     let mut clients = held(&listen, LIMIT);
-    let said = balancer.upgrade(&[]).unwrap();
+    let printed = balancer.upgrade(&[]).unwrap();
     assert!(
-        said.contains(&format!("drains {LIMIT} sessions within 60 s")),
-        "{said}"
+        printed.contains(&format!("drains {LIMIT} sessions within 60 s")),
+        "{printed}"
     );
     assert_eq!(end_of(&connect(&listen)), End::Clean);
     let service = first_service(&balancer);

@@ -129,11 +129,11 @@ fn listeners_come_and_go_with_the_new_config(io: &str) {
 }
 
 fn the_old_process_ends_with_code_0_once_its_last_session_has(io: &str) {
-    let room = tempfile::tempdir().unwrap();
+    let work_dir = tempfile::tempdir().unwrap();
     let (server, listen) = (Scripted::echo(Kind::V4), peer::own_address(Kind::V4));
-    let socket = room.path().join("socket").display().to_string();
+    let socket = work_dir.path().join("socket").display().to_string();
     let admin = format!("[admin]\nlisten = \"off\"\nsocket = {socket:?}\n");
-    let file = room.path().join("evenkeel.toml");
+    let file = work_dir.path().join("evenkeel.toml");
     let service = peer::service(&listen, &[server.address()], "");
     std::fs::write(&file, format!("{}{admin}{service}", engine(io, 60_000))).unwrap();
     let evenkeel = || Command::new(find_binary().unwrap());
@@ -150,10 +150,10 @@ fn the_old_process_ends_with_code_0_once_its_last_session_has(io: &str) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     assert!(
-        said.contains(&format!("; pid {} drains", old.id())),
-        "{said}"
+        printed.contains(&format!("; pid {} drains", old.id())),
+        "{printed}"
     );
     assert_eq!(old.try_wait().unwrap(), None, "it has a session");
     assert!(client.iter().all(is_alive));
@@ -161,7 +161,7 @@ fn the_old_process_ends_with_code_0_once_its_last_session_has(io: &str) {
     let code = eventually(peer::LIMIT, "the end", || Ok(old.try_wait()?)).unwrap();
     assert_eq!(code.code(), Some(0));
     drop(held(&listen, 1));
-    let new = said.split(' ').nth(1).unwrap();
+    let new = printed.split(' ').nth(1).unwrap();
     assert!(Command::new("kill").arg(new).status().unwrap().success());
     until("the end of the new one", || try_connect(&listen).is_err());
 }

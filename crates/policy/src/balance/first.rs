@@ -1,14 +1,14 @@
 //! Algorithm `first`: chooses the first server of the list that is not full; later servers stay
 //! idle until then.
 
-use super::{Balance, Field};
+use super::{Balance, CandidateSet};
 use crate::server_set::PickRequest;
 
 pub(super) struct First;
 
 impl Balance for First {
-    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
-        field.open(request).next()
+    fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
+        candidates.open(request).next()
     }
 }
 

@@ -1,26 +1,39 @@
 //! Algorithm `least-latency`: chooses the server with the lowest product of latency and connections
 //! per weight.
 
-use super::{Balance, Field};
+use super::{Balance, CandidateSet};
 use crate::server_set::PickRequest;
 
 pub(super) struct LeastLatency;
 
 impl Balance for LeastLatency {
-    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
-        let latency_us = |seat: usize| field.load(seat).latency_us(request.now_us);
-        let mut unmeasured = field.open(request).filter(|&seat| latency_us(seat) == 0);
+    fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
+        let latency_us = |slot: usize| candidates.load(slot).latency_us(request.now_us);
+        let mut unmeasured = candidates
+            .open(request)
+            .filter(|&slot| latency_us(slot) == 0);
         // The latency of this server is unknown, so one client measures it. If it counted as fast,
         // it would get all clients immediately.
-        if let Some(seat) = unmeasured.find(|&seat| field.load(seat).claim_trial(request.now_us)) {
-            return Some(seat);
+        if let Some(slot) =
+            unmeasured.find(|&slot| candidates.load(slot).claim_trial(request.now_us))
+        {
+            return Some(slot);
         }
-        let measured = field.open(request).map(|seat| (seat, latency_us(seat)));
+        let measured = candidates
+            .open(request)
+            .map(|slot| (slot, latency_us(slot)));
         let measured = measured.filter(|&(_, latency_us)| latency_us > 0);
-        let best = field.cheapest(measured.map(|(seat, us)| (seat, field.cost(seat).times(us))));
+        let best =
+            candidates.cheapest(measured.map(|(slot, us)| (slot, candidates.cost(slot).times(us))));
         // No measured server has free capacity: until a latency is known, the connections alone
         // decide.
-        best.or_else(|| field.cheapest(field.open(request).map(|seat| (seat, field.cost(seat)))))
+        best.or_else(|| {
+            candidates.cheapest(
+                candidates
+                    .open(request)
+                    .map(|slot| (slot, candidates.cost(slot))),
+            )
+        })
     }
 }
 

@@ -1,43 +1,47 @@
 //! Algorithm `random-two`: chooses the less busy of two random servers, which avoids herds even if
 //! counts are stale.
 
-use super::{Balance, Field};
+use super::{Balance, CandidateSet};
 use crate::server_set::PickRequest;
 use std::cmp::Ordering;
 
 pub(super) struct RandomTwo;
 
 impl Balance for RandomTwo {
-    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
-        let one = draw(field, request, request.random >> 32, None)?;
-        let Some(two) = draw(field, request, request.random & 0xffff_ffff, Some(one)) else {
+    fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
+        let one = draw(candidates, request, request.random >> 32, None)?;
+        let Some(two) = draw(candidates, request, request.random & 0xffff_ffff, Some(one)) else {
             return Some(one);
         };
-        match field.cost(two).compare(field.cost(one)) {
+        match candidates.cost(two).compare(candidates.cost(one)) {
             Ordering::Less => Some(two),
             _ => Some(one),
         }
     }
 }
 
-/// Returns a random open seat, in proportion to the weights; never the seat `except`.
+/// Returns a random open slot, in proportion to the weights; never the slot `except`.
 fn draw(
-    field: &Field<'_>,
+    candidates: &CandidateSet<'_>,
     request: &PickRequest<'_>,
     random_32: u64,
     except: Option<usize>,
 ) -> Option<usize> {
-    let seats = || field.open(request).filter(|&seat| Some(seat) != except);
-    let total: u64 = seats().map(|seat| field.weight(seat)).sum();
+    let slots = || {
+        candidates
+            .open(request)
+            .filter(|&slot| Some(slot) != except)
+    };
+    let total: u64 = slots().map(|slot| candidates.weight(slot)).sum();
     let mut ticket = ((u128::from(total) * u128::from(random_32)) >> 32) as u64;
     let mut drawn = None;
-    for seat in seats() {
-        drawn = Some(seat);
-        let weight = field.weight(seat);
+    for slot in slots() {
+        drawn = Some(slot);
+        let weight = candidates.weight(slot);
         if ticket < weight {
             break;
         }
-        // A seat may have become full since the sum was computed: the last seat is then taken.
+        // A slot may have become full since the sum was computed: the last slot is then taken.
         ticket -= weight;
     }
     drawn

@@ -1,52 +1,53 @@
 //! Algorithm `round-robin`: rotates over the servers, smoothly interleaved by weight (a a b a c a
 //! a, not a a a a a b c).
 
-use super::{Balance, Field};
+use super::{Balance, CandidateSet};
 use crate::server_set::{Member, PickRequest};
 
 /// Maximum number of turns in one round. The weights 1000 and 999 would need 1,999. Longer rounds
 /// cost memory and build time in every snapshot for differences below 0.1 %, so such weights are
 /// scaled down.
-const TURNS_MAX: u64 = 2_048;
+const ROTATION_LENGTH_MAX: u64 = 2_048;
 
 /// The order of turns, computed when the snapshot is built: a turn is then one atomic addition
 /// without a lock.
 pub(super) struct RoundRobin {
-    turns: Vec<u32>,
+    rotation: Vec<u32>,
 }
 
 impl RoundRobin {
-    pub(super) fn new(seats: &[&Member]) -> RoundRobin {
-        let weights: Vec<u64> = seats.iter().map(|seat| u64::from(seat.weight)).collect();
+    pub(super) fn new(slots: &[&Member]) -> RoundRobin {
+        let weights: Vec<u64> = slots.iter().map(|slot| u64::from(slot.weight)).collect();
         RoundRobin {
-            turns: smooth_order(&reduced(&weights)),
+            rotation: smooth_order(&reduced(&weights)),
         }
     }
 }
 
 impl Balance for RoundRobin {
-    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
-        if self.turns.is_empty() {
+    fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
+        if self.rotation.is_empty() {
             return None;
         }
-        let turn = field.cursor().advance();
-        let seat = self.seat_at(turn);
-        if field.is_open(seat, request) {
-            return Some(seat);
+        let step = candidates.cursor().advance();
+        let slot = self.slot_at(step);
+        if candidates.is_open(slot, request) {
+            return Some(slot);
         }
-        // Advancing the shared cursor past closed seats gives the same order as if they were not
+        // Advancing the shared cursor past closed slots gives the same order as if they were not
         // part of it: all others take over in proportion. Only looking ahead would assign all of
-        // these turns to the next seat.
-        let open = |ahead: &u64| field.is_open(self.seat_at(turn.wrapping_add(*ahead)), request);
-        let ahead = (1..self.turns.len() as u64).find(open)?;
-        field.cursor().skip(ahead);
-        Some(self.seat_at(turn.wrapping_add(ahead)))
+        // these turns to the next slot.
+        let open =
+            |ahead: &u64| candidates.is_open(self.slot_at(step.wrapping_add(*ahead)), request);
+        let ahead = (1..self.rotation.len() as u64).find(open)?;
+        candidates.cursor().skip(ahead);
+        Some(self.slot_at(step.wrapping_add(ahead)))
     }
 }
 
 impl RoundRobin {
-    fn seat_at(&self, turn: u64) -> usize {
-        self.turns[(turn % self.turns.len() as u64) as usize] as usize
+    fn slot_at(&self, step: u64) -> usize {
+        self.rotation[(step % self.rotation.len() as u64) as usize] as usize
     }
 }
 
@@ -54,10 +55,10 @@ impl RoundRobin {
 fn reduced(weights: &[u64]) -> Vec<u64> {
     let divisor = weights.iter().copied().fold(0, gcd).max(1);
     let total: u64 = weights.iter().map(|weight| weight / divisor).sum();
-    if total <= TURNS_MAX {
+    if total <= ROTATION_LENGTH_MAX {
         return weights.iter().map(|weight| weight / divisor).collect();
     }
-    let scale = |weight: u64| weight / divisor * TURNS_MAX / total;
+    let scale = |weight: u64| weight / divisor * ROTATION_LENGTH_MAX / total;
     weights.iter().map(|&weight| scale(weight).max(1)).collect()
 }
 
@@ -65,24 +66,24 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns the order of turns: in each turn every seat gains its weight as credit. The seat with
+/// Returns the order of turns: in each turn every slot gains its weight as credit. The slot with
 /// the most credit is chosen and pays the total.
 fn smooth_order(weights: &[u64]) -> Vec<u32> {
     let total = weights.iter().sum::<u64>() as i64;
     let mut credit = vec![0_i64; weights.len()];
-    let mut turns = Vec::with_capacity(total as usize);
+    let mut rotation = Vec::with_capacity(total as usize);
     for _ in 0..total {
         let mut richest = 0;
-        for (seat, weight) in weights.iter().enumerate() {
-            credit[seat] += *weight as i64;
-            if credit[seat] > credit[richest] {
-                richest = seat;
+        for (slot, weight) in weights.iter().enumerate() {
+            credit[slot] += *weight as i64;
+            if credit[slot] > credit[richest] {
+                richest = slot;
             }
         }
         credit[richest] -= total;
-        turns.push(richest as u32);
+        rotation.push(richest as u32);
     }
-    turns
+    rotation
 }
 
 #[cfg(test)]
@@ -104,10 +105,13 @@ mod tests {
     #[test]
     fn rounds_stay_short_and_nobody_is_left_out_of_them() {
         let weights = [10_000, 9_999, 5_000, 1];
-        let turns = reduced(&weights);
-        assert!(turns.iter().sum::<u64>() <= TURNS_MAX + 4, "{turns:?}");
-        assert!(turns.iter().all(|&turns| turns > 0), "{turns:?}");
-        assert!(turns[0].abs_diff(turns[2] * 2) <= 2, "{turns:?}");
+        let shares = reduced(&weights);
+        assert!(
+            shares.iter().sum::<u64>() <= ROTATION_LENGTH_MAX + 4,
+            "{shares:?}"
+        );
+        assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+        assert!(shares[0].abs_diff(shares[2] * 2) <= 2, "{shares:?}");
         reduced(&[u64::from(u32::MAX); 3]);
         reduced(&[u64::from(u32::MAX), 1, 2]);
     }

@@ -1,7 +1,7 @@
 //! Algorithm `source`: maps each key to a fixed server by a Maglev table; few keys move when a
 //! server is added or removed.
 
-use super::{Balance, Field};
+use super::{Balance, CandidateSet};
 use crate::server_set::{Member, PickRequest};
 
 /// Number of cells in the table. A prime, so that every step width visits every cell. Maglev needs
@@ -21,8 +21,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(seats: &[&Member]) -> Source {
-        Source { cells: fill(seats) }
+    pub(super) fn new(slots: &[&Member]) -> Source {
+        Source { cells: fill(slots) }
     }
 }
 
@@ -37,7 +37,7 @@ pub fn key_of(bytes: &[u8]) -> u64 {
 }
 
 impl Balance for Source {
-    fn pick(&self, field: &Field<'_>, request: &PickRequest<'_>) -> Option<usize> {
+    fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
         if self.cells.is_empty() {
             return None;
         }
@@ -45,12 +45,12 @@ impl Balance for Source {
         // step width.
         let mut walk = Walk::new(mixed(request.key));
         for _ in 0..HOPS_MAX {
-            let seat = usize::from(self.cells[walk.step()]);
-            if field.is_open(seat, request) {
-                return Some(seat);
+            let slot = usize::from(self.cells[walk.step()]);
+            if candidates.is_open(slot, request) {
+                return Some(slot);
             }
         }
-        let open: Vec<usize> = field.open(request).collect();
+        let open: Vec<usize> = candidates.open(request).collect();
         let choice = mixed(request.key).checked_rem(open.len() as u64)?;
         Some(open[choice as usize])
     }
@@ -82,15 +82,15 @@ impl Walk {
 
 /// Fills the table: servers in turn claim the next free cell of their own order, more often with
 /// more weight.
-fn fill(seats: &[&Member]) -> Vec<u16> {
-    if seats.is_empty() {
+fn fill(slots: &[&Member]) -> Vec<u16> {
+    if slots.is_empty() {
         return Vec::new();
     }
     let mut cells = vec![EMPTY; CELLS as usize];
-    let mut claimants = claimants(seats);
-    let weight_max = seats
+    let mut claimants = claimants(slots);
+    let weight_max = slots
         .iter()
-        .map(|seat| u64::from(seat.weight))
+        .map(|slot| u64::from(slot.weight))
         .max()
         .unwrap_or(1);
     let mut free = CELLS;
@@ -112,23 +112,23 @@ fn fill(seats: &[&Member]) -> Vec<u16> {
 
 /// Returns the claimants, ordered by identity so that the order in the configuration does not
 /// matter.
-fn claimants(seats: &[&Member]) -> Vec<Claimant> {
-    let mut order: Vec<usize> = (0..seats.len().min(usize::from(EMPTY))).collect();
-    order.sort_by_key(|&seat| (seats[seat].id, seat));
-    let mut twins = 0;
+fn claimants(slots: &[&Member]) -> Vec<Claimant> {
+    let mut order: Vec<usize> = (0..slots.len().min(usize::from(EMPTY))).collect();
+    order.sort_by_key(|&slot| (slots[slot].id, slot));
+    let mut duplicates = 0;
     let mut previous = None;
-    let mut claimant = |seat: usize| {
+    let mut claimant = |slot: usize| {
         // Entries with the same identity (a server listed twice) still need separate orders.
-        twins = if previous == Some(seats[seat].id) {
-            twins + 1
+        duplicates = if previous == Some(slots[slot].id) {
+            duplicates + 1
         } else {
             0
         };
-        previous = Some(seats[seat].id);
+        previous = Some(slots[slot].id);
         Claimant {
-            seat: seat as u16,
-            walk: Walk::new(mixed(seats[seat].id.wrapping_add(mixed(twins)))),
-            weight: u64::from(seats[seat].weight),
+            slot: slot as u16,
+            walk: Walk::new(mixed(slots[slot].id.wrapping_add(mixed(duplicates)))),
+            weight: u64::from(slots[slot].weight),
             credit: 0,
         }
     };
@@ -136,7 +136,7 @@ fn claimants(seats: &[&Member]) -> Vec<Claimant> {
 }
 
 struct Claimant {
-    seat: u16,
+    slot: u16,
     walk: Walk,
     weight: u64,
     credit: u64,
@@ -147,7 +147,7 @@ impl Claimant {
         loop {
             let cell = self.walk.step();
             if cells[cell] == EMPTY {
-                cells[cell] = self.seat;
+                cells[cell] = self.slot;
                 return;
             }
         }
@@ -263,10 +263,11 @@ mod tests {
 
     #[test]
     fn a_server_listed_twice_gets_two_shares() {
-        let mut twins = members(&[10, 10, 10]);
-        twins[1].id = twins[0].id;
-        let places = places(&twins);
-        let share = places.iter().filter(|&&id| id == twins[0].id).count() as f64 / KEYS as f64;
+        let mut duplicates = members(&[10, 10, 10]);
+        duplicates[1].id = duplicates[0].id;
+        let places = places(&duplicates);
+        let share =
+            places.iter().filter(|&&id| id == duplicates[0].id).count() as f64 / KEYS as f64;
         assert!((0.62..0.71).contains(&share), "{share}");
     }
 }

@@ -23,7 +23,7 @@ pub struct Replica<'a> {
     /// Position that the replica had applied at the query; `None` if it does not report one.
     pub applied: Option<&'a Position>,
     /// Time of the query.
-    pub asked_us: u64,
+    pub queried_us: u64,
     /// Lag of the replica; `None` is unknown.
     pub lag_ms: Option<u64>,
     /// Kind of wait that the replica supports.
@@ -100,7 +100,7 @@ pub struct ReadChoice {
 
 /// Returns whether a replica is suitable.
 #[must_use]
-pub fn judge(
+pub fn assess(
     requires: RequiredPosition<'_>,
     replica: &Replica<'_>,
     now_us: u64,
@@ -114,7 +114,7 @@ pub fn judge(
         RequiredPosition::Everything(_) => return at_best(replica, settings),
         RequiredPosition::Position(target) => target,
     };
-    let is_current = now_us.saturating_sub(replica.asked_us) <= settings.stale_ms * 1_000;
+    let is_current = now_us.saturating_sub(replica.queried_us) <= settings.stale_ms * 1_000;
     let reaches = |applied| is_current && target.is_reached_by(applied);
     if replica.applied.is_some_and(reaches) {
         return Freshness::Fresh;
@@ -148,7 +148,7 @@ pub fn readers<'a>(
     for (index, server) in servers.into_iter().enumerate() {
         let may_read = server.is_replica && !server.is_tried;
         let freshness = match may_read {
-            true => judge(requires, &server.replica, now_us, settings),
+            true => assess(requires, &server.replica, now_us, settings),
             false => Freshness::Behind,
         };
         let is_fresh = freshness == Freshness::Fresh;

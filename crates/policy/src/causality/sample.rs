@@ -11,7 +11,7 @@ pub struct Sample {
     /// Epoch of the primary.
     pub epoch: u64,
     /// Time when the query was sent: it covers every write whose reply had arrived before.
-    pub asked_us: u64,
+    pub queried_us: u64,
     /// Reported position. PostgreSQL: [`super::Lsn::of_insert`] of `pg_current_wal_insert_lsn()`,
     /// as the written and the flushed positions may precede a commit.
     pub position: Position,
@@ -93,9 +93,9 @@ pub struct SampleIntervals {
 /// recent writes.
 #[derive(Debug, Clone)]
 pub struct Sampler {
-    pace: SampleIntervals,
+    intervals: SampleIntervals,
     under_way: bool,
-    asked_us: u64,
+    queried_us: u64,
     /// Epoch and time that the last reply covers.
     covered: Option<(u64, u64)>,
 }
@@ -103,11 +103,11 @@ pub struct Sampler {
 impl Sampler {
     /// Creates a schedule without a query.
     #[must_use]
-    pub fn new(pace: SampleIntervals) -> Sampler {
+    pub fn new(intervals: SampleIntervals) -> Sampler {
         Sampler {
-            pace,
+            intervals,
             under_way: false,
-            asked_us: 0,
+            queried_us: 0,
             covered: None,
         }
     }
@@ -117,30 +117,30 @@ impl Sampler {
     /// zero.
     #[must_use]
     pub fn due_us(&self, epoch: u64, last_write_us: u64, last_wanted_us: u64) -> Option<u64> {
-        let is_covered = |(of_epoch, asked_us)| of_epoch == epoch && asked_us > last_write_us;
+        let is_covered = |(of_epoch, queried_us)| of_epoch == epoch && queried_us > last_write_us;
         if self.under_way || last_write_us == 0 || self.covered.is_some_and(is_covered) {
             return None;
         }
         let is_wanted = last_wanted_us > 0 && last_wanted_us + WANTED_FOR_US >= last_write_us;
         let interval_us = match is_wanted {
-            true => self.pace.wanted_us,
-            false => self.pace.unwanted_us,
+            true => self.intervals.wanted_us,
+            false => self.intervals.unwanted_us,
         };
         // Strictly after the write: at the same moment, the order would be unknown.
-        Some((self.asked_us + interval_us).max(last_write_us + 1))
+        Some((self.queried_us + interval_us).max(last_write_us + 1))
     }
 
     /// Records that the query was sent.
     pub fn sent(&mut self, now_us: u64) {
         self.under_way = true;
-        self.asked_us = now_us;
+        self.queried_us = now_us;
     }
 
     /// Records the reply; `None` if there was none.
     pub fn answered(&mut self, sample: Option<&Sample>) {
         self.under_way = false;
         if let Some(sample) = sample {
-            self.covered = Some((sample.epoch, sample.asked_us));
+            self.covered = Some((sample.epoch, sample.queried_us));
         }
     }
 }

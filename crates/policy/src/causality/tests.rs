@@ -19,10 +19,10 @@ fn gtid(sequence: u64) -> Position {
     Position::Gtids(Gtids::mariadb([(0, 1, sequence)]))
 }
 
-fn sample(epoch: u64, asked_us: u64, at: u64) -> Sample {
+fn sample(epoch: u64, queried_us: u64, at: u64) -> Sample {
     Sample {
         epoch,
-        asked_us,
+        queried_us,
         position: lsn(at),
     }
 }
@@ -30,7 +30,7 @@ fn sample(epoch: u64, asked_us: u64, at: u64) -> Sample {
 fn replica(applied: &Position) -> Replica<'_> {
     Replica {
         applied: Some(applied),
-        asked_us: 0,
+        queried_us: 0,
         lag_ms: Some(20),
         wait: WaitSupport::Nothing,
     }
@@ -92,9 +92,9 @@ fn a_session_that_wrote_nothing_reads_anywhere() {
 fn a_write_needs_a_sample_that_was_asked_for_after_its_answer() {
     let mut token = CausalityToken::new();
     token.wrote(10, 1);
-    for asked_us in [9, 10] {
-        token.settle(&sample(1, asked_us, 100));
-        assert!(requires_everything(&token, 1), "asked at {asked_us}");
+    for queried_us in [9, 10] {
+        token.settle(&sample(1, queried_us, 100));
+        assert!(requires_everything(&token, 1), "asked at {queried_us}");
     }
     token.settle(&sample(1, 11, 200));
     assert_eq!(position(&token, 1), Some(lsn(200)));
@@ -183,9 +183,9 @@ fn under_global_consistency_the_last_write_of_all_counts() {
 fn while_another_process_writes_only_what_is_asked_now_is_new_enough() {
     let writes = Writes::new(1, 5);
     writes.share(true, 10);
-    let covers = |asked_us: u64, now_us: u64| {
+    let covers = |queried_us: u64, now_us: u64| {
         let mut token = writes.token(1, now_us);
-        token.settle(&sample(1, asked_us, 100));
+        token.settle(&sample(1, queried_us, 100));
         position(&token, 1).is_some()
     };
     assert!(!covers(29, 30) && covers(31, 30));
@@ -197,11 +197,11 @@ fn while_another_process_writes_only_what_is_asked_now_is_new_enough() {
 
 #[test]
 fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
-    let pace = SampleIntervals {
+    let intervals = SampleIntervals {
         wanted_us: 1_000,
         unwanted_us: 50_000,
     };
-    let mut sampler = Sampler::new(pace);
+    let mut sampler = Sampler::new(intervals);
     assert_eq!(sampler.due_us(1, 0, 1), None);
     assert_eq!(sampler.due_us(1, 5_000, 1), Some(5_001));
     sampler.sent(5_001);
@@ -217,11 +217,11 @@ fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
 
 #[test]
 fn a_primary_is_asked_less_often_while_no_read_wants_to_know() {
-    let pace = SampleIntervals {
+    let intervals = SampleIntervals {
         wanted_us: 1_000,
         unwanted_us: 50_000,
     };
-    let mut sampler = Sampler::new(pace);
+    let mut sampler = Sampler::new(intervals);
     assert_eq!(sampler.due_us(1, 5_000, 0), Some(50_000), "the first");
     sampler.sent(50_000);
     sampler.answered(Some(&sample(1, 50_000, 100)));
@@ -305,7 +305,7 @@ fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
             Freshness::Fresh,
         ),
     ] {
-        let judged = judge(requires, &replica, 0, &SETTINGS);
+        let judged = assess(requires, &replica, 0, &SETTINGS);
         assert_eq!(judged, expected, "{requires:?} {replica:?}");
     }
 }
@@ -322,21 +322,21 @@ fn a_node_that_could_wait_serves_nothing_that_was_written_unless_it_may() {
         ..SETTINGS
     };
     let required = RequiredPosition::Position(&there);
-    assert_eq!(judge(required, &node, 0, &settings), Freshness::Behind);
-    assert_eq!(judge(required, &node, 0, &SETTINGS), Freshness::Fresh);
+    assert_eq!(assess(required, &node, 0, &settings), Freshness::Behind);
+    assert_eq!(assess(required, &node, 0, &SETTINGS), Freshness::Fresh);
     let nothing = RequiredPosition::Nothing;
-    assert_eq!(judge(nothing, &node, 0, &settings), Freshness::Fresh);
+    assert_eq!(assess(nothing, &node, 0, &settings), Freshness::Fresh);
 }
 
 #[test]
 fn what_a_replica_said_long_ago_counts_no_more() {
     let position = lsn(10);
-    let judge = |now_us| {
+    let assess = |now_us| {
         let requires = RequiredPosition::Position(&position);
-        judge(requires, &replica(&position), now_us, &SETTINGS)
+        assess(requires, &replica(&position), now_us, &SETTINGS)
     };
-    assert_eq!(judge(1_000_000), Freshness::Fresh);
-    assert_eq!(judge(1_000_001), Freshness::Behind);
+    assert_eq!(assess(1_000_000), Freshness::Fresh);
+    assert_eq!(assess(1_000_001), Freshness::Behind);
 }
 
 #[test]
@@ -405,9 +405,9 @@ fn a_spare_is_never_told_to_wait_but_serves_who_requires_nothing() {
         ..replica(&written)
     };
     let requires = RequiredPosition::Position(&written);
-    assert_eq!(judge(requires, &node, 0, &SETTINGS), Freshness::AfterSync);
+    assert_eq!(assess(requires, &node, 0, &SETTINGS), Freshness::AfterSync);
     let spare = node.at_once();
-    assert_eq!(judge(requires, &spare, 0, &SETTINGS), Freshness::Behind);
-    let fresh = judge(RequiredPosition::Nothing, &spare, 0, &SETTINGS);
+    assert_eq!(assess(requires, &spare, 0, &SETTINGS), Freshness::Behind);
+    let fresh = assess(RequiredPosition::Nothing, &spare, 0, &SETTINGS);
     assert_eq!(fresh, Freshness::Fresh);
 }

@@ -89,7 +89,7 @@ impl CausalityToken {
     /// without news is ignored.
     pub fn settle(&mut self, sample: &Sample) {
         // A session may have connected to a primary before it was notified of the new epoch.
-        let is_later = sample.asked_us > self.wrote_us;
+        let is_later = sample.queried_us > self.wrote_us;
         let is_news = match self.wrote {
             LastWrite::Nothing => false,
             // A later primary: any writes of the session that it has, it had at the sample. The

@@ -24,8 +24,8 @@ pub(super) enum ClaimedRole {
 pub(super) struct Candidate<'a> {
     pub(super) id: u64,
     pub(super) name: &'a str,
-    pub(super) said: &'a ReplicationState,
-    pub(super) asked_ms: u64,
+    pub(super) status: &'a ReplicationState,
+    pub(super) queried_ms: u64,
     pub(super) claim: &'a Claim,
     pub(super) is_primary: bool,
     /// True if the server does not respond over a new connection.
@@ -36,7 +36,7 @@ impl Candidate<'_> {
     /// Returns whether the server was found to take writes, twice, since the other one was last
     /// queried.
     pub(super) fn succeeds(&self, other: &Candidate<'_>) -> bool {
-        let came_later = self.claim.noticed_ms > other.asked_ms;
+        let came_later = self.claim.noticed_ms > other.queried_ms;
         self.id != other.id && self.claim.verified && came_later
     }
 }
@@ -47,13 +47,13 @@ pub(super) enum ConflictResult {
     /// One server wins. `stale` are those whose report is too old to be compared.
     Won {
         winner: u64,
-        beaten: Vec<(u64, String)>,
+        losers: Vec<(u64, String)>,
         stale: Vec<u64>,
     },
     /// No server wins; an operator must decide.
     Tied {
         message: String,
-        beaten: Vec<(u64, String)>,
+        losers: Vec<(u64, String)>,
         stale: Vec<u64>,
     },
 }
@@ -62,7 +62,7 @@ pub(super) enum ConflictResult {
 pub(super) fn uncontested(winner: u64) -> ConflictResult {
     ConflictResult::Won {
         winner,
-        beaten: Vec::new(),
+        losers: Vec::new(),
         stale: Vec::new(),
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn uncontested(winner: u64) -> ConflictResult {
 pub(super) fn stale(candidates: &[Candidate<'_>]) -> Vec<u64> {
     let is_stale = |one: &&Candidate<'_>| {
         let mut others = candidates.iter().filter(|other| other.id != one.id);
-        others.any(|other| one.asked_ms < other.claim.noticed_ms)
+        others.any(|other| one.queried_ms < other.claim.noticed_ms)
     };
     candidates
         .iter()

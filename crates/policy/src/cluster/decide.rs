@@ -22,127 +22,127 @@ pub(super) struct PrimaryDecision {
 /// Input from which a decision is reported.
 pub(super) struct DecisionInput {
     /// Role that each member claims, in order.
-    pub(super) stands: Vec<ClaimedRole>,
+    pub(super) claimed_roles: Vec<ClaimedRole>,
     pub(super) problems: Vec<Problem>,
-    pub(super) ruling: PrimaryDecision,
+    pub(super) decision: PrimaryDecision,
 }
 
 impl Cluster {
     /// Derives the whole decision again from the known state.
     pub(super) fn decide(&mut self) {
-        let mut found = self.consider();
-        if self.set_primary(found.ruling.primary) {
+        let mut input = self.evaluate();
+        if self.set_primary(input.decision.primary) {
             // The roles of servers depend on the current primary.
-            found = self.consider();
-            self.set_primary(found.ruling.primary);
+            input = self.evaluate();
+            self.set_primary(input.decision.primary);
         }
         self.remember_position();
-        self.remember_succession();
-        self.look_for_errants();
-        self.tell(found);
+        self.remember_predecessor();
+        self.check_errants();
+        self.build_roles(input);
     }
 
-    fn consider(&mut self) -> DecisionInput {
+    fn evaluate(&mut self) -> DecisionInput {
         loop {
             let scope = self.scope();
-            let (stands, problems) = self.stands(&scope);
-            if self.name_is_over(&stands) {
+            let (claimed_roles, problems) = self.claimed_roles(&scope);
+            if self.is_override_over(&claimed_roles) {
                 self.drop_override("no longer accepts writes");
                 continue;
             }
-            let ruling = self.rule(&scope, &stands);
+            let decision = self.decide_primary(&scope, &claimed_roles);
             return DecisionInput {
-                stands,
+                claimed_roles,
                 problems,
-                ruling,
+                decision,
             };
         }
     }
 
     /// Returns the role that each member's own report implies, in order.
-    fn stands(&self, scope: &ClusterScope) -> (Vec<ClaimedRole>, Vec<Problem>) {
-        let mut stands: Vec<ClaimedRole> = self
+    fn claimed_roles(&self, scope: &ClusterScope) -> (Vec<ClaimedRole>, Vec<Problem>) {
+        let mut claimed_roles: Vec<ClaimedRole> = self
             .members
             .iter()
-            .map(|member| self.stand(member, scope))
+            .map(|member| self.claimed_role(member, scope))
             .collect();
-        let mut problems = self.sift_writable_replicas(&mut stands);
-        problems.extend(self.refuse_clones(&mut stands));
-        (stands, problems)
+        let mut problems = self.demote_writable_replicas(&mut claimed_roles);
+        problems.extend(self.refuse_clones(&mut claimed_roles));
+        (claimed_roles, problems)
     }
 
-    fn stand(&self, member: &Member, scope: &ClusterScope) -> ClaimedRole {
+    fn claimed_role(&self, member: &Member, scope: &ClusterScope) -> ClaimedRole {
         let is_primary = self.primary == Some(member.id);
-        let said = match (&member.word, &member.said) {
-            (LastReport::Unasked | LastReport::Lost, _) | (LastReport::Said, None) => {
+        let status = match (&member.last_report, &member.status) {
+            (LastReport::Pending | LastReport::Down, _) | (LastReport::Received, None) => {
                 return ClaimedRole::Unknown;
             }
-            (LastReport::Mute(_), Some(said)) if is_primary => said,
-            (LastReport::Mute(why), _) => {
+            (LastReport::RoleUnknown(_), Some(status)) if is_primary => status,
+            (LastReport::RoleUnknown(why), _) => {
                 return ClaimedRole::Refused(format!("role unknown: {why}"));
             }
-            (LastReport::Said, Some(said)) => said,
+            (LastReport::Received, Some(status)) => status,
         };
-        if let Some(why) = self.foreign(said, scope) {
+        if let Some(why) = self.foreign(status, scope) {
             return ClaimedRole::Refused(why);
         }
         // Another node of Galera may take the writes immediately; in other clusters a primary is
         // only replaced by a promoted server.
-        if member.is_silent && (!is_primary || matches!(said, ReplicationState::Galera(_))) {
+        if member.is_silent && (!is_primary || matches!(status, ReplicationState::Galera(_))) {
             let why = "does not respond on a new connection";
             return ClaimedRole::Unfit(why.to_owned());
         }
-        match said {
-            ReplicationState::Postgres(said) => {
-                postgres::stand(&member.name, said, self.fences.get(&said.system_id))
+        match status {
+            ReplicationState::Postgres(status) => {
+                postgres::claimed_role(&member.name, status, self.fences.get(&status.system_id))
             }
             ReplicationState::Replication(_)
-                if replication::is_halted(said) && member.just_ran() =>
+                if replication::is_halted(status) && member.ran_recently() =>
             {
                 ClaimedRole::Follows
             }
-            ReplicationState::Replication(said) => match replication::stand(said) {
+            ReplicationState::Replication(status) => match replication::claimed_role(status) {
                 ClaimedRole::Claims => self
-                    .outdone(member)
+                    .superseded_reason(member)
                     .map_or(ClaimedRole::Claims, ClaimedRole::Refused),
-                stand => stand,
+                claimed_role => claimed_role,
             },
-            ReplicationState::Galera(said) => galera::stand(said),
-            ReplicationState::Group(said) => group::stand(said),
+            ReplicationState::Galera(status) => galera::claimed_role(status),
+            ReplicationState::Group(status) => group::claimed_role(status),
         }
     }
 
     /// Returns whether the server of the override has claimed and no longer does.
-    fn name_is_over(&mut self, stands: &[ClaimedRole]) -> bool {
-        let Some(named) = self.named else {
+    fn is_override_over(&mut self, claimed_roles: &[ClaimedRole]) -> bool {
+        let Some(selected) = self.selected else {
             return false;
         };
-        let Some(index) = self.index_of(named.id) else {
+        let Some(index) = self.index_of(selected.id) else {
             return true;
         };
-        let claims = stands[index] == ClaimedRole::Claims;
+        let claims = claimed_roles[index] == ClaimedRole::Claims;
         if claims {
-            self.named = Some(super::PrimaryOverride {
+            self.selected = Some(super::PrimaryOverride {
                 held: true,
-                ..named
+                ..selected
             });
         }
-        named.held && !claims && self.members[index].word == LastReport::Said
+        selected.held && !claims && self.members[index].last_report == LastReport::Received
     }
 
-    fn candidates(&self, stands: &[ClaimedRole]) -> Vec<Candidate<'_>> {
+    fn candidates(&self, claimed_roles: &[ClaimedRole]) -> Vec<Candidate<'_>> {
         let claiming = self
             .members
             .iter()
-            .zip(stands)
-            .filter(|(_, stand)| **stand == ClaimedRole::Claims);
+            .zip(claimed_roles)
+            .filter(|(_, claimed_role)| **claimed_role == ClaimedRole::Claims);
         let all: Vec<Candidate<'_>> = claiming
             .filter_map(|(member, _)| {
                 Some(Candidate {
                     id: member.id,
                     name: &member.name,
-                    said: member.said.as_ref()?,
-                    asked_ms: member.word_ms,
+                    status: member.status.as_ref()?,
+                    queried_ms: member.queried_ms,
                     claim: member.claim.as_ref()?,
                     is_primary: self.primary == Some(member.id),
                     is_silent: member.is_silent,
@@ -150,103 +150,108 @@ impl Cluster {
             })
             .collect();
         // A primary that no longer reports its role yields to any verified claimant since then.
-        let is_mute = |one: &Candidate<'_>| {
+        let is_role_unknown = |one: &Candidate<'_>| {
             let member = self.member(one.id);
-            member.is_some_and(|member| matches!(member.word, LastReport::Mute(_)))
+            member.is_some_and(|member| matches!(member.last_report, LastReport::RoleUnknown(_)))
         };
-        let stays =
-            |one: &&Candidate<'_>| !is_mute(one) || !all.iter().any(|other| other.succeeds(one));
+        let stays = |one: &&Candidate<'_>| {
+            !is_role_unknown(one) || !all.iter().any(|other| other.succeeds(one))
+        };
         all.iter().filter(stays).copied().collect()
     }
 
-    fn rule(&self, scope: &ClusterScope, stands: &[ClaimedRole]) -> PrimaryDecision {
-        let candidates = self.candidates(stands);
+    fn decide_primary(
+        &self,
+        scope: &ClusterScope,
+        claimed_roles: &[ClaimedRole],
+    ) -> PrimaryDecision {
+        let candidates = self.candidates(claimed_roles);
         if let ClusterScope::Tied(_) = scope
-            && !self.everyone_spoke()
+            && !self.have_all_reported()
         {
             return pending(&candidates, Vec::new());
         }
         if let ClusterScope::Tied(message) = scope {
             return tied(&candidates, message.clone(), Vec::new());
         }
-        match self.contest(&candidates) {
+        match self.resolve_conflict(&candidates) {
             None => PrimaryDecision::default(),
             Some(ConflictResult::Won {
                 winner,
-                beaten,
+                losers,
                 stale,
-            }) => self.won(&candidates, winner, beaten, stale),
+            }) => self.decide_winner(&candidates, winner, losers, stale),
             Some(ConflictResult::Tied {
                 message,
-                beaten,
+                losers,
                 stale,
             }) => {
-                let verify = unproved(&candidates, &stale, |_| true);
+                let verify = unverified(&candidates, &stale, |_| true);
                 match verify.is_empty() {
-                    true => tied(&candidates, message, beaten),
+                    true => tied(&candidates, message, losers),
                     false => pending(&candidates, verify),
                 }
             }
         }
     }
 
-    fn contest(&self, candidates: &[Candidate<'_>]) -> Option<ConflictResult> {
-        if let Some(named) = candidates.iter().find(|one| self.named_is(one.id)) {
-            return Some(by_word(named, candidates));
+    fn resolve_conflict(&self, candidates: &[Candidate<'_>]) -> Option<ConflictResult> {
+        if let Some(selected) = candidates.iter().find(|one| self.is_selected(one.id)) {
+            return Some(decide_by_override(selected, candidates));
         }
-        match candidates.first()?.said {
-            ReplicationState::Postgres(_) => Some(postgres::contest(candidates)),
-            ReplicationState::Replication(_) => Some(replication::contest(candidates)),
-            ReplicationState::Galera(_) => galera::contest(candidates),
-            ReplicationState::Group(_) => group::contest(candidates),
+        match candidates.first()?.status {
+            ReplicationState::Postgres(_) => Some(postgres::resolve_conflict(candidates)),
+            ReplicationState::Replication(_) => Some(replication::resolve_conflict(candidates)),
+            ReplicationState::Galera(_) => galera::resolve_conflict(candidates),
+            ReplicationState::Group(_) => group::resolve_conflict(candidates),
         }
     }
 
-    fn won(
+    fn decide_winner(
         &self,
         candidates: &[Candidate<'_>],
         winner: u64,
-        beaten: Vec<(u64, String)>,
+        losers: Vec<(u64, String)>,
         stale: Vec<u64>,
     ) -> PrimaryDecision {
-        let mut ruling = PrimaryDecision {
+        let mut decision = PrimaryDecision {
             primary: Some(winner),
-            is_final: self.were_asked_since(winner, &beaten),
-            refused: beaten,
+            is_final: self.were_queried_since(winner, &losers),
+            refused: losers,
             ..PrimaryDecision::default()
         };
-        let verify = unproved(candidates, &stale, |one| one.id == winner);
+        let verify = unverified(candidates, &stale, |one| one.id == winner);
         if self.primary == Some(winner) {
             // The primary does not change: only its own claim must be verified, not those of the
             // other claimants.
-            ruling.verify = verify.into_iter().filter(|one| *one == winner).collect();
-            return ruling;
+            decision.verify = verify.into_iter().filter(|one| *one == winner).collect();
+            return decision;
         }
         if !verify.is_empty() {
             return pending(candidates, verify);
         }
-        if !self.everyone_spoke() {
-            ruling = pending(candidates, Vec::new());
-            ruling.refused = vec![(winner, self.waits())];
+        if !self.have_all_reported() {
+            decision = pending(candidates, Vec::new());
+            decision.refused = vec![(winner, self.start_message())];
         }
-        ruling
+        decision
     }
 
     /// Returns whether the losers were queried after the winner's claim was noticed. Before that,
     /// it is unknown whether they are wrong or merely outdated. An override needs no such query.
-    fn were_asked_since(&self, winner: u64, beaten: &[(u64, String)]) -> bool {
-        let winner = self.member(winner).filter(|one| !self.named_is(one.id));
+    fn were_queried_since(&self, winner: u64, losers: &[(u64, String)]) -> bool {
+        let winner = self.member(winner).filter(|one| !self.is_selected(one.id));
         let claimed_ms = winner.and_then(|one| Some(one.claim.as_ref()?.noticed_ms));
-        let mut beaten = beaten.iter().filter_map(|(id, _)| self.member(*id));
-        beaten.all(|one| claimed_ms.is_none_or(|claimed_ms| one.word_ms >= claimed_ms))
+        let mut losers = losers.iter().filter_map(|(id, _)| self.member(*id));
+        losers.all(|one| claimed_ms.is_none_or(|claimed_ms| one.queried_ms >= claimed_ms))
     }
 
     /// Returns the servers that the start waits for.
-    fn waits(&self) -> String {
+    fn start_message(&self) -> String {
         let unasked = self
             .members
             .iter()
-            .filter(|one| one.word == LastReport::Unasked);
+            .filter(|one| one.last_report == LastReport::Pending);
         let names: Vec<&str> = unasked.map(|one| one.name.as_str()).collect();
         format!(
             "accepts writes; not used until these servers respond or are down: {}",
@@ -261,18 +266,18 @@ impl Cluster {
         }
         self.primary = primary;
         self.last_primary = primary.or(self.last_primary);
-        self.track.clear();
-        let seated_ms = primary.and_then(|id| Some(self.member(id)?.word_ms));
+        self.lsn_history.clear();
+        let queried_ms = primary.and_then(|id| Some(self.member(id)?.queried_ms));
         for member in &mut self.members {
             member.errant = replication::Errant::default();
             // From now on the replica must find the new primary.
-            member.lag_at_ms = seated_ms.unwrap_or(member.lag_at_ms);
+            member.lag_at_ms = queried_ms.unwrap_or(member.lag_at_ms);
             if let Some(claim) = member.claim.as_mut().filter(|_| primary == Some(member.id)) {
                 claim.held = true;
             }
         }
-        let said = primary.and_then(|id| self.member(id)?.said.as_ref());
-        if let Some(identity) = said.and_then(super::ClusterIdentity::of) {
+        let status = primary.and_then(|id| self.member(id)?.status.as_ref());
+        if let Some(identity) = status.and_then(super::ClusterIdentity::of) {
             self.identity = Some(identity);
         }
         true
@@ -281,38 +286,38 @@ impl Cluster {
 
 /// Decides for the claimant that an operator named. The others are wrong, or replicas for now where
 /// several may take writes.
-fn by_word(named: &Candidate<'_>, candidates: &[Candidate<'_>]) -> ConflictResult {
-    let is_wrong = |one: &&Candidate<'_>| match one.said {
+fn decide_by_override(selected: &Candidate<'_>, candidates: &[Candidate<'_>]) -> ConflictResult {
+    let is_wrong = |one: &&Candidate<'_>| match one.status {
         ReplicationState::Postgres(_) => true,
-        ReplicationState::Replication(said) => !replication::replicates(said),
+        ReplicationState::Replication(status) => !replication::replicates(status),
         ReplicationState::Galera(_) | ReplicationState::Group(_) => false,
     };
     let others = candidates
         .iter()
-        .filter(|one| one.id != named.id)
+        .filter(|one| one.id != selected.id)
         .filter(is_wrong);
     let why = format!(
         "claims to be the primary, but the operator selected {}",
-        named.name
+        selected.name
     );
     ConflictResult::Won {
-        winner: named.id,
-        beaten: others.map(|one| (one.id, why.clone())).collect(),
+        winner: selected.id,
+        losers: others.map(|one| (one.id, why.clone())).collect(),
         stale: Vec::new(),
     }
 }
 
 /// Returns the servers that must be queried (again) before the result counts.
-fn unproved(
+fn unverified(
     candidates: &[Candidate<'_>],
     stale: &[u64],
-    must: impl Fn(&Candidate<'_>) -> bool,
+    must_verify: impl Fn(&Candidate<'_>) -> bool,
 ) -> Vec<u64> {
-    let is_unproved =
-        |one: &&Candidate<'_>| (must(one) && !one.claim.verified) || stale.contains(&one.id);
+    let is_unverified =
+        |one: &&Candidate<'_>| (must_verify(one) && !one.claim.verified) || stale.contains(&one.id);
     candidates
         .iter()
-        .filter(is_unproved)
+        .filter(is_unverified)
         .map(|one| one.id)
         .collect()
 }
@@ -324,8 +329,9 @@ fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> PrimaryDecision {
         .find(|one| one.is_primary)
         .map(|one| one.id);
     // A node of Galera serves reads, regardless of the writer.
-    let is_refused =
-        |one: &&Candidate<'_>| !one.is_primary && !matches!(one.said, ReplicationState::Galera(_));
+    let is_refused = |one: &&Candidate<'_>| {
+        !one.is_primary && !matches!(one.status, ReplicationState::Galera(_))
+    };
     let others = candidates.iter().filter(is_refused);
     let why = "accepts writes; checked again before it is used as the primary";
     PrimaryDecision {
@@ -339,13 +345,13 @@ fn pending(candidates: &[Candidate<'_>], verify: Vec<u64>) -> PrimaryDecision {
 fn tied(
     candidates: &[Candidate<'_>],
     message: String,
-    beaten: Vec<(u64, String)>,
+    losers: Vec<(u64, String)>,
 ) -> PrimaryDecision {
-    let is_beaten = |id| beaten.iter().any(|(one, _)| *one == id);
-    let among = candidates.iter().filter(|one| !is_beaten(one.id));
+    let is_loser = |id| losers.iter().any(|(one, _)| *one == id);
+    let among = candidates.iter().filter(|one| !is_loser(one.id));
     let why = "claims to be the primary, as do other servers (see the cluster problem)";
     let mut refused: Vec<(u64, String)> = among.map(|one| (one.id, why.to_owned())).collect();
-    refused.extend(beaten);
+    refused.extend(losers);
     PrimaryDecision {
         refused,
         problem: Some(message),

@@ -35,8 +35,8 @@ impl Fence {
 
 impl Cluster {
     /// Records the timeline of a member.
-    pub(super) fn raise_fence(&mut self, index: usize, said: &ReplicationState) {
-        let ReplicationState::Postgres(said) = said else {
+    pub(super) fn raise_fence(&mut self, index: usize, status: &ReplicationState) {
+        let ReplicationState::Postgres(status) = status else {
             return;
         };
         let member = &self.members[index];
@@ -44,11 +44,11 @@ impl Cluster {
             id: Some(member.id),
             name: member.name.clone(),
         };
-        self.witness(said.system_id, said.timeline, witness);
+        self.add_witness(status.system_id, status.timeline, witness);
     }
 
     /// Records that a server was on a timeline.
-    pub(super) fn witness(&mut self, system_id: u64, timeline: u32, witness: TimelineHolder) {
+    pub(super) fn add_witness(&mut self, system_id: u64, timeline: u32, witness: TimelineHolder) {
         let fence = self.fences.entry(system_id).or_insert_with(|| Fence {
             timeline,
             witnesses: Vec::new(),
@@ -81,14 +81,14 @@ impl Cluster {
             });
             !fence.witnesses.is_empty()
         });
-        self.heed_members();
+        self.observe_members();
     }
 
     /// Records the timelines of all members.
-    fn heed_members(&mut self) {
+    fn observe_members(&mut self) {
         for index in 0..self.members.len() {
-            if let Some(said) = self.members[index].said.clone() {
-                self.raise_fence(index, &said);
+            if let Some(status) = self.members[index].status.clone() {
+                self.raise_fence(index, &status);
             }
         }
     }
@@ -97,29 +97,29 @@ impl Cluster {
     /// member reports a higher one. All members must have reported or be down. Checked only when
     /// the override is set. An override without effect must not admit an old primary as soon as the
     /// right one is down.
-    pub(super) fn overrule_fence(&mut self, named: &mut PrimaryOverride) {
-        let Some(said) = self.member(named.id).and_then(postgres) else {
+    pub(super) fn override_fence(&mut self, selected: &mut PrimaryOverride) {
+        let Some(status) = self.member(selected.id).and_then(postgres) else {
             return;
         };
-        let (system_id, timeline) = (said.system_id, said.timeline);
+        let (system_id, timeline) = (status.system_id, status.timeline);
         let fence = self.fences.get(&system_id);
         let Some(fence) = fence.filter(|fence| fence.timeline > timeline) else {
             return;
         };
         let is_above = |other: &Postgres| other.system_id == system_id && other.timeline > timeline;
         let is_disputed = self.members.iter().filter_map(postgres).any(is_above);
-        if said.in_recovery || is_disputed || !self.everyone_spoke() {
+        if status.in_recovery || is_disputed || !self.have_all_reported() {
             return;
         }
-        named.overridden_timeline = Some(fence.timeline);
+        selected.overridden_timeline = Some(fence.timeline);
         self.fences.remove(&system_id);
-        self.heed_members();
+        self.observe_members();
     }
 
     /// Returns the problem to report while an override ignores a higher timeline.
-    pub(super) fn overruling(&self) -> Option<Problem> {
-        let named = self.named?;
-        let (timeline, member) = (named.overridden_timeline?, self.member(named.id)?);
+    pub(super) fn fence_problem(&self) -> Option<Problem> {
+        let selected = self.selected?;
+        let (timeline, member) = (selected.overridden_timeline?, self.member(selected.id)?);
         Some(Problem {
             server: Some(member.id),
             message: format!(
@@ -134,8 +134,8 @@ impl Cluster {
 }
 
 fn postgres(member: &Member) -> Option<&Postgres> {
-    match &member.said {
-        Some(ReplicationState::Postgres(said)) => Some(said),
+    match &member.status {
+        Some(ReplicationState::Postgres(status)) => Some(status),
         _ => None,
     }
 }

@@ -10,13 +10,13 @@ use super::{Cluster, PrimaryOverride, member::LastReport};
 pub struct HandoverState {
     /// Current primary.
     pub primary: Option<u64>,
-    /// Identity of the cluster, as [`Cluster::memory`] wrote it.
+    /// Identity of the cluster, as [`Cluster::handover_state`] wrote it.
     pub identity: Option<String>,
     /// PostgreSQL: system identifier, highest timeline, and a server that was on it; one entry for
     /// each such server.
     pub timelines: Vec<(u64, u32, String)>,
     /// Override of the operator, while it holds.
-    pub named: Option<HandedOverOverride>,
+    pub selected: Option<HandedOverOverride>,
 }
 
 /// Override that was set in another process.
@@ -27,13 +27,13 @@ pub struct HandedOverOverride {
     /// True if the server has claimed since then.
     pub held: bool,
     /// PostgreSQL: the higher timeline that the override disregards.
-    pub overruled: Option<u32>,
+    pub overridden_timeline: Option<u32>,
 }
 
 impl Cluster {
     /// Returns the state to hand over.
     #[must_use]
-    pub fn memory(&self) -> HandoverState {
+    pub fn handover_state(&self) -> HandoverState {
         let mut timelines = Vec::new();
         for (system_id, fence) in &self.fences {
             let names = fence.witnesses.iter().map(|witness| witness.name.clone());
@@ -41,50 +41,50 @@ impl Cluster {
         }
         HandoverState {
             primary: self.primary,
-            identity: self.identity.as_ref().map(ClusterIdentity::written),
+            identity: self.identity.as_ref().map(ClusterIdentity::to_text),
             timelines,
-            named: self.named.map(|named| HandedOverOverride {
-                server: named.id,
-                held: named.held,
-                overruled: named.overridden_timeline,
+            selected: self.selected.map(|selected| HandedOverOverride {
+                server: selected.id,
+                held: selected.held,
+                overridden_timeline: selected.overridden_timeline,
             }),
         }
     }
 
     /// Restores the state of another process: old primaries remain fenced, and the primary remains
     /// if it still claims.
-    pub fn restore(&mut self, memory: &HandoverState) {
-        for (system_id, timeline, seen_at) in &memory.timelines {
+    pub fn restore(&mut self, state: &HandoverState) {
+        for (system_id, timeline, seen_at) in &state.timelines {
             let mut members = self.members.iter();
             let witness = TimelineHolder {
                 id: members.find(|one| one.name == *seen_at).map(|one| one.id),
                 name: seen_at.clone(),
             };
-            self.witness(*system_id, *timeline, witness);
+            self.add_witness(*system_id, *timeline, witness);
         }
-        let identity = memory.identity.as_deref().and_then(ClusterIdentity::read);
+        let identity = state.identity.as_deref().and_then(ClusterIdentity::parse);
         self.identity = identity.or(self.identity.take());
-        self.last_primary = memory.primary.or(self.last_primary);
+        self.last_primary = state.primary.or(self.last_primary);
         let claims = |id: &u64| {
             let member = self.member(*id);
-            member.is_some_and(|one| one.word == LastReport::Said && one.claim.is_some())
+            member.is_some_and(|one| one.last_report == LastReport::Received && one.claim.is_some())
         };
-        if let Some(primary) = memory.primary.filter(claims) {
+        if let Some(primary) = state.primary.filter(claims) {
             self.set_primary(Some(primary));
         }
         // The override is not set again: a timeline that it did not disregard then stays in force.
-        let named = memory.named.map(|name| PrimaryOverride {
+        let selected = state.selected.map(|name| PrimaryOverride {
             id: name.server,
             held: name.held,
-            overridden_timeline: name.overruled,
+            overridden_timeline: name.overridden_timeline,
         });
-        self.named = named.or(self.named);
+        self.selected = selected.or(self.selected);
         self.decide();
     }
 }
 
 impl ClusterIdentity {
-    fn written(&self) -> String {
+    fn to_text(&self) -> String {
         match self {
             ClusterIdentity::Postgres(id) => format!("postgres {id}"),
             ClusterIdentity::Replication => "replication".to_owned(),
@@ -93,7 +93,7 @@ impl ClusterIdentity {
         }
     }
 
-    fn read(text: &str) -> Option<ClusterIdentity> {
+    fn parse(text: &str) -> Option<ClusterIdentity> {
         match text.split_once(' ') {
             None => (text == "replication").then_some(ClusterIdentity::Replication),
             Some(("postgres", id)) => id.parse().ok().map(ClusterIdentity::Postgres),
@@ -113,12 +113,12 @@ mod tests {
         Cluster::new(vec![(1, "db1".to_owned()), (2, "db2".to_owned())])
     }
 
-    fn hear(cluster: &mut Cluster, at_ms: u64, said: impl Fn(u64) -> ReplicationState) {
+    fn receive(cluster: &mut Cluster, at_ms: u64, status: impl Fn(u64) -> ReplicationState) {
         for server in [1, 2] {
             let report = RoleReport {
-                asked_ms: at_ms,
+                queried_ms: at_ms,
                 fresh: true,
-                said: said(server),
+                status: status(server),
             };
             cluster.report_received(at_ms, server, report);
         }
@@ -156,32 +156,32 @@ mod tests {
     #[test]
     fn a_galera_writer_stays_the_writer() {
         let mut old = cluster();
-        hear(&mut old, 10, synced);
+        receive(&mut old, 10, synced);
         old.override_primary(Some(2));
-        hear(&mut old, 20, synced);
-        hear(&mut old, 30, synced);
+        receive(&mut old, 20, synced);
+        receive(&mut old, 30, synced);
         assert_eq!(old.roles().primary, Some(2));
         let mut new = cluster();
-        hear(&mut new, 10, synced);
-        hear(&mut new, 20, synced);
+        receive(&mut new, 10, synced);
+        receive(&mut new, 20, synced);
         assert_eq!(
             new.roles().primary,
             Some(1),
             "by the order of the configuration"
         );
-        new.restore(&old.memory());
+        new.restore(&old.handover_state());
         assert_eq!(new.roles().primary, Some(2));
     }
 
     #[test]
     fn an_old_primary_stays_fenced_though_the_newer_one_is_away() {
         let mut old = cluster();
-        hear(&mut old, 10, on_timeline(4));
+        receive(&mut old, 10, on_timeline(4));
         let mut new = cluster();
-        hear(&mut new, 10, on_timeline(3));
-        hear(&mut new, 20, on_timeline(3));
+        receive(&mut new, 10, on_timeline(3));
+        receive(&mut new, 20, on_timeline(3));
         assert_eq!(new.roles().primary, Some(1));
-        new.restore(&old.memory());
+        new.restore(&old.handover_state());
         assert_eq!(new.roles().primary, None);
     }
 
@@ -190,11 +190,11 @@ mod tests {
         let mut old = cluster();
         let words = [(1, on_timeline(3)(1)), (2, on_timeline(4)(1))];
         for at_ms in [10, 20] {
-            for (server, said) in &words {
+            for (server, status) in &words {
                 let report = RoleReport {
-                    asked_ms: at_ms,
+                    queried_ms: at_ms,
                     fresh: true,
-                    said: said.clone(),
+                    status: status.clone(),
                 };
                 old.report_received(at_ms, *server, report);
             }
@@ -207,64 +207,67 @@ mod tests {
         new.server_down(10, 2);
         for at_ms in [10, 20] {
             let report = RoleReport {
-                asked_ms: at_ms,
+                queried_ms: at_ms,
                 fresh: true,
-                said: words[0].1.clone(),
+                status: words[0].1.clone(),
             };
             new.report_received(at_ms, 1, report);
         }
-        new.restore(&old.memory());
-        assert_eq!((new.roles().primary, new.named()), (None, Some(1)));
+        new.restore(&old.handover_state());
+        assert_eq!(
+            (new.roles().primary, new.selected_primary()),
+            (None, Some(1))
+        );
     }
 
     #[test]
     fn what_a_name_overruled_is_still_warned_of_by_the_next_process() {
         let mut old = cluster();
-        hear(&mut old, 10, on_timeline(4));
+        receive(&mut old, 10, on_timeline(4));
         old.server_down(20, 2);
-        let said = |cluster: &mut Cluster, at_ms| {
+        let status = |cluster: &mut Cluster, at_ms| {
             let report = RoleReport {
-                asked_ms: at_ms,
+                queried_ms: at_ms,
                 fresh: true,
-                said: on_timeline(3)(1),
+                status: on_timeline(3)(1),
             };
             cluster.report_received(at_ms, 1, report);
         };
-        said(&mut old, 30);
-        said(&mut old, 40);
+        status(&mut old, 30);
+        status(&mut old, 40);
         old.override_primary(Some(1));
         assert_eq!(old.roles().primary, Some(1));
         let mut new = cluster();
         new.server_down(10, 2);
-        said(&mut new, 30);
-        said(&mut new, 40);
-        new.restore(&old.memory());
-        let verdict = new.roles();
-        assert_eq!((verdict.primary, new.named()), (Some(1), Some(1)));
-        assert_eq!(verdict.problems, old.roles().problems);
+        status(&mut new, 30);
+        status(&mut new, 40);
+        new.restore(&old.handover_state());
+        let roles = new.roles();
+        assert_eq!((roles.primary, new.selected_primary()), (Some(1), Some(1)));
+        assert_eq!(roles.problems, old.roles().problems);
     }
 
     #[test]
     fn a_timeline_stays_remembered_until_all_have_left_that_were_on_it() {
         let mut old = cluster();
-        hear(&mut old, 10, on_timeline(4));
-        let known = old.memory();
+        receive(&mut old, 10, on_timeline(4));
+        let known = old.handover_state();
         let at = |name: &str| (7, 4, name.to_owned());
         assert_eq!(known.timelines, vec![at("db1"), at("db2")]);
         let mut new = cluster();
         new.restore(&known);
         new.set_members(vec![(2, "db2".to_owned())]);
-        assert_eq!(new.memory().timelines, vec![at("db2")]);
+        assert_eq!(new.handover_state().timelines, vec![at("db2")]);
         new.set_members(vec![(3, "db3".to_owned())]);
-        assert_eq!(new.memory().timelines, vec![]);
+        assert_eq!(new.handover_state().timelines, vec![]);
     }
 
     #[test]
     fn the_primary_that_was_is_remembered_though_it_is_down() {
         let mut old = cluster();
-        hear(&mut old, 10, on_timeline(3));
-        hear(&mut old, 20, on_timeline(3));
-        let known = old.memory();
+        receive(&mut old, 10, on_timeline(3));
+        receive(&mut old, 20, on_timeline(3));
+        let known = old.handover_state();
         let mut new = cluster();
         new.server_down(10, 1);
         new.restore(&known);
@@ -280,8 +283,8 @@ mod tests {
             ClusterIdentity::Group("g 1".to_owned()),
         ];
         for identity in all {
-            assert_eq!(ClusterIdentity::read(&identity.written()), Some(identity));
+            assert_eq!(ClusterIdentity::parse(&identity.to_text()), Some(identity));
         }
-        assert_eq!(ClusterIdentity::read("of tomorrow"), None);
+        assert_eq!(ClusterIdentity::parse("of tomorrow"), None);
     }
 }

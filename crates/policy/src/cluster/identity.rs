@@ -31,14 +31,16 @@ pub(super) enum ClusterScope {
 impl ClusterIdentity {
     /// Returns the reported identity. `None` for a Galera node without a state, since it is about
     /// to receive one, and for a group member without a group.
-    pub(super) fn of(said: &ReplicationState) -> Option<ClusterIdentity> {
-        match said {
-            ReplicationState::Postgres(said) => Some(ClusterIdentity::Postgres(said.system_id)),
+    pub(super) fn of(status: &ReplicationState) -> Option<ClusterIdentity> {
+        match status {
+            ReplicationState::Postgres(status) => Some(ClusterIdentity::Postgres(status.system_id)),
             ReplicationState::Replication(_) => Some(ClusterIdentity::Replication),
-            ReplicationState::Galera(said) => {
-                named(&said.cluster_uuid).map(ClusterIdentity::Galera)
+            ReplicationState::Galera(status) => {
+                non_null(&status.cluster_uuid).map(ClusterIdentity::Galera)
             }
-            ReplicationState::Group(said) => named(&said.group_name).map(ClusterIdentity::Group),
+            ReplicationState::Group(status) => {
+                non_null(&status.group_name).map(ClusterIdentity::Group)
+            }
         }
     }
 
@@ -48,7 +50,7 @@ impl ClusterIdentity {
 }
 
 /// Returns a UUID in lower case; `None` if it is empty or all zeros.
-fn named(text: &str) -> Option<String> {
+fn non_null(text: &str) -> Option<String> {
     let is_nothing = text.chars().all(|letter| matches!(letter, '0' | '-' | ' '));
     (!is_nothing).then(|| text.to_ascii_lowercase())
 }
@@ -71,32 +73,38 @@ impl Cluster {
     /// The server of an override decides if there is a tie, or if no server of the former identity
     /// is left.
     pub(super) fn scope(&self) -> ClusterScope {
-        let heard = self.identities();
-        let named = self.named.and_then(|named| {
-            let found = heard.iter().find(|(member, _)| member.id == named.id);
+        let identities = self.identities();
+        let selected = self.selected.and_then(|selected| {
+            let found = identities
+                .iter()
+                .find(|(member, _)| member.id == selected.id);
             found.map(|(_, identity)| identity.clone())
         });
         if let Some(known) = &self.identity {
-            let is_left = heard.iter().any(|(_, identity)| identity == known);
-            let rebuilt = named.filter(|_| !is_left);
+            let is_left = identities.iter().any(|(_, identity)| identity == known);
+            let rebuilt = selected.filter(|_| !is_left);
             return ClusterScope::Of(rebuilt.unwrap_or_else(|| known.clone()));
         }
-        match (majority(&heard), named) {
-            (ClusterScope::Tied(_), Some(named)) => ClusterScope::Of(named),
+        match (majority(&identities), selected) {
+            (ClusterScope::Tied(_), Some(selected)) => ClusterScope::Of(selected),
             (scope, _) => scope,
         }
     }
 
     /// Returns the reason for which a server does not belong to the cluster.
-    pub(super) fn foreign(&self, said: &ReplicationState, scope: &ClusterScope) -> Option<String> {
-        let (ClusterScope::Of(ours), Some(theirs)) = (scope, ClusterIdentity::of(said)) else {
+    pub(super) fn foreign(
+        &self,
+        status: &ReplicationState,
+        scope: &ClusterScope,
+    ) -> Option<String> {
+        let (ClusterScope::Of(ours), Some(theirs)) = (scope, ClusterIdentity::of(status)) else {
             return None;
         };
         if theirs == *ours {
             return None;
         }
-        let heard = self.identities();
-        let holder = heard.iter().find(|(_, identity)| identity == ours);
+        let identities = self.identities();
+        let holder = identities.iter().find(|(_, identity)| identity == ours);
         let holder = holder.map_or("its last primary", |(member, _)| member.name.as_str());
         let what = match theirs.is_same_kind(ours) {
             true => "belongs to another cluster",
@@ -109,12 +117,12 @@ impl Cluster {
     }
 
     fn identities(&self) -> Vec<(&Member, ClusterIdentity)> {
-        let heard = self
+        let reported = self
             .members
             .iter()
-            .filter(|one| one.word == LastReport::Said);
-        heard
-            .filter_map(|one| Some((one, ClusterIdentity::of(one.said.as_ref()?)?)))
+            .filter(|one| one.last_report == LastReport::Received);
+        reported
+            .filter_map(|one| Some((one, ClusterIdentity::of(one.status.as_ref()?)?)))
             .collect()
     }
 }
@@ -122,15 +130,23 @@ impl Cluster {
 /// Returns the majority: first the most frequent kind, then the identity within that kind. Of
 /// equally frequent kinds the first in the order of the configuration counts; two clusters of one
 /// kind are a tie.
-fn majority(heard: &[(&Member, ClusterIdentity)]) -> ClusterScope {
-    let kind_count =
-        |of: &ClusterIdentity| heard.iter().filter(|(_, one)| one.is_same_kind(of)).count();
-    let count = |of: &ClusterIdentity| heard.iter().filter(|(_, one)| one == of).count();
+fn majority(identities: &[(&Member, ClusterIdentity)]) -> ClusterScope {
+    let kind_count = |of: &ClusterIdentity| {
+        identities
+            .iter()
+            .filter(|(_, one)| one.is_same_kind(of))
+            .count()
+    };
+    let count = |of: &ClusterIdentity| identities.iter().filter(|(_, one)| one == of).count();
     // `max_by_key` returns the last of equals; the first is needed.
-    let Some((_, kind)) = heard.iter().rev().max_by_key(|(_, one)| kind_count(one)) else {
+    let Some((_, kind)) = identities
+        .iter()
+        .rev()
+        .max_by_key(|(_, one)| kind_count(one))
+    else {
         return ClusterScope::Open;
     };
-    let of_kind = || heard.iter().filter(|(_, one)| one.is_same_kind(kind));
+    let of_kind = || identities.iter().filter(|(_, one)| one.is_same_kind(kind));
     let Some((first, most)) = of_kind().rev().max_by_key(|(_, one)| count(one)) else {
         return ClusterScope::Open;
     };

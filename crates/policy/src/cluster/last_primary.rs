@@ -22,11 +22,11 @@ pub(super) struct LastPrimary {
 
 impl Cluster {
     /// Stores the primary's report.
-    pub(super) fn remember_succession(&mut self) {
+    pub(super) fn remember_predecessor(&mut self) {
         let primary = self.primary.and_then(|id| self.member(id));
-        let told = primary.and_then(|one| Some((one.id, executed(one)?, one.claim.as_ref()?)));
-        if let Some((id, executed, claim)) = told {
-            self.succession = Some(LastPrimary {
+        let report = primary.and_then(|one| Some((one.id, executed(one)?, one.claim.as_ref()?)));
+        if let Some((id, executed, claim)) = report {
+            self.predecessor = Some(LastPrimary {
                 id,
                 since_ms: claim.noticed_ms,
                 executed: executed.clone(),
@@ -36,11 +36,11 @@ impl Cluster {
 
     /// Returns the reason for which a server that takes writes is not used as the primary while the
     /// last one is unavailable.
-    pub(super) fn outdone(&self, member: &Member) -> Option<String> {
-        let last = self.succession.as_ref()?;
-        let is_other = last.id != member.id && !self.named_is(member.id);
+    pub(super) fn superseded_reason(&self, member: &Member) -> Option<String> {
+        let last = self.predecessor.as_ref()?;
+        let is_other = last.id != member.id && !self.is_selected(member.id);
         let primary = self.member(last.id).filter(|_| is_other)?;
-        let is_away = matches!(primary.word, LastReport::Lost | LastReport::Unasked);
+        let is_away = matches!(primary.last_report, LastReport::Down | LastReport::Pending);
         let writing = member.writing.as_ref().filter(|_| is_away)?;
         if writing.since_ms >= last.since_ms {
             return None;
@@ -57,8 +57,8 @@ impl Cluster {
 }
 
 fn executed(member: &Member) -> Option<&Gtids> {
-    match &member.said {
-        Some(ReplicationState::Replication(said)) => Some(&said.executed),
+    match &member.status {
+        Some(ReplicationState::Replication(status)) => Some(&status.executed),
         _ => None,
     }
 }

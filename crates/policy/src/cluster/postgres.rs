@@ -23,67 +23,72 @@ impl PrimaryLsnHistory {
         self.samples.clear();
     }
 
-    pub(super) fn add(&mut self, asked_ms: u64, lsn: u64) {
-        if self.samples.back().is_some_and(|last| last.0 >= asked_ms) {
+    pub(super) fn add(&mut self, queried_ms: u64, lsn: u64) {
+        if self.samples.back().is_some_and(|last| last.0 >= queried_ms) {
             return;
         }
         if self.samples.len() == TRACK_LENGTH_MAX {
             self.samples.pop_front();
         }
-        self.samples.push_back((asked_ms, lsn));
+        self.samples.push_back((queried_ms, lsn));
     }
 
     /// Returns whether the primary's position at the replica's query is known, or the replica has
     /// everything that the primary had later. Otherwise its lag is a guess.
-    pub(super) fn compares(&self, asked_ms: u64, replica: &Postgres, primary: &Postgres) -> bool {
+    pub(super) fn can_compare(
+        &self,
+        queried_ms: u64,
+        replica: &Postgres,
+        primary: &Postgres,
+    ) -> bool {
         let oldest = self.samples.front();
-        oldest.is_some_and(|sample| sample.0 < asked_ms) || replica.lsn >= primary.lsn
+        oldest.is_some_and(|sample| sample.0 < queried_ms) || replica.lsn >= primary.lsn
     }
 
     /// Returns the replica's lag at its query: the time since the primary was first known to have
     /// what the replica lacks. Zero if it had all that was known by then. The age of the last
     /// replayed transaction is at least the lag, so it is an upper bound. It grows while the
     /// primary is idle, so it is used as the lag only if the history is too short.
-    fn lag_ms(&self, asked_ms: u64, replica: &Postgres, primary: &Postgres) -> Option<u64> {
-        if !self.compares(asked_ms, replica, primary) {
+    fn lag_ms(&self, queried_ms: u64, replica: &Postgres, primary: &Postgres) -> Option<u64> {
+        if !self.can_compare(queried_ms, replica, primary) {
             return replica.replay_age_ms;
         }
-        let mut known = self.samples.iter().filter(|sample| sample.0 < asked_ms);
+        let mut known = self.samples.iter().filter(|sample| sample.0 < queried_ms);
         let age_ms = replica.replay_age_ms;
         match known.position(|sample| sample.1 > replica.lsn) {
             None => Some(0),
             Some(0) => age_ms,
             Some(index) => {
                 let since_ms = self.samples.get(index)?.0;
-                let behind_ms = asked_ms.saturating_sub(since_ms);
+                let behind_ms = queried_ms.saturating_sub(since_ms);
                 Some(age_ms.map_or(behind_ms, |age_ms| age_ms.min(behind_ms)))
             }
         }
     }
 }
 
-pub(super) fn claim_of(said: &Postgres) -> Option<(String, u64)> {
-    let writes = !said.in_recovery && !said.read_only_by_default;
-    let who = || format!("{} since {}", said.system_id, said.started);
-    writes.then(|| (who(), u64::from(said.timeline)))
+pub(super) fn claim_of(status: &Postgres) -> Option<(String, u64)> {
+    let writes = !status.in_recovery && !status.read_only_by_default;
+    let who = || format!("{} since {}", status.system_id, status.started);
+    writes.then(|| (who(), u64::from(status.timeline)))
 }
 
-pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> ClaimedRole {
-    if said.in_recovery {
+pub(super) fn claimed_role(name: &str, status: &Postgres, fence: Option<&Fence>) -> ClaimedRole {
+    if status.in_recovery {
         return ClaimedRole::Follows;
     }
-    if let Some(fence) = fence.filter(|fence| fence.timeline > said.timeline) {
+    if let Some(fence) = fence.filter(|fence| fence.timeline > status.timeline) {
         return ClaimedRole::Refused(format!(
             "timeline {} is older than the cluster's timeline {} (seen on {}): a former primary; \
              rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is lost for \
              good, select this server: `evenkeel primary {name}`",
-            said.timeline,
+            status.timeline,
             fence.timeline,
             fence.seen_at(),
             fence.timeline
         ));
     }
-    if said.read_only_by_default {
+    if status.read_only_by_default {
         return ClaimedRole::Refused(
             "default_transaction_read_only is on: writes are refused until it is off".to_owned(),
         );
@@ -92,7 +97,7 @@ pub(super) fn stand(name: &str, said: &Postgres, fence: Option<&Fence>) -> Claim
 }
 
 /// Decides among servers that are all on the highest timeline: a single one, or none.
-pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
+pub(super) fn resolve_conflict(candidates: &[Candidate<'_>]) -> ConflictResult {
     if let [only] = candidates {
         return uncontested(only.id);
     }
@@ -105,15 +110,15 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
             listed(&names),
             positions(candidates)
         ),
-        beaten: Vec::new(),
+        losers: Vec::new(),
         stale: stale(candidates),
     }
 }
 
 fn positions(candidates: &[Candidate<'_>]) -> String {
-    let lsn = |one: &Candidate<'_>| match one.said {
-        ReplicationState::Postgres(said) => {
-            format!("{:X}/{:X}", said.lsn >> 32, said.lsn & 0xFFFF_FFFF)
+    let lsn = |one: &Candidate<'_>| match one.status {
+        ReplicationState::Postgres(status) => {
+            format!("{:X}/{:X}", status.lsn >> 32, status.lsn & 0xFFFF_FFFF)
         }
         _ => String::new(),
     };
@@ -123,10 +128,10 @@ fn positions(candidates: &[Candidate<'_>]) -> String {
 
 /// Returns a replica's lag while there is a primary.
 pub(super) fn lag(
-    asked_ms: u64,
+    queried_ms: u64,
     replica: &Postgres,
     primary: &Postgres,
-    track: &PrimaryLsnHistory,
+    lsn_history: &PrimaryLsnHistory,
 ) -> Lag {
     // On an older timeline it has not found the new primary yet, or follows an old one: positions
     // of two timelines cannot be compared.
@@ -134,7 +139,7 @@ pub(super) fn lag(
         return Lag::UNKNOWN;
     }
     Lag {
-        ms: track.lag_ms(asked_ms, replica, primary),
+        ms: lsn_history.lag_ms(queried_ms, replica, primary),
         bytes: Some(primary.lsn.saturating_sub(replica.lsn)),
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Errant {
 }
 
 impl Errant {
-    pub(super) fn look(&mut self, replica: &Member, primary: &Member) {
+    pub(super) fn check(&mut self, replica: &Member, primary: &Member) {
         let old = std::mem::take(self);
         let (Some(own), Some(theirs)) = (executed(replica), executed(primary)) else {
             return;
@@ -39,11 +39,11 @@ impl Errant {
             |(_, suspect): &(u64, Gtids)| own.contains(suspect) && !theirs.contains(suspect);
         let kept = old.suspect.filter(is_open);
         let message = kept.as_ref().and(old.message);
-        let now = || (replica.heard_ms, own.clone());
+        let now = || (replica.received_ms, own.clone());
         let Some((at_ms, suspect)) = kept.or_else(|| (!theirs.contains(own)).then(now)) else {
             return;
         };
-        let is_proved = primary.word_ms >= at_ms;
+        let is_proved = primary.queried_ms >= at_ms;
         let missing = suspect.missing_from(theirs).filter(|_| is_proved);
         let proved = missing.map(|missing| {
             format!(
@@ -58,29 +58,29 @@ impl Errant {
 }
 
 fn executed(member: &Member) -> Option<&Gtids> {
-    match &member.said {
-        Some(ReplicationState::Replication(said)) => Some(&said.executed),
+    match &member.status {
+        Some(ReplicationState::Replication(status)) => Some(&status.executed),
         _ => None,
     }
 }
 
 /// Returns identity and epoch of a claim. The end of replication starts a new claim: from then on
 /// no transactions of other servers arrive.
-pub(super) fn claim_of(said: &Replication) -> Option<(String, u64)> {
-    let epoch = u64::from(!replicates(said));
-    (!said.read_only).then(|| (said.server_identity.clone(), epoch))
+pub(super) fn claim_of(status: &Replication) -> Option<(String, u64)> {
+    let epoch = u64::from(!replicates(status));
+    (!status.read_only).then(|| (status.server_identity.clone(), epoch))
 }
 
-pub(super) fn replicates(said: &Replication) -> bool {
-    let threads = said.replica.as_ref();
+pub(super) fn replicates(status: &Replication) -> bool {
+    let threads = status.replica.as_ref();
     threads.is_some_and(|threads| threads.applier_runs || threads.receiver != Receiver::Stopped)
 }
 
-pub(super) fn stand(said: &Replication) -> ClaimedRole {
-    if !said.read_only {
+pub(super) fn claimed_role(status: &Replication) -> ClaimedRole {
+    if !status.read_only {
         return ClaimedRole::Claims;
     }
-    let Some(threads) = &said.replica else {
+    let Some(threads) = &status.replica else {
         return ClaimedRole::Unfit("read_only is ON, but replication is not configured".to_owned());
     };
     let stopped = match (threads.applier_runs, threads.receiver) {
@@ -96,23 +96,23 @@ pub(super) fn stand(said: &Replication) -> ClaimedRole {
 }
 
 /// Returns whether a replica reports that one of its threads is stopped.
-pub(super) fn is_halted(said: &ReplicationState) -> bool {
-    let ReplicationState::Replication(said) = said else {
+pub(super) fn is_halted(status: &ReplicationState) -> bool {
+    let ReplicationState::Replication(status) = status else {
         return false;
     };
-    let threads = said.replica.as_ref();
-    said.read_only
+    let threads = status.replica.as_ref();
+    status.read_only
         && threads.is_some_and(|one| !one.applier_runs || one.receiver == Receiver::Stopped)
 }
 
 /// Returns a replica's reported lag; unknown while its source is not available.
-pub(super) fn lag(said: &Replication) -> Lag {
-    let ms = said.replica.as_ref().and_then(|threads| threads.lag_ms);
+pub(super) fn lag(status: &Replication) -> Lag {
+    let ms = status.replica.as_ref().and_then(|threads| threads.lag_ms);
     Lag { ms, bytes: None }
 }
 
 /// Returns the server whose set contains all others; otherwise none wins.
-pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
+pub(super) fn resolve_conflict(candidates: &[Candidate<'_>]) -> ConflictResult {
     if let [only] = candidates {
         return uncontested(only.id);
     }
@@ -128,15 +128,15 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
     let Some(winner) = candidates.iter().find(is_ahead) else {
         return ConflictResult::Tied {
             message: tie(candidates),
-            beaten: Vec::new(),
+            losers: Vec::new(),
             stale: stale(candidates),
         };
     };
     let is_stale =
-        |one: &&Candidate<'_>| one.asked_ms < winner.claim.noticed_ms && !replaces(winner, one);
+        |one: &&Candidate<'_>| one.queried_ms < winner.claim.noticed_ms && !replaces(winner, one);
     ConflictResult::Won {
         winner: winner.id,
-        beaten: others(winner)
+        losers: others(winner)
             .map(|one| (one.id, behind(one, winner)))
             .collect(),
         stale: others(winner).filter(is_stale).map(|one| one.id).collect(),
@@ -145,8 +145,8 @@ pub(super) fn contest(candidates: &[Candidate<'_>]) -> ConflictResult {
 
 fn set<'a>(candidate: &Candidate<'a>) -> &'a Gtids {
     static NOTHING: Gtids = Gtids::EMPTY;
-    match candidate.said {
-        ReplicationState::Replication(said) => &said.executed,
+    match candidate.status {
+        ReplicationState::Replication(status) => &status.executed,
         _ => &NOTHING,
     }
 }
@@ -209,9 +209,12 @@ fn shortened(set: &str) -> String {
 impl Cluster {
     /// Marks servers that are writable and replicate as replicas, unless one of them is the only
     /// possible primary. Returns the problems.
-    pub(super) fn sift_writable_replicas(&self, stands: &mut [ClaimedRole]) -> Vec<Problem> {
-        let claims = |index: &usize| stands[*index] == ClaimedRole::Claims;
-        let writable: Vec<usize> = (0..stands.len()).filter(claims).collect();
+    pub(super) fn demote_writable_replicas(
+        &self,
+        claimed_roles: &mut [ClaimedRole],
+    ) -> Vec<Problem> {
+        let claims = |index: &usize| claimed_roles[*index] == ClaimedRole::Claims;
+        let writable: Vec<usize> = (0..claimed_roles.len()).filter(claims).collect();
         let (mut soft, mut firm): (Vec<usize>, Vec<usize>) = writable
             .into_iter()
             .partition(|&index| self.is_writable_replica(index));
@@ -220,12 +223,15 @@ impl Cluster {
             let is_primary = |&index: &usize| self.primary == Some(self.members[index].id);
             (firm, soft) = soft.into_iter().partition(is_primary);
         }
-        let all_heard = self.members.iter().all(|one| one.word == LastReport::Said);
+        let all_heard = self
+            .members
+            .iter()
+            .all(|one| one.last_report == LastReport::Received);
         if soft.is_empty() || (firm.is_empty() && soft.len() == 1 && all_heard) {
             return Vec::new();
         }
         for &index in &soft {
-            stands[index] = ClaimedRole::Follows;
+            claimed_roles[index] = ClaimedRole::Follows;
         }
         if firm.is_empty() && soft.len() > 1 {
             let names: Vec<&str> = soft
@@ -250,21 +256,22 @@ impl Cluster {
     /// Returns the last primary if it is down.
     fn dead_primary(&self) -> Option<&str> {
         let last = self.member(self.last_primary?)?;
-        (last.word == LastReport::Lost).then_some(last.name.as_str())
+        (last.last_report == LastReport::Down).then_some(last.name.as_str())
     }
 
     fn is_writable_replica(&self, index: usize) -> bool {
         let member = &self.members[index];
         // A former primary may have writes that no other server has: it remains a claimant.
         let was_primary = member.claim.as_ref().is_some_and(|claim| claim.held);
-        let chosen = was_primary || self.named_is(member.id);
-        let said = member.said.as_ref();
-        !chosen && matches!(said, Some(ReplicationState::Replication(said)) if replicates(said))
+        let chosen = was_primary || self.is_selected(member.id);
+        let status = member.status.as_ref();
+        !chosen
+            && matches!(status, Some(ReplicationState::Replication(status)) if replicates(status))
     }
 
     /// Refuses servers that share an identity: one is a clone of the other, and their transactions
     /// are indistinguishable. Neither becomes the primary.
-    pub(super) fn refuse_clones(&self, stands: &mut [ClaimedRole]) -> Vec<Problem> {
+    pub(super) fn refuse_clones(&self, claimed_roles: &mut [ClaimedRole]) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (index, member) in self.members.iter().enumerate() {
             let Some((identity, twins)) = self.twins(index) else {
@@ -275,8 +282,8 @@ impl Cluster {
                  server listed twice; give each its own server_id (MySQL: remove auto.cnf)",
                 listed(&twins)
             );
-            if stands[index] == ClaimedRole::Claims && self.primary != Some(member.id) {
-                stands[index] = ClaimedRole::Unfit(message.clone());
+            if claimed_roles[index] == ClaimedRole::Claims && self.primary != Some(member.id) {
+                claimed_roles[index] = ClaimedRole::Unfit(message.clone());
             }
             problems.push(Problem {
                 server: Some(member.id),
@@ -298,8 +305,8 @@ impl Cluster {
 }
 
 fn identity(member: &Member) -> Option<&str> {
-    match &member.said {
-        Some(ReplicationState::Replication(said)) => Some(&said.server_identity),
+    match &member.status {
+        Some(ReplicationState::Replication(status)) => Some(&status.server_identity),
         _ => None,
     }
 }
@@ -322,9 +329,9 @@ fn orphans(dead: &str, names: &[&str]) -> String {
 }
 
 fn writable_replica(member: &Member) -> String {
-    let source = match &member.said {
-        Some(ReplicationState::Replication(said)) => {
-            said.replica.as_ref().map(|one| one.source.as_str())
+    let source = match &member.status {
+        Some(ReplicationState::Replication(status)) => {
+            status.replica.as_ref().map(|one| one.source.as_str())
         }
         _ => None,
     };

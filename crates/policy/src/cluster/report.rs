@@ -6,12 +6,12 @@ use super::gtid::Gtids;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleReport {
     /// Time when the query was sent.
-    pub asked_ms: u64,
+    pub queried_ms: u64,
     /// True if the connection was opened for this query: no earlier server at the same address can
     /// have replied.
     pub fresh: bool,
     /// Reported state.
-    pub said: ReplicationState,
+    pub status: ReplicationState,
 }
 
 /// Reported state, by the kind of cluster that the server belongs to.

@@ -13,69 +13,75 @@ impl Cluster {
             return;
         };
         let primary = &self.members[primary];
-        if let Some(ReplicationState::Postgres(said)) = &primary.said {
-            self.track.add(primary.word_ms, said.lsn);
+        if let Some(ReplicationState::Postgres(status)) = &primary.status {
+            self.lsn_history.add(primary.queried_ms, status.lsn);
         }
     }
 
     /// Compares every replica's transactions with the primary's.
-    pub(super) fn look_for_errants(&mut self) {
+    pub(super) fn check_errants(&mut self) {
         let Some(primary) = self.primary.and_then(|id| self.index_of(id)) else {
             return;
         };
         for index in 0..self.members.len() {
             if index != primary {
                 let mut errant = std::mem::take(&mut self.members[index].errant);
-                errant.look(&self.members[index], &self.members[primary]);
+                errant.check(&self.members[index], &self.members[primary]);
                 self.members[index].errant = errant;
             }
         }
     }
 
     /// Builds the roles.
-    pub(super) fn tell(&mut self, found: DecisionInput) {
-        let mut all = self.cluster_problems(&found);
+    pub(super) fn build_roles(&mut self, input: DecisionInput) {
+        let mut all = self.cluster_problems(&input);
         let DecisionInput {
-            stands,
+            claimed_roles,
             problems,
-            ruling,
-        } = found;
+            decision,
+        } = input;
         all.extend(problems);
-        let mut roles = Vec::with_capacity(stands.len());
-        for (index, stand) in stands.iter().enumerate() {
+        let mut roles = Vec::with_capacity(claimed_roles.len());
+        for (index, claimed_role) in claimed_roles.iter().enumerate() {
             let lag = self.lag(&self.members[index]);
-            let role = self.role(index, stand, &ruling, lag);
+            let role = self.role(index, claimed_role, &decision, lag);
             let is_guess = self.is_lag_guessed(&self.members[index]);
             let member = &mut self.members[index];
             let is_known = lag.ms.is_some() && !is_guess && role == Role::Replica(lag);
-            if is_known && self.primary.is_some() && member.apart_ms.is_none() {
-                (member.lag, member.lag_at_ms) = (lag, member.word_ms);
+            if is_known && self.primary.is_some() && member.disconnected_ms.is_none() {
+                (member.lag, member.lag_at_ms) = (lag, member.queried_ms);
             }
-            all.extend(member_problem(member, stand, &role, &ruling));
+            all.extend(member_problem(member, claimed_role, &role, &decision));
             roles.push((member.id, role));
         }
-        self.verdict = ClusterRoles {
+        self.roles = ClusterRoles {
             primary: self.primary,
             roles,
-            verify: ruling.verify,
+            verify: decision.verify,
             problems: all,
         };
     }
 
-    fn role(&self, index: usize, stand: &ClaimedRole, ruling: &PrimaryDecision, lag: Lag) -> Role {
+    fn role(
+        &self,
+        index: usize,
+        claimed_role: &ClaimedRole,
+        decision: &PrimaryDecision,
+        lag: Lag,
+    ) -> Role {
         let member = &self.members[index];
         if self.primary == Some(member.id) {
             return Role::Primary;
         }
-        let refused = ruling.refused.iter().find(|(id, _)| *id == member.id);
-        match (stand, refused) {
+        let refused = decision.refused.iter().find(|(id, _)| *id == member.id);
+        match (claimed_role, refused) {
             (ClaimedRole::Unknown, _) => Role::Unknown,
             (ClaimedRole::Unfit(why) | ClaimedRole::Refused(why), _) => Role::Unfit(why.clone()),
             (_, Some((_, why))) => Role::Unfit(why.clone()),
             (ClaimedRole::Claims | ClaimedRole::Follows, None) => {
-                match member.said.as_ref().and_then(galera::is_behind) {
+                match member.status.as_ref().and_then(galera::is_behind) {
                     Some(why) => Role::Spare(why.to_owned()),
-                    None => Role::Replica(member.believed(lag)),
+                    None => Role::Replica(member.plausible_lag(lag)),
                 }
             }
         }
@@ -87,32 +93,37 @@ impl Cluster {
         let primary = self.primary.and_then(|id| self.member(id));
         let is_alone = primary.is_none_or(|primary| {
             member
-                .apart_ms
-                .is_some_and(|apart_ms| primary.word_ms < apart_ms)
+                .disconnected_ms
+                .is_some_and(|disconnected_ms| primary.queried_ms < disconnected_ms)
         });
         match (
-            &member.said,
-            primary.and_then(|primary| primary.said.as_ref()),
+            &member.status,
+            primary.and_then(|primary| primary.status.as_ref()),
         ) {
             (Some(ReplicationState::Galera(_)), _) => Lag {
                 ms: Some(0),
                 bytes: None,
             },
-            (Some(ReplicationState::Group(said)), _) => Lag {
-                ms: said.lag_ms,
+            (Some(ReplicationState::Group(status)), _) => Lag {
+                ms: status.lag_ms,
                 bytes: None,
             },
-            (Some(ReplicationState::Replication(said)), _) if member.apart_ms.is_none() => {
-                replication::lag(said)
+            (Some(ReplicationState::Replication(status)), _)
+                if member.disconnected_ms.is_none() =>
+            {
+                replication::lag(status)
             }
             (Some(ReplicationState::Postgres(_) | ReplicationState::Replication(_)), _)
                 if is_alone =>
             {
                 member.lag
             }
-            (Some(ReplicationState::Postgres(said)), Some(ReplicationState::Postgres(primary))) => {
-                let lag = postgres::lag(member.word_ms, said, primary, &self.track);
-                match member.apart_ms {
+            (
+                Some(ReplicationState::Postgres(status)),
+                Some(ReplicationState::Postgres(primary)),
+            ) => {
+                let lag = postgres::lag(member.queried_ms, status, primary, &self.lsn_history);
+                match member.disconnected_ms {
                     None => lag,
                     Some(_) => Lag { ms: None, ..lag },
                 }
@@ -123,62 +134,67 @@ impl Cluster {
 
     /// Returns whether a replica's position could not be compared with the primary's.
     fn is_lag_guessed(&self, member: &Member) -> bool {
-        let primary = self.primary.and_then(|id| self.member(id)?.said.as_ref());
-        match (&member.said, primary) {
-            (Some(ReplicationState::Postgres(said)), Some(ReplicationState::Postgres(primary))) => {
-                !self.track.compares(member.word_ms, said, primary)
-            }
+        let primary = self.primary.and_then(|id| self.member(id)?.status.as_ref());
+        match (&member.status, primary) {
+            (
+                Some(ReplicationState::Postgres(status)),
+                Some(ReplicationState::Postgres(primary)),
+            ) => !self
+                .lsn_history
+                .can_compare(member.queried_ms, status, primary),
             _ => false,
         }
     }
 
     /// Returns the reason for a missing primary, and the state of an override.
-    fn cluster_problems(&self, found: &DecisionInput) -> Vec<Problem> {
-        let mut problems: Vec<Problem> = self.lapse.iter().cloned().collect();
-        problems.extend(self.unheard_name(&found.stands));
-        problems.extend(self.overruling());
-        if let Some(message) = &found.ruling.problem {
+    fn cluster_problems(&self, input: &DecisionInput) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = self.override_problem.iter().cloned().collect();
+        problems.extend(self.pending_override(&input.claimed_roles));
+        problems.extend(self.fence_problem());
+        if let Some(message) = &input.decision.problem {
             problems.push(Problem {
                 server: None,
                 message: message.clone(),
             });
         }
-        let mut told = problems.iter().chain(&found.problems);
-        let is_told = told.any(|problem| problem.server.is_none());
-        let is_settled = found.ruling.verify.is_empty() && self.everyone_spoke();
-        if self.primary.is_none() && is_settled && !is_told {
+        let mut reported = problems.iter().chain(&input.problems);
+        let is_reported = reported.any(|problem| problem.server.is_none());
+        let is_settled = input.decision.verify.is_empty() && self.have_all_reported();
+        if self.primary.is_none() && is_settled && !is_reported {
             problems.push(Problem {
                 server: None,
-                message: self.nobody(&found.stands),
+                message: self.no_primary_message(&input.claimed_roles),
             });
         }
         problems
     }
 
     /// Returns the problem of an override for a server that cannot be the primary, or not yet.
-    fn unheard_name(&self, stands: &[ClaimedRole]) -> Option<Problem> {
-        let named = self.named?;
-        let index = self.index_of(named.id)?;
-        if stands[index] == ClaimedRole::Claims {
+    fn pending_override(&self, claimed_roles: &[ClaimedRole]) -> Option<Problem> {
+        let selected = self.selected?;
+        let index = self.index_of(selected.id)?;
+        if claimed_roles[index] == ClaimedRole::Claims {
             return None;
         }
         let name = &self.members[index].name;
         Some(Problem {
-            server: Some(named.id),
+            server: Some(selected.id),
             message: format!(
                 "{name}: selected as primary by the operator, but not usable: {}; takes effect \
                  once it accepts writes",
-                condition(&self.members[index], &stands[index])
+                condition(&self.members[index], &claimed_roles[index])
             ),
         })
     }
 
-    fn nobody(&self, stands: &[ClaimedRole]) -> String {
+    fn no_primary_message(&self, claimed_roles: &[ClaimedRole]) -> String {
         let conditions: Vec<String> = self
             .members
             .iter()
-            .zip(stands)
-            .map(|(member, stand)| format!("{}: {}", member.name, condition(member, stand)))
+            .zip(claimed_roles)
+            .map(|(member, claimed_role)| {
+                format!("{}: {}", member.name, condition(member, claimed_role))
+            })
             .collect();
         format!(
             "no server accepts writes ({}): promote one of them",
@@ -188,9 +204,11 @@ impl Cluster {
 }
 
 /// Returns a member's state in a few words.
-fn condition(member: &Member, stand: &ClaimedRole) -> String {
-    match stand {
-        ClaimedRole::Unknown if member.word == LastReport::Unasked => "not checked yet".to_owned(),
+fn condition(member: &Member, claimed_role: &ClaimedRole) -> String {
+    match claimed_role {
+        ClaimedRole::Unknown if member.last_report == LastReport::Pending => {
+            "not checked yet".to_owned()
+        }
         ClaimedRole::Unknown => "down".to_owned(),
         ClaimedRole::Claims => "accepts writes".to_owned(),
         ClaimedRole::Follows => "replica".to_owned(),
@@ -201,19 +219,19 @@ fn condition(member: &Member, stand: &ClaimedRole) -> String {
 /// Returns the problem of one member.
 fn member_problem(
     member: &Member,
-    stand: &ClaimedRole,
+    claimed_role: &ClaimedRole,
     role: &Role,
-    ruling: &PrimaryDecision,
+    decision: &PrimaryDecision,
 ) -> Option<Problem> {
-    let refused = ruling.refused.iter().find(|(id, _)| *id == member.id);
-    let message = match (stand, role, &member.word) {
+    let refused = decision.refused.iter().find(|(id, _)| *id == member.id);
+    let message = match (claimed_role, role, &member.last_report) {
         (ClaimedRole::Refused(why), _, _) => why.clone(),
-        (_, Role::Primary, LastReport::Mute(why)) => format!(
+        (_, Role::Primary, LastReport::RoleUnknown(why)) => format!(
             "role can no longer be determined: {why}; it remains the primary until another server \
              claims to be"
         ),
         (_, Role::Replica(_), _) => member.errant.message.clone()?,
-        _ if ruling.is_final => refused?.1.clone(),
+        _ if decision.is_final => refused?.1.clone(),
         _ => return None,
     };
     Some(Problem {

@@ -30,47 +30,52 @@ impl Bench {
     }
 
     /// Reports over an old connection, a second later.
-    fn hears(&mut self, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
-        self.answer(id, said.into(), false)
+    fn hears(&mut self, id: u64, status: impl Into<ReplicationState>) -> ClusterRoles {
+        self.answer(id, status.into(), false)
     }
 
     /// Reports over a fresh connection, a second later.
-    fn hears_fresh(&mut self, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
-        self.answer(id, said.into(), true)
+    fn hears_fresh(&mut self, id: u64, status: impl Into<ReplicationState>) -> ClusterRoles {
+        self.answer(id, status.into(), true)
     }
 
     /// Reports for every server twice, the second time over fresh connections, in this order.
     fn all_say<S: Into<ReplicationState> + Clone>(&mut self, words: &[(u64, S)]) -> ClusterRoles {
-        for (id, said) in words {
-            self.hears(*id, said.clone());
+        for (id, status) in words {
+            self.hears(*id, status.clone());
         }
-        for (id, said) in words {
-            self.hears_fresh(*id, said.clone());
+        for (id, status) in words {
+            self.hears_fresh(*id, status.clone());
         }
         self.cluster.roles()
     }
 
     /// Reports over an old connection, `ms` later.
-    fn hears_after(&mut self, ms: u64, id: u64, said: impl Into<ReplicationState>) -> ClusterRoles {
-        self.answer_after(ms, id, said.into(), false)
+    fn hears_after(
+        &mut self,
+        ms: u64,
+        id: u64,
+        status: impl Into<ReplicationState>,
+    ) -> ClusterRoles {
+        self.answer_after(ms, id, status.into(), false)
     }
 
-    fn answer(&mut self, id: u64, said: ReplicationState, fresh: bool) -> ClusterRoles {
-        self.answer_after(1_000, id, said, fresh)
+    fn answer(&mut self, id: u64, status: ReplicationState, fresh: bool) -> ClusterRoles {
+        self.answer_after(1_000, id, status, fresh)
     }
 
     fn answer_after(
         &mut self,
         ms: u64,
         id: u64,
-        said: ReplicationState,
+        status: ReplicationState,
         fresh: bool,
     ) -> ClusterRoles {
         self.now_ms += ms;
         let report = RoleReport {
-            asked_ms: self.now_ms - 1,
+            queried_ms: self.now_ms - 1,
             fresh,
-            said,
+            status,
         };
         self.cluster.report_received(self.now_ms, id, report);
         self.cluster.roles()
@@ -96,33 +101,33 @@ impl Bench {
     }
 }
 
-fn role(verdict: &ClusterRoles, id: u64) -> &Role {
-    let mut roles = verdict.roles.iter();
-    &roles.find(|(one, _)| *one == id).expect("a member").1
+fn role(roles: &ClusterRoles, id: u64) -> &Role {
+    let mut all = roles.roles.iter();
+    &all.find(|(one, _)| *one == id).expect("a member").1
 }
 
 #[track_caller]
-fn is_unfit(verdict: &ClusterRoles, id: u64, because: &str) {
-    match role(verdict, id) {
+fn is_unfit(roles: &ClusterRoles, id: u64, because: &str) {
+    match role(roles, id) {
         Role::Unfit(why) => assert!(why.contains(because), "{why}"),
         other => panic!("db{id} is {other:?}, not unfit because {because:?}"),
     }
 }
 
 #[track_caller]
-fn has_problem(verdict: &ClusterRoles, id: Option<u64>, about: &str) {
-    let mut problems = verdict.problems.iter();
+fn has_problem(roles: &ClusterRoles, id: Option<u64>, about: &str) {
+    let mut problems = roles.problems.iter();
     let found = problems.any(|one| one.server == id && one.message.contains(about));
     assert!(
         found,
         "nothing of {id:?} about {about:?} in {:#?}",
-        verdict.problems
+        roles.problems
     );
 }
 
 #[track_caller]
-fn is_replica(verdict: &ClusterRoles, id: u64, lag_ms: Option<u64>) {
-    match role(verdict, id) {
+fn is_replica(roles: &ClusterRoles, id: u64, lag_ms: Option<u64>) {
+    match role(roles, id) {
         Role::Replica(Lag { ms, .. }) => assert_eq!(*ms, lag_ms, "lag of db{id}"),
         other => panic!("db{id} is {other:?}, not a replica"),
     }
@@ -214,25 +219,25 @@ fn group_member(id: u64, is_primary: bool, view: u64) -> Group {
 }
 
 impl From<Postgres> for ReplicationState {
-    fn from(said: Postgres) -> ReplicationState {
-        ReplicationState::Postgres(said)
+    fn from(status: Postgres) -> ReplicationState {
+        ReplicationState::Postgres(status)
     }
 }
 
 impl From<Replication> for ReplicationState {
-    fn from(said: Replication) -> ReplicationState {
-        ReplicationState::Replication(said)
+    fn from(status: Replication) -> ReplicationState {
+        ReplicationState::Replication(status)
     }
 }
 
 impl From<Galera> for ReplicationState {
-    fn from(said: Galera) -> ReplicationState {
-        ReplicationState::Galera(said)
+    fn from(status: Galera) -> ReplicationState {
+        ReplicationState::Galera(status)
     }
 }
 
 impl From<Group> for ReplicationState {
-    fn from(said: Group) -> ReplicationState {
-        ReplicationState::Group(said)
+    fn from(status: Group) -> ReplicationState {
+        ReplicationState::Group(status)
     }
 }

@@ -14,7 +14,7 @@ pub(super) type IdleRef = (u64, usize);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FreeConnectionUse {
     Keep,
-    Hand(WaitTicket),
+    Assign(WaitTicket),
     Close(CloseReason, Option<u64>),
 }
 
@@ -25,40 +25,40 @@ impl State {
         id: u64,
         worker: usize,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> FreeConnectionUse {
-        if self.pools[&id].ledgers.are_exceeded() {
+        if self.pools[&id].pool_limits.are_exceeded() {
             return FreeConnectionUse::Close(CloseReason::OverLimit, None);
         }
         if let Some((rival, victims)) = self.competing_pool(id) {
             self.record(rival).promised += 1;
-            self.order_evictions(&victims, rival, orders);
+            self.request_evictions(&victims, rival, tasks);
             return FreeConnectionUse::Close(CloseReason::MakeRoom, Some(rival));
         }
-        match self.hand(id, worker, now_ms, orders) {
-            Some(ticket) => FreeConnectionUse::Hand(ticket),
+        match self.assign(id, worker, now_ms, tasks) {
+            Some(ticket) => FreeConnectionUse::Assign(ticket),
             None => FreeConnectionUse::Keep,
         }
     }
 
     /// Removes the client that gets a connection of `worker` from the queue.
-    pub(super) fn hand(
+    pub(super) fn assign(
         &mut self,
         id: u64,
         worker: usize,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> Option<WaitTicket> {
         if self.is_paused(id) {
             return None;
         }
-        let patience_ms = self.settings.cross_worker_wait_ms;
+        let delay_ms = self.settings.cross_worker_wait_ms;
         let queue = &self.pools[&id].queue;
-        let line = queue.next_line(worker, patience_ms, now_ms)?;
-        if line != worker && self.is_better_patient(id, now_ms, orders) {
+        let next = queue.next_worker(worker, delay_ms, now_ms)?;
+        if next != worker && self.should_wait(id, now_ms, tasks) {
             return None;
         }
-        self.dequeue(id, line)
+        self.dequeue(id, next)
     }
 
     /// Returns whether a newly arrived client may take an idle connection of its worker.
@@ -66,27 +66,27 @@ impl State {
         let Some(record) = self.pools.get(&id) else {
             return false;
         };
-        let patience_ms = self.settings.cross_worker_wait_ms;
+        let delay_ms = self.settings.cross_worker_wait_ms;
         let first = record.queue.oldest();
-        let is_patient = |since_ms: u64| now_ms < since_ms + patience_ms;
+        let may_wait = |since_ms: u64| now_ms < since_ms + delay_ms;
         !self.is_paused(id)
             && record.queue.len_at(worker) == 0
-            && first.is_none_or(|(_, waiter)| is_patient(waiter.since_ms))
+            && first.is_none_or(|(_, waiter)| may_wait(waiter.since_ms))
     }
 
     /// Returns whether one more client would be served immediately, or a connection be opened for
     /// it. A paused pool counts as free, since the pause applies to all servers: another server
     /// would not help.
-    pub(super) fn has_room(&self, id: u64, now_ms: u64) -> bool {
+    pub(super) fn has_capacity(&self, id: u64, now_ms: u64) -> bool {
         let Some(record) = self.pools.get(&id).filter(|_| !self.is_paused(id)) else {
             return true;
         };
-        let may_open = || now_ms >= record.hold_until_ms && self.may_take_place(id);
+        let may_open = || now_ms >= record.retry_at_ms && self.may_acquire_permit(id);
         self.unserved(id) == 0 && (self.has_spare(id) || may_open())
     }
 
-    fn may_take_place(&self, id: u64) -> bool {
-        self.pools[&id].ledgers.full().is_empty() || self.room(id, None).is_some()
+    fn may_acquire_permit(&self, id: u64) -> bool {
+        self.pools[&id].pool_limits.full().is_empty() || self.find_victims(id, None).is_some()
     }
 
     /// Returns another pool whose client has waited long enough to get the permit of this pool's
@@ -104,7 +104,7 @@ impl State {
             if !is_rival || self.is_paused(other) {
                 return None;
             }
-            let victims = self.room(other, Some(&own.ledgers))?;
+            let victims = self.find_victims(other, Some(&own.pool_limits))?;
             Some((first.number, other, victims))
         });
         let (_, other, victims) = rivals.min_by_key(|(number, _, _)| *number)?;
@@ -112,74 +112,77 @@ impl State {
     }
 
     /// Returns the idle connections of other pools that must close to free permits for this pool,
-    /// in addition to one that counts against `given`; as few as possible. `None` if there are not
+    /// in addition to one that counts against `freed`; as few as possible. `None` if there are not
     /// enough.
-    fn room(&self, id: u64, given: Option<&ConnectionLimits>) -> Option<Vec<IdleRef>> {
-        let mut missing = self.pools[&id].ledgers.full();
-        let in_the_way = missing.len();
-        missing.retain(|one| !given.is_some_and(|given| given.has(one)));
-        let is_useful = match given {
-            Some(_) => missing.len() < in_the_way,
-            None => in_the_way > 0,
+    fn find_victims(&self, id: u64, freed: Option<&ConnectionLimits>) -> Option<Vec<IdleRef>> {
+        let mut missing = self.pools[&id].pool_limits.full();
+        let full_count = missing.len();
+        missing.retain(|one| !freed.is_some_and(|freed| freed.has(one)));
+        let is_useful = match freed {
+            Some(_) => missing.len() < full_count,
+            None => full_count > 0,
         };
         let mut victims = Vec::new();
         while !missing.is_empty() {
             let others = self.pools.values().filter(|other| other.pool.id != id);
-            let helps = others.filter_map(|other| {
-                let covers = missing.iter().filter(|one| other.ledgers.has(one)).count();
+            let evictable = others.filter_map(|other| {
+                let covers = missing
+                    .iter()
+                    .filter(|one| other.pool_limits.has(one))
+                    .count();
                 let (spare, worker) = other.most_idle().filter(|_| covers > 0)?;
                 Some((covers, spare, other.pool.id, worker))
             });
-            let (_, _, victim, worker) = helps.max()?;
-            missing.retain(|one| !self.pools[&victim].ledgers.has(one));
+            let (_, _, victim, worker) = evictable.max()?;
+            missing.retain(|one| !self.pools[&victim].pool_limits.has(one));
             victims.push((victim, worker));
         }
         is_useful.then_some(victims)
     }
 
     /// Serves all waiting clients in the order of arrival.
-    pub(super) fn serve_all(&mut self, now_ms: u64, orders: &mut Vec<WorkerTask>) {
+    pub(super) fn serve_all(&mut self, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let first = |id: &u64| Some(self.pools[id].queue.oldest()?.1.number);
-        let mut hungry: Vec<(Option<u64>, u64)> = self
+        let mut waiting_pools: Vec<(Option<u64>, u64)> = self
             .pools_with_waiters
             .iter()
             .map(|id| (first(id), *id))
             .collect();
-        hungry.sort_unstable();
-        for (_, id) in hungry {
-            self.serve(id, now_ms, orders);
+        waiting_pools.sort_unstable();
+        for (_, id) in waiting_pools {
+            self.serve(id, now_ms, tasks);
         }
     }
 
     /// Requests a connection for each waiting client of a pool, as far as possible.
-    pub(super) fn serve(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) {
-        if self.is_paused(id) || self.has_spare(id) && self.is_better_patient(id, now_ms, orders) {
+    pub(super) fn serve(&mut self, id: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
+        if self.is_paused(id) || self.has_spare(id) && self.should_wait(id, now_ms, tasks) {
             return;
         }
         while self.unserved(id) > 0
-            && (self.ask(id, orders)
-                || self.connect_for_waiter(id, now_ms, orders)
-                || self.make_room(id, now_ms, orders))
+            && (self.request_idle(id, tasks)
+                || self.connect_for_waiter(id, now_ms, tasks)
+                || self.evict_for(id, now_ms, tasks))
         {}
     }
 
     /// Returns whether the first client should briefly wait for a connection of its own worker, to
     /// which connections return frequently. A connection of another worker would have to be moved.
     /// A recheck is then scheduled.
-    fn is_better_patient(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
-        let patience_ms = self.settings.local_wait_ms;
+    fn should_wait(&mut self, id: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) -> bool {
+        let delay_ms = self.settings.local_wait_ms;
         let record = self.record(id);
         let Some((worker, first)) = record.queue.oldest() else {
             return false;
         };
-        let at_ms = first.since_ms + patience_ms;
-        let will_come = record.pool.is_lively_at(worker, now_ms) && record.spare_at(worker) == 0;
+        let at_ms = first.since_ms + delay_ms;
+        let will_come = record.pool.is_active_at(worker, now_ms) && record.spare_at(worker) == 0;
         if now_ms >= at_ms || !will_come {
             return false;
         }
         if !record.recheck_scheduled {
             record.recheck_scheduled = true;
-            orders.push(record.order(worker, TaskKind::Recheck { at_ms }));
+            tasks.push(record.new_task(worker, TaskKind::Recheck { at_ms }));
         }
         true
     }
@@ -191,30 +194,30 @@ impl State {
     /// Returns the number of waiting clients without a pending connection.
     fn unserved(&self, id: u64) -> usize {
         let record = &self.pools[&id];
-        let coming: u32 = record.opening.iter().chain(&record.asked).sum();
-        let coming = (coming + record.promised) as usize;
-        record.queue.len().saturating_sub(coming)
+        let pending: u32 = record.opening.iter().chain(&record.requested).sum();
+        let pending = (pending + record.promised) as usize;
+        record.queue.len().saturating_sub(pending)
     }
 
     /// Requests a connection from the worker with the most idle ones.
-    fn ask(&mut self, id: u64, orders: &mut Vec<WorkerTask>) -> bool {
+    fn request_idle(&mut self, id: u64, tasks: &mut Vec<WorkerTask>) -> bool {
         let record = self.record(id);
         let Some((_, worker)) = record.most_idle() else {
             return false;
         };
-        record.asked[worker] += 1;
-        orders.push(record.order(worker, TaskKind::HandOverIdle));
+        record.requested[worker] += 1;
+        tasks.push(record.new_task(worker, TaskKind::HandOverIdle));
         true
     }
 
-    fn connect_for_waiter(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
+    fn connect_for_waiter(&mut self, id: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) -> bool {
         let record = &self.pools[&id];
         let unserved_at = |worker: &usize| {
             let opening = record.opening[*worker] as usize;
             record.queue.len_at(*worker).saturating_sub(opening)
         };
         match (0..self.workers).max_by_key(unserved_at) {
-            Some(worker) => self.connect(id, worker, now_ms, orders),
+            Some(worker) => self.connect(id, worker, now_ms, tasks),
             None => false,
         }
     }
@@ -225,51 +228,51 @@ impl State {
         id: u64,
         worker: usize,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> bool {
         let record = self.record(id);
-        if now_ms < record.hold_until_ms || !record.ledgers.try_take() {
+        if now_ms < record.retry_at_ms || !record.pool_limits.try_acquire() {
             return false;
         }
         record.connections += 1;
         record.opening[worker] += 1;
-        orders.push(record.order(worker, TaskKind::Connect));
+        tasks.push(record.new_task(worker, TaskKind::Connect));
         true
     }
 
     /// Requests that idle connections of other pools close: one, unless several limits are reached.
-    fn make_room(&mut self, id: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) -> bool {
-        if now_ms < self.pools[&id].hold_until_ms {
+    fn evict_for(&mut self, id: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) -> bool {
+        if now_ms < self.pools[&id].retry_at_ms {
             return false;
         }
-        let Some(victims) = self.room(id, None) else {
+        let Some(victims) = self.find_victims(id, None) else {
             return false;
         };
-        self.order_evictions(&victims, id, orders);
+        self.request_evictions(&victims, id, tasks);
         true
     }
 
-    fn order_evictions(
+    fn request_evictions(
         &mut self,
         victims: &[IdleRef],
         on_behalf: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) {
         for &victim in victims {
             self.record(on_behalf).promised += 1;
-            self.order_eviction(victim, on_behalf, orders);
+            self.request_eviction(victim, on_behalf, tasks);
         }
     }
 
-    pub(super) fn order_eviction(
+    pub(super) fn request_eviction(
         &mut self,
         (victim, worker): IdleRef,
         on_behalf: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) {
         let record = self.record(victim);
         record.evicting[worker] += 1;
-        orders.push(record.order(worker, TaskKind::Evict { on_behalf }));
+        tasks.push(record.new_task(worker, TaskKind::Evict { on_behalf }));
     }
 
     /// Clears a promise that was kept, or could not be.
@@ -288,7 +291,7 @@ impl State {
     /// Returns the record of a pool that must exist: a pool with connections, clients or tasks is
     /// never removed.
     pub(super) fn record(&mut self, id: u64) -> &mut PoolRecord {
-        self.pools.get_mut(&id).expect("the pool is in the books")
+        self.pools.get_mut(&id).expect("the pool must exist")
     }
 }
 
@@ -300,7 +303,7 @@ pub(super) fn most_idle_of<'a>(records: impl Iterator<Item = &'a PoolRecord>) ->
 }
 
 impl PoolRecord {
-    fn order(&self, worker: usize, task: TaskKind) -> WorkerTask {
+    fn new_task(&self, worker: usize, task: TaskKind) -> WorkerTask {
         WorkerTask {
             worker,
             pool: Arc::clone(&self.pool),
@@ -310,7 +313,7 @@ impl PoolRecord {
 
     /// Returns the number of idle connections at a worker that were not requested from it yet.
     fn spare_at(&self, worker: usize) -> u32 {
-        let taken = self.asked[worker] + self.evicting[worker];
+        let taken = self.requested[worker] + self.evicting[worker];
         self.pool.idle_at(worker).saturating_sub(taken)
     }
 

@@ -40,7 +40,7 @@ impl IdleLists {
     }
 
     pub(super) fn len(&self, pool: u64) -> usize {
-        self.get(pool).map_or(0, |shelf| shelf.idle.len())
+        self.get(pool).map_or(0, |list| list.idle.len())
     }
 
     pub(super) fn add(&mut self, pool: &Arc<Pool>) {
@@ -50,22 +50,22 @@ impl IdleLists {
         });
     }
 
-    pub(super) fn came_back(&self, pool: u64, now_ms: u64) {
-        if let Some(shelf) = self.get(pool) {
-            shelf.pool.came_back(self.worker, now_ms);
+    pub(super) fn record_release(&self, pool: u64, now_ms: u64) {
+        if let Some(list) = self.get(pool) {
+            list.pool.record_release(self.worker, now_ms);
         }
     }
 
     /// Adds an idle connection; its list must exist.
-    pub(super) fn put(&mut self, loan: Checkout, now_ms: u64) {
-        let shelf = self.by_pool.get_mut(&loan.pool);
-        let shelf = shelf.expect("a shelf was added before");
-        shelf.idle.push(IdleConnection {
-            connection: loan.connection,
+    pub(super) fn put(&mut self, checkout: Checkout, now_ms: u64) {
+        let list = self.by_pool.get_mut(&checkout.pool);
+        let list = list.expect("the list must exist");
+        list.idle.push(IdleConnection {
+            connection: checkout.connection,
             since_ms: now_ms,
-            expires_ms: loan.expires_ms,
+            expires_ms: checkout.expires_ms,
         });
-        shelf.publish(self.worker);
+        list.publish(self.worker);
     }
 
     /// Removes the connection that was used last: it is the most likely to be warm, and the others
@@ -90,31 +90,31 @@ impl IdleLists {
         pool: u64,
         which: impl FnOnce(&mut Vec<IdleConnection>) -> Option<IdleConnection>,
     ) -> Option<Checkout> {
-        let shelf = self.by_pool.get_mut(&pool)?;
-        let idle = which(&mut shelf.idle)?;
-        shelf.publish(self.worker);
-        Some(shelf.loan(idle))
+        let list = self.by_pool.get_mut(&pool)?;
+        let idle = which(&mut list.idle)?;
+        list.publish(self.worker);
+        Some(list.checkout(idle))
     }
 
     /// Removes connections for which there is a `reason`, the oldest first, and empty lists.
-    pub(super) fn sort_out<R>(
+    pub(super) fn remove_where<R>(
         &mut self,
         mut reason: impl FnMut(&Pool, &IdleConnection) -> Option<R>,
     ) -> Vec<(Checkout, R)> {
         let mut taken = Vec::new();
-        for shelf in self.by_pool.values_mut() {
-            for idle in std::mem::take(&mut shelf.idle) {
-                match reason(&shelf.pool, &idle) {
-                    None => shelf.idle.push(idle),
+        for list in self.by_pool.values_mut() {
+            for idle in std::mem::take(&mut list.idle) {
+                match reason(&list.pool, &idle) {
+                    None => list.idle.push(idle),
                     Some(reason) => {
-                        taken.push((shelf.loan(idle), reason));
+                        taken.push((list.checkout(idle), reason));
                         // The next call of `reason` counts the remaining ones.
-                        shelf.pool.count_one_less(self.worker);
+                        list.pool.decrement_idle(self.worker);
                     }
                 }
             }
         }
-        self.by_pool.retain(|_, shelf| !shelf.idle.is_empty());
+        self.by_pool.retain(|_, list| !list.idle.is_empty());
         taken
     }
 }
@@ -124,7 +124,7 @@ impl IdleList {
         self.pool.set_idle(worker, self.idle.len());
     }
 
-    fn loan(&self, idle: IdleConnection) -> Checkout {
+    fn checkout(&self, idle: IdleConnection) -> Checkout {
         Checkout {
             connection: idle.connection,
             pool: self.pool.id,

@@ -17,7 +17,7 @@ use super::types::{
 pub struct IdlePool {
     pub(super) worker: usize,
     pub(super) shared_pools: Arc<SharedPools>,
-    pub(super) shelves: IdleLists,
+    pub(super) idle_lists: IdleLists,
 }
 
 /// Decision about a connection that has become free.
@@ -28,7 +28,7 @@ pub enum ReleaseDecision {
     /// Assign it to this waiting client. A client of another worker receives the connection there,
     /// together with the checkout; if it has disconnected meanwhile, that worker releases the
     /// connection.
-    Hand(WaitTicket, Checkout),
+    Assign(WaitTicket, Checkout),
     /// Close it, then call `IdlePool::closed`.
     Close(ClosingConnection),
 }
@@ -41,16 +41,16 @@ impl IdlePool {
         IdlePool {
             worker,
             shared_pools,
-            shelves: IdleLists::new(worker),
+            idle_lists: IdleLists::new(worker),
         }
     }
 
     /// Returns whether a client that arrives now would get a connection without waiting for another
     /// client to release one.
     #[must_use]
-    pub fn has_room(&self, pool: &Pool, now_ms: u64) -> bool {
+    pub fn has_capacity(&self, pool: &Pool, now_ms: u64) -> bool {
         let has_idle = pool.idle_at(self.worker) > 0 && self.shared_pools.is_calm();
-        has_idle || self.shared_pools.lock().has_room(pool.id, now_ms)
+        has_idle || self.shared_pools.lock().has_capacity(pool.id, now_ms)
     }
 
     /// Acquires a connection for a client.
@@ -58,23 +58,23 @@ impl IdlePool {
         &mut self,
         pool: &Arc<Pool>,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> AcquireDecision {
         if self.shared_pools.is_calm()
-            && let Some(loan) = self.shelves.take_newest(pool.id)
+            && let Some(checkout) = self.idle_lists.take_newest(pool.id)
         {
-            return AcquireDecision::Take(loan);
+            return AcquireDecision::Take(checkout);
         }
         let mut state = self.shared_pools.lock();
         if state.may_take(pool.id, self.worker, now_ms)
-            && let Some(loan) = self.shelves.take_newest(pool.id)
+            && let Some(checkout) = self.idle_lists.take_newest(pool.id)
         {
-            return AcquireDecision::Take(loan);
+            return AcquireDecision::Take(checkout);
         }
         match state.enqueue(pool.id, self.worker, now_ms) {
             Err(refusal) => AcquireDecision::Refuse(refusal),
             Ok(ticket) => {
-                state.serve(pool.id, now_ms, orders);
+                state.serve(pool.id, now_ms, tasks);
                 let until_ms = now_ms + state.settings.wait_ms;
                 AcquireDecision::Wait { ticket, until_ms }
             }
@@ -84,28 +84,28 @@ impl IdlePool {
     /// Releases a connection.
     pub fn release(
         &mut self,
-        loan: Checkout,
+        checkout: Checkout,
         condition: Condition,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> ReleaseDecision {
-        if let Some(why) = self.unfit(&loan, condition, now_ms) {
-            return ReleaseDecision::Close(close(loan, why));
+        if let Some(why) = self.close_reason(&checkout, condition, now_ms) {
+            return ReleaseDecision::Close(close(checkout, why));
         }
-        self.shelves.came_back(loan.pool, now_ms);
+        self.idle_lists.record_release(checkout.pool, now_ms);
         if !self.shared_pools.is_calm() {
-            return self.settle(loan, now_ms, orders);
+            return self.settle(checkout, now_ms, tasks);
         }
-        let pool = loan.pool;
-        self.shelves.put(loan, now_ms);
+        let pool = checkout.pool;
+        self.idle_lists.put(checkout, now_ms);
         // Either this worker sees the waiting client, or that client sees this idle connection:
         // `publish` has a fence between its two accesses, too.
         fence(SeqCst);
         if self.shared_pools.is_calm() {
             return ReleaseDecision::Idle;
         }
-        match self.shelves.take_newest(pool) {
-            Some(loan) => self.settle(loan, now_ms, orders),
+        match self.idle_lists.take_newest(pool) {
+            Some(checkout) => self.settle(checkout, now_ms, tasks),
             None => ReleaseDecision::Idle,
         }
     }
@@ -117,23 +117,23 @@ impl IdlePool {
         connection: u32,
         now_ms: u64,
         random: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> ReleaseDecision {
         let lifetime_ms = {
             let mut state = self.shared_pools.lock();
             state.record(pool.id).opening[self.worker] -= 1;
             state.settings.lifetime_ms
         };
-        self.shelves.add(pool);
-        let loan = Checkout {
+        self.idle_lists.add(pool);
+        let checkout = Checkout {
             connection,
             pool: pool.id,
             expires_ms: expiry_ms(now_ms, lifetime_ms, random),
         };
         if pool.is_retired() {
-            return ReleaseDecision::Close(close(loan, CloseReason::Outdated));
+            return ReleaseDecision::Close(close(checkout, CloseReason::Outdated));
         }
-        self.settle(loan, now_ms, orders)
+        self.settle(checkout, now_ms, tasks)
     }
 
     /// Records that a requested connection could not be opened. Returns the client to notify, if
@@ -143,16 +143,16 @@ impl IdlePool {
         pool: &Arc<Pool>,
         failure: OpenFailure,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> Option<WaitTicket> {
         let mut state = self.shared_pools.lock();
         let record = state.record(pool.id);
         record.opening[self.worker] -= 1;
         record.connections -= 1;
-        record.ledgers.release();
-        let told = match failure {
+        record.pool_limits.release();
+        let failed_waiter = match failure {
             OpenFailure::Full { pause_ms } => {
-                record.hold_until_ms = now_ms + pause_ms;
+                record.retry_at_ms = now_ms + pause_ms;
                 None
             }
             OpenFailure::Failed => {
@@ -160,40 +160,40 @@ impl IdlePool {
                 first.and_then(|(worker, _)| state.dequeue(pool.id, worker))
             }
         };
-        state.look_for_excess();
-        state.serve_all(now_ms, orders);
-        told
+        state.check_excess();
+        state.serve_all(now_ms, tasks);
+        failed_waiter
     }
 
     /// Executes a [`super::TaskKind::HandOverIdle`]: assigns an idle connection to its client.
     /// `None` if no idle connection is left or no client waits.
-    pub fn give_idle(
+    pub fn hand_over_idle(
         &mut self,
         pool: &Arc<Pool>,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> Option<(WaitTicket, Checkout)> {
         let mut state = self.shared_pools.lock();
-        state.record(pool.id).asked[self.worker] -= 1;
-        let Some(loan) = self.shelves.take_newest(pool.id) else {
-            state.serve(pool.id, now_ms, orders);
+        state.record(pool.id).requested[self.worker] -= 1;
+        let Some(checkout) = self.idle_lists.take_newest(pool.id) else {
+            state.serve(pool.id, now_ms, tasks);
             return None;
         };
-        let Some(ticket) = state.hand(pool.id, self.worker, now_ms, orders) else {
-            self.shelves.put(loan, now_ms);
+        let Some(ticket) = state.assign(pool.id, self.worker, now_ms, tasks) else {
+            self.idle_lists.put(checkout, now_ms);
             // The connection was reserved until now; another pool's client may be able to use its
             // permit.
-            state.serve_all(now_ms, orders);
+            state.serve_all(now_ms, tasks);
             return None;
         };
-        Some((ticket, loan))
+        Some((ticket, checkout))
     }
 
     /// Executes a [`super::TaskKind::Recheck`] when its time has come.
-    pub fn look_again(&mut self, pool: &Arc<Pool>, now_ms: u64, orders: &mut Vec<WorkerTask>) {
+    pub fn recheck(&mut self, pool: &Arc<Pool>, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let mut state = self.shared_pools.lock();
         state.record(pool.id).recheck_scheduled = false;
-        state.serve(pool.id, now_ms, orders);
+        state.serve(pool.id, now_ms, tasks);
     }
 
     /// Executes a [`super::TaskKind::Evict`]: returns the connection to close, which must then be
@@ -203,80 +203,80 @@ impl IdlePool {
         pool: &Arc<Pool>,
         on_behalf: u64,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> Option<ClosingConnection> {
         let mut state = self.shared_pools.lock();
         state.record(pool.id).evicting[self.worker] -= 1;
-        let Some(loan) = self.shelves.take_oldest(pool.id) else {
+        let Some(checkout) = self.idle_lists.take_oldest(pool.id) else {
             state.clear_promise(Some(on_behalf));
-            state.serve_all(now_ms, orders);
+            state.serve_all(now_ms, tasks);
             return None;
         };
         let on_behalf = Some(on_behalf);
         Some(ClosingConnection {
             on_behalf,
-            ..close(loan, CloseReason::MakeRoom)
+            ..close(checkout, CloseReason::MakeRoom)
         })
     }
 
     /// Records that a connection is closed, which releases its permits.
-    pub fn closed(
-        &mut self,
-        closing: ClosingConnection,
-        now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
-    ) {
+    pub fn closed(&mut self, closing: ClosingConnection, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let mut state = self.shared_pools.lock();
         let record = state.record(closing.pool);
         record.connections -= 1;
-        record.ledgers.release();
+        record.pool_limits.release();
         state.clear_promise(closing.on_behalf);
-        state.look_for_excess();
-        state.serve_all(now_ms, orders);
+        state.check_excess();
+        state.serve_all(now_ms, tasks);
     }
 
     /// Removes an idle connection that failed (the server closed it, or sent an unexpected
     /// message).
     pub fn idle_ended(&mut self, pool: &Pool, connection: u32) -> Option<ClosingConnection> {
-        let loan = self.shelves.take_connection(pool.id, connection)?;
-        Some(close(loan, CloseReason::Unclean))
+        let checkout = self.idle_lists.take_connection(pool.id, connection)?;
+        Some(close(checkout, CloseReason::Unclean))
     }
 
     /// Returns the number of idle connections of a pool at this worker.
     #[must_use]
     pub fn idle(&self, pool: &Pool) -> usize {
-        self.shelves.len(pool.id)
+        self.idle_lists.len(pool.id)
     }
 
     /// Keeps, assigns or closes a connection, with the lock held.
     fn settle(
         &mut self,
-        loan: Checkout,
+        checkout: Checkout,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) -> ReleaseDecision {
         let mut state = self.shared_pools.lock();
-        match state.settle(loan.pool, self.worker, now_ms, orders) {
-            FreeConnectionUse::Hand(ticket) => ReleaseDecision::Hand(ticket, loan),
+        match state.settle(checkout.pool, self.worker, now_ms, tasks) {
+            FreeConnectionUse::Assign(ticket) => ReleaseDecision::Assign(ticket, checkout),
             FreeConnectionUse::Close(why, on_behalf) => ReleaseDecision::Close(ClosingConnection {
                 on_behalf,
-                ..close(loan, why)
+                ..close(checkout, why)
             }),
             // The lock is held, so that a client that starts to wait after this sees the
             // connection.
             FreeConnectionUse::Keep => {
-                self.shelves.put(loan, now_ms);
+                self.idle_lists.put(checkout, now_ms);
                 ReleaseDecision::Idle
             }
         }
     }
 
-    fn unfit(&mut self, loan: &Checkout, condition: Condition, now_ms: u64) -> Option<CloseReason> {
+    fn close_reason(
+        &mut self,
+        checkout: &Checkout,
+        condition: Condition,
+        now_ms: u64,
+    ) -> Option<CloseReason> {
         if condition == Condition::Unclean {
             Some(CloseReason::Unclean)
-        } else if self.is_outdated(loan.pool) {
+        } else if self.is_outdated(checkout.pool) {
             Some(CloseReason::Outdated)
-        } else if loan.expires_ms <= now_ms {
+        } else if checkout.expires_ms <= now_ms {
             Some(CloseReason::TooOld)
         } else {
             None
@@ -284,21 +284,21 @@ impl IdlePool {
     }
 
     fn is_outdated(&mut self, pool: u64) -> bool {
-        if let Some(shelf) = self.shelves.get(pool) {
-            return shelf.pool.is_retired();
+        if let Some(list) = self.idle_lists.get(pool) {
+            return list.pool.is_retired();
         }
         // This is the first connection of its pool that is released at this worker.
         let pool = Arc::clone(&self.shared_pools.lock().record(pool).pool);
-        self.shelves.add(&pool);
+        self.idle_lists.add(&pool);
         pool.is_retired()
     }
 }
 
-pub(super) fn close(loan: Checkout, why: CloseReason) -> ClosingConnection {
+pub(super) fn close(checkout: Checkout, why: CloseReason) -> ClosingConnection {
     ClosingConnection {
-        connection: loan.connection,
+        connection: checkout.connection,
         why,
-        pool: loan.pool,
+        pool: checkout.pool,
         on_behalf: None,
     }
 }

@@ -16,15 +16,15 @@ pub(super) enum ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    fn places(&self) -> &Permits {
+    fn permits(&self) -> &Permits {
         match self {
-            ConnectionLimit::Own(places) => places,
-            ConnectionLimit::Server(load) => &load.places,
+            ConnectionLimit::Own(permits) => permits,
+            ConnectionLimit::Server(load) => &load.permits,
         }
     }
 
     fn is(&self, other: &ConnectionLimit) -> bool {
-        std::ptr::eq(self.places(), other.places())
+        std::ptr::eq(self.permits(), other.permits())
     }
 }
 
@@ -46,27 +46,27 @@ impl ConnectionLimits {
     /// pool.
     pub(super) fn set_limits(&self, quotas: &PoolLimits) {
         if let [pool, _, user, database, _] = &*self.0 {
-            pool.places().set_limit(quotas.pool);
-            user.places().set_limit(quotas.user);
-            database.places().set_limit(quotas.database);
+            pool.permits().set_limit(quotas.pool);
+            user.permits().set_limit(quotas.user);
+            database.permits().set_limit(quotas.database);
         }
     }
 
     /// Acquires a permit of each limit, or none.
-    pub(super) fn try_take(&self) -> bool {
-        let full = self.0.iter().position(|one| !one.places().try_acquire());
+    pub(super) fn try_acquire(&self) -> bool {
+        let full = self.0.iter().position(|one| !one.permits().try_acquire());
         let taken = &self.0[..full.unwrap_or(0)];
-        taken.iter().for_each(|one| release(one.places()));
+        taken.iter().for_each(|one| release(one.permits()));
         full.is_none()
     }
 
     pub(super) fn release(&self) {
-        self.0.iter().for_each(|one| release(one.places()));
+        self.0.iter().for_each(|one| release(one.permits()));
     }
 
     /// Returns whether one of the limits is zero.
-    pub(super) fn allow_none(&self) -> bool {
-        self.0.iter().any(|one| one.places().limit() == 0)
+    pub(super) fn is_any_zero(&self) -> bool {
+        self.0.iter().any(|one| one.permits().limit() == 0)
     }
 
     /// Returns whether more permits are in use than a lowered limit allows.
@@ -76,14 +76,17 @@ impl ConnectionLimits {
 
     /// Returns the largest excess over a limit.
     pub(super) fn excess(&self) -> u32 {
-        let excess = |places: &Permits| places.in_use().saturating_sub(allowed(places));
-        let each = self.0.iter().map(|one| excess(one.places()));
+        let excess = |permits: &Permits| permits.in_use().saturating_sub(allowed(permits));
+        let each = self.0.iter().map(|one| excess(one.permits()));
         each.max().unwrap_or(0)
     }
 
     /// Returns the limits that prevent one more connection.
     pub(super) fn full(&self) -> Vec<&ConnectionLimit> {
-        self.0.iter().filter(|one| one.places().is_full()).collect()
+        self.0
+            .iter()
+            .filter(|one| one.permits().is_full())
+            .collect()
     }
 
     /// Returns whether the limit of that server is included.
@@ -92,20 +95,20 @@ impl ConnectionLimits {
     }
 
     /// Returns whether a connection less here frees a permit there.
-    pub(super) fn has(&self, ledger: &ConnectionLimit) -> bool {
-        self.0.iter().any(|one| one.is(ledger))
+    pub(super) fn has(&self, limit: &ConnectionLimit) -> bool {
+        self.0.iter().any(|one| one.is(limit))
     }
 }
 
 /// Returns the number of permits that this process may use; "unlimited" is preserved.
-fn allowed(places: &Permits) -> u32 {
-    match places.limit() {
+fn allowed(permits: &Permits) -> u32 {
+    match permits.limit() {
         crate::permits::UNLIMITED => crate::permits::UNLIMITED,
-        limit => limit.saturating_sub(places.in_use_elsewhere()),
+        limit => limit.saturating_sub(permits.in_use_elsewhere()),
     }
 }
 
-fn release(places: &Permits) {
-    let given_back = places.release();
-    debug_assert!(given_back, "a permit was released that was not held");
+fn release(permits: &Permits) {
+    let was_held = permits.release();
+    debug_assert!(was_held, "a permit was released that was not held");
 }

@@ -22,55 +22,55 @@ const ANOTHER_SERVICE: u64 = u64::MAX;
 impl IdlePool {
     /// Returns the idle connections of this worker to close, each of which must then be reported as
     /// closed. Requests missing warm connections. Each worker calls this about once per second.
-    pub fn maintain(
-        &mut self,
-        now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
-    ) -> Vec<ClosingConnection> {
+    pub fn maintain(&mut self, now_ms: u64, tasks: &mut Vec<WorkerTask>) -> Vec<ClosingConnection> {
         let mut state = self.shared_pools.lock();
-        let mut spent = 0;
-        let unwanted = self.shelves.sort_out(|pool, idle| {
-            let why = state.unwanted(pool, idle, now_ms, spent);
-            spent += u32::from(why.is_some());
+        let mut closing_count = 0;
+        let unwanted = self.idle_lists.remove_where(|pool, idle| {
+            let why = state.unwanted(pool, idle, now_ms, closing_count);
+            closing_count += u32::from(why.is_some());
             why
         });
         // Unused pools first, so that they are not kept warm.
         state.forget_unused();
-        state.warm(self.worker, now_ms, orders);
-        state.look_for_excess();
-        state.serve_all(now_ms, orders);
-        let closing = unwanted.into_iter().map(|(loan, why)| close(loan, why));
+        state.open_warm(self.worker, now_ms, tasks);
+        state.check_excess();
+        state.serve_all(now_ms, tasks);
+        let closing = unwanted
+            .into_iter()
+            .map(|(checkout, why)| close(checkout, why));
         closing.collect()
     }
 
     /// Returns the idle connections of some pools to close; each must then be reported as closed.
     /// Connections in use remain, and so do the pools.
-    pub fn vacate(&mut self, is_meant: impl Fn(&PoolKey) -> bool) -> Vec<ClosingConnection> {
+    pub fn vacate(&mut self, is_affected: impl Fn(&PoolKey) -> bool) -> Vec<ClosingConnection> {
         // The lock is held, so that no other worker counts on the connections that are removed.
         let _state = self.shared_pools.lock();
-        let meant = self
-            .shelves
-            .sort_out(|pool, _| is_meant(pool.key()).then_some(CloseReason::Vacated));
-        let closing = meant.into_iter().map(|(loan, why)| close(loan, why));
+        let affected = self
+            .idle_lists
+            .remove_where(|pool, _| is_affected(pool.key()).then_some(CloseReason::Vacated));
+        let closing = affected
+            .into_iter()
+            .map(|(checkout, why)| close(checkout, why));
         closing.collect()
     }
 }
 
 impl State {
-    /// Returns the reason for closing an idle connection; `spent` are those that already close.
+    /// Returns the reason for closing an idle connection; `closing_count` of them already close.
     fn unwanted(
         &self,
         pool: &Pool,
         idle: &IdleConnection,
         now_ms: u64,
-        spent: u32,
+        closing_count: u32,
     ) -> Option<CloseReason> {
         let idle_ms = self.settings.idle_ms;
         if pool.is_retired() {
             Some(CloseReason::Outdated)
         } else if idle.expires_ms <= now_ms {
             Some(CloseReason::TooOld)
-        } else if self.pools[&pool.id].ledgers.excess() > spent {
+        } else if self.pools[&pool.id].pool_limits.excess() > closing_count {
             Some(CloseReason::OverLimit)
         } else if idle_ms != 0
             && idle.since_ms + idle_ms <= now_ms
@@ -83,13 +83,12 @@ impl State {
     }
 
     /// Opens missing warm connections, without closing an idle connection for them.
-    fn warm(&mut self, worker: usize, now_ms: u64, orders: &mut Vec<WorkerTask>) {
+    fn open_warm(&mut self, worker: usize, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let ids: Vec<u64> = self.pools.keys().copied().collect();
         for id in ids {
-            while !self.is_paused(id)
-                && self.is_cold(id)
-                && self.connect(id, worker, now_ms, orders)
-            {}
+            while !self.is_paused(id) && self.is_cold(id) && self.connect(id, worker, now_ms, tasks)
+            {
+            }
         }
     }
 
@@ -100,9 +99,9 @@ impl State {
     }
 
     /// Checks whether a limit is exceeded: every release then goes through the shared pools.
-    pub(super) fn look_for_excess(&mut self) {
+    pub(super) fn check_excess(&mut self) {
         let mut records = self.pools.values();
-        let is_exceeded = records.any(|record| record.ledgers.are_exceeded());
+        let is_exceeded = records.any(|record| record.pool_limits.are_exceeded());
         if is_exceeded != self.is_exceeded {
             self.is_exceeded = is_exceeded;
             self.publish();
@@ -122,8 +121,9 @@ impl State {
         }
         unused.into_iter().for_each(|id| self.forget(id));
         // The next pool of the same user or database sets its limits again.
-        self.limits
-            .retain(|scope, places| *scope == LimitScope::Service || Arc::strong_count(places) > 1);
+        self.limits.retain(|scope, permits| {
+            *scope == LimitScope::Service || Arc::strong_count(permits) > 1
+        });
     }
 }
 
@@ -140,15 +140,15 @@ impl SharedPools {
         scope: LimitScope,
         limit: u32,
         now_ms: u64,
-        orders: &mut Vec<WorkerTask>,
+        tasks: &mut Vec<WorkerTask>,
     ) {
         let mut state = self.lock();
-        let places = state.limits.entry(scope);
-        places
+        let permits = state.limits.entry(scope);
+        permits
             .or_insert_with(|| Arc::new(Permits::new(UNLIMITED)))
             .set_limit(limit);
-        state.look_for_excess();
-        state.serve_all(now_ms, orders);
+        state.check_excess();
+        state.serve_all(now_ms, tasks);
     }
 
     /// Changes the limits of a pool, its user and its database after a reload. The caller must then
@@ -156,7 +156,7 @@ impl SharedPools {
     pub fn set_quotas(&self, pool: &Arc<Pool>, quotas: &PoolLimits) {
         let state = self.lock();
         if let Some(record) = state.pools.get(&pool.id) {
-            record.ledgers.set_limits(quotas);
+            record.pool_limits.set_limits(quotas);
         }
     }
 
@@ -171,22 +171,22 @@ impl SharedPools {
     /// released, or at the next maintenance. Returns the waiting clients, which no longer wait.
     pub fn retire(&self, pool: &Arc<Pool>) -> Vec<WaitTicket> {
         let mut state = self.lock();
-        state.outdate(pool.id);
-        self.turn_away_in(&mut state, pool.id)
+        state.retire(pool.id);
+        self.dequeue_all(&mut state, pool.id)
     }
 
     /// Rejects the clients that wait for a server that is down. Returns them; they no longer wait
     /// and may use another server.
     pub fn reject_waiters(&self, pool: &Arc<Pool>) -> Vec<WaitTicket> {
-        self.turn_away_in(&mut self.lock(), pool.id)
+        self.dequeue_all(&mut self.lock(), pool.id)
     }
 
-    fn turn_away_in(&self, state: &mut State, id: u64) -> Vec<WaitTicket> {
-        let mut turned_away = Vec::new();
+    fn dequeue_all(&self, state: &mut State, id: u64) -> Vec<WaitTicket> {
+        let mut tickets = Vec::new();
         for worker in 0..state.workers {
-            turned_away.extend(std::iter::from_fn(|| state.dequeue(id, worker)));
+            tickets.extend(std::iter::from_fn(|| state.dequeue(id, worker)));
         }
-        turned_away
+        tickets
     }
 
     /// Pauses the clients of a database until it is resumed.
@@ -204,34 +204,34 @@ impl SharedPools {
     }
 
     /// Ends every pause.
-    pub fn resume_all(&self, now_ms: u64, orders: &mut Vec<WorkerTask>) {
+    pub fn resume_all(&self, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
         state.all_paused = false;
         state.paused.clear();
         state.publish();
-        state.serve_all(now_ms, orders);
+        state.serve_all(now_ms, tasks);
     }
 
     /// Ends the pause of one database.
-    pub fn resume(&self, database: u64, now_ms: u64, orders: &mut Vec<WorkerTask>) {
+    pub fn resume(&self, database: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
         state.paused.remove(&database);
         state.publish();
-        state.serve_all(now_ms, orders);
+        state.serve_all(now_ms, tasks);
     }
 
     /// Requests that one idle connection to a server close, for another service whose client waits
     /// for a permit of that server. False if there is none.
-    pub fn make_room(&self, server: &Arc<Load>, orders: &mut Vec<WorkerTask>) -> bool {
+    pub fn evict_for_server(&self, server: &Arc<Load>, tasks: &mut Vec<WorkerTask>) -> bool {
         let mut state = self.lock();
         // See `publish`: the client of the other service already waits.
         fence(SeqCst);
-        let there = state.pools.values();
-        let there = there.filter(|record| record.ledgers.include_server(server));
-        let Some(victim) = most_idle_of(there) else {
+        let records = state.pools.values();
+        let records = records.filter(|record| record.pool_limits.include_server(server));
+        let Some(victim) = most_idle_of(records) else {
             return false;
         };
-        state.order_eviction(victim, ANOTHER_SERVICE, orders);
+        state.request_eviction(victim, ANOTHER_SERVICE, tasks);
         true
     }
 }

@@ -44,9 +44,9 @@ use crate::permits::UNLIMITED;
 /// Thread of one worker: its idle pool and the results.
 struct Thread {
     idle_pool: IdlePool,
-    orders: Vec<WorkerTask>,
+    tasks: Vec<WorkerTask>,
     served: Vec<WaitTicket>,
-    loans: Vec<Checkout>,
+    checkouts: Vec<Checkout>,
     closing: Vec<ClosingConnection>,
 }
 
@@ -54,16 +54,16 @@ impl Thread {
     fn new(worker: usize, shared_pools: &Arc<SharedPools>) -> Thread {
         Thread {
             idle_pool: IdlePool::new(worker, Arc::clone(shared_pools)),
-            orders: Vec::new(),
+            tasks: Vec::new(),
             served: Vec::new(),
-            loans: Vec::new(),
+            checkouts: Vec::new(),
             closing: Vec::new(),
         }
     }
 
     fn acquire(&mut self, pool: &Arc<Pool>) -> Option<WaitTicket> {
-        match self.idle_pool.acquire(pool, 0, &mut self.orders) {
-            AcquireDecision::Take(loan) => self.loans.push(loan),
+        match self.idle_pool.acquire(pool, 0, &mut self.tasks) {
+            AcquireDecision::Take(checkout) => self.checkouts.push(checkout),
             AcquireDecision::Wait { ticket, .. } => return Some(ticket),
             AcquireDecision::Refuse(refusal) => panic!("{refusal:?}"),
         }
@@ -71,10 +71,10 @@ impl Thread {
     }
 
     fn release(&mut self) {
-        if let Some(loan) = self.loans.pop() {
+        if let Some(checkout) = self.checkouts.pop() {
             let returned = self
                 .idle_pool
-                .release(loan, Condition::Clean, 0, &mut self.orders);
+                .release(checkout, Condition::Clean, 0, &mut self.tasks);
             self.returned(returned);
         }
     }
@@ -82,9 +82,9 @@ impl Thread {
     fn returned(&mut self, returned: ReleaseDecision) {
         match returned {
             ReleaseDecision::Idle => {}
-            ReleaseDecision::Hand(ticket, loan) => {
+            ReleaseDecision::Assign(ticket, checkout) => {
                 self.served.push(ticket);
-                self.loans.push(loan);
+                self.checkouts.push(checkout);
             }
             ReleaseDecision::Close(closing) => self.closing.push(closing),
         }
@@ -94,24 +94,23 @@ impl Thread {
     fn obey(&mut self, order: &WorkerTask) {
         match order.task {
             TaskKind::Connect => {
-                let returned = self
-                    .idle_pool
-                    .opened(&order.pool, 7, 0, 0, &mut self.orders);
+                let returned = self.idle_pool.opened(&order.pool, 7, 0, 0, &mut self.tasks);
                 self.returned(returned);
             }
             TaskKind::HandOverIdle => {
-                if let Some((ticket, loan)) =
-                    self.idle_pool.give_idle(&order.pool, 0, &mut self.orders)
+                if let Some((ticket, checkout)) =
+                    self.idle_pool
+                        .hand_over_idle(&order.pool, 0, &mut self.tasks)
                 {
                     self.served.push(ticket);
-                    self.loans.push(loan);
+                    self.checkouts.push(checkout);
                 }
             }
-            TaskKind::Recheck { .. } => self.idle_pool.look_again(&order.pool, 0, &mut self.orders),
+            TaskKind::Recheck { .. } => self.idle_pool.recheck(&order.pool, 0, &mut self.tasks),
             TaskKind::Evict { on_behalf } => {
                 let closing = self
                     .idle_pool
-                    .evict(&order.pool, on_behalf, 0, &mut self.orders);
+                    .evict(&order.pool, on_behalf, 0, &mut self.tasks);
                 self.closing.extend(closing);
             }
         }
@@ -119,7 +118,7 @@ impl Thread {
 
     fn finish_closing(&mut self) {
         for closing in std::mem::take(&mut self.closing) {
-            self.idle_pool.closed(closing, 0, &mut self.orders);
+            self.idle_pool.closed(closing, 0, &mut self.tasks);
         }
     }
 }
@@ -164,14 +163,14 @@ fn scene() -> (Arc<SharedPools>, [Thread; 2], [Arc<Pool>; 2]) {
 fn deliver(threads: &mut [Thread; 2]) {
     loop {
         threads.iter_mut().for_each(Thread::finish_closing);
-        let orders: Vec<WorkerTask> = threads
+        let tasks: Vec<WorkerTask> = threads
             .iter_mut()
-            .flat_map(|thread| std::mem::take(&mut thread.orders))
+            .flat_map(|thread| std::mem::take(&mut thread.tasks))
             .collect();
-        if orders.is_empty() {
+        if tasks.is_empty() {
             return;
         }
-        orders
+        tasks
             .iter()
             .for_each(|order| threads[order.worker].obey(order));
     }
@@ -259,7 +258,7 @@ fn a_client_that_gives_up_while_it_is_served_loses_no_connection() {
             }
         });
         let idle: u32 = shared_pools.stats().iter().map(|one| one.idle).sum();
-        let held: usize = ended.iter().map(|thread| thread.loans.len()).sum();
+        let held: usize = ended.iter().map(|thread| thread.checkouts.len()).sum();
         assert_eq!(idle as usize + held, 1, "the one connection");
         assert_eq!(shared_pools.waiting(), 0);
     });

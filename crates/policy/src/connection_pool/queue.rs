@@ -14,14 +14,14 @@ pub(super) struct Waiter {
 /// Queues of one pool by worker, each in the order of arrival.
 #[derive(Debug)]
 pub(super) struct Queue {
-    lines: Vec<VecDeque<Waiter>>,
+    queues: Vec<VecDeque<Waiter>>,
     length: usize,
 }
 
 impl Queue {
     pub(super) fn new(workers: usize) -> Queue {
         Queue {
-            lines: vec![VecDeque::new(); workers],
+            queues: vec![VecDeque::new(); workers],
             length: 0,
         }
     }
@@ -31,49 +31,49 @@ impl Queue {
     }
 
     pub(super) fn len_at(&self, worker: usize) -> usize {
-        self.lines[worker].len()
+        self.queues[worker].len()
     }
 
     pub(super) fn push(&mut self, worker: usize, waiter: Waiter) {
-        self.lines[worker].push_back(waiter);
+        self.queues[worker].push_back(waiter);
         self.length += 1;
     }
 
     /// Returns the client that has waited longest of all.
     pub(super) fn oldest(&self) -> Option<(usize, Waiter)> {
-        let fronts = self.lines.iter().enumerate();
-        let fronts = fronts.filter_map(|(worker, line)| Some((worker, *line.front()?)));
+        let fronts = self.queues.iter().enumerate();
+        let fronts = fronts.filter_map(|(worker, queue)| Some((worker, *queue.front()?)));
         fronts.min_by_key(|(_, waiter)| waiter.number)
     }
 
     /// Returns the queue to serve when `worker` has a connection. That is its own queue, unless the
-    /// oldest client of all has waited longer than its own first by `patience_ms` plus half of the
+    /// oldest client of all has waited longer than its own first by `delay_ms` plus half of the
     /// latter's wait. If all wait long, one worker's clients soon wait some milliseconds longer
     /// than another's, and connections would move back and forth more and more.
-    pub(super) fn next_line(&self, worker: usize, patience_ms: u64, now_ms: u64) -> Option<usize> {
+    pub(super) fn next_worker(&self, worker: usize, delay_ms: u64, now_ms: u64) -> Option<usize> {
         let (elsewhere, oldest) = self.oldest()?;
         let comes_first = |own: &Waiter| {
             let half_ms = now_ms.saturating_sub(own.since_ms) / 2;
-            own.since_ms < oldest.since_ms + patience_ms + half_ms
+            own.since_ms < oldest.since_ms + delay_ms + half_ms
         };
-        let is_own = self.lines[worker].front().is_some_and(comes_first);
+        let is_own = self.queues[worker].front().is_some_and(comes_first);
         Some(if is_own { worker } else { elsewhere })
     }
 
     /// Removes the first client of a queue.
     pub(super) fn pop(&mut self, worker: usize) -> Option<Waiter> {
-        let waiter = self.lines[worker].pop_front()?;
+        let waiter = self.queues[worker].pop_front()?;
         self.length -= 1;
         Some(waiter)
     }
 
     /// Removes a client that stopped waiting; false if no client has that number.
     pub(super) fn remove(&mut self, ticket: WaitTicket) -> bool {
-        let line = &mut self.lines[ticket.worker];
-        let Ok(index) = line.binary_search_by_key(&ticket.number, |waiter| waiter.number) else {
+        let queue = &mut self.queues[ticket.worker];
+        let Ok(index) = queue.binary_search_by_key(&ticket.number, |waiter| waiter.number) else {
             return false;
         };
-        line.remove(index);
+        queue.remove(index);
         self.length -= 1;
         true
     }

@@ -16,7 +16,7 @@ use crate::load::Load;
 use crate::permits::{Permits, UNLIMITED};
 
 /// A worker to which a connection returned within this time is expected to have another one soon.
-const LIVELY_MS: u64 = 2;
+const ACTIVE_MS: u64 = 2;
 
 /// Set of interchangeable connections.
 #[derive(Debug)]
@@ -25,24 +25,24 @@ pub struct Pool {
     key: PoolKey,
     outdated: AtomicBool,
     /// Written only by the worker that owns the entry.
-    at: Box<[AtWorker]>,
+    by_worker: Box<[WorkerIdle]>,
 }
 
 /// State that a worker publishes about its part of a pool, on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct AtWorker {
+struct WorkerIdle {
     /// Number of idle connections.
     idle: AtomicU32,
     /// Time when a connection last returned to the worker.
-    back_ms: AtomicU64,
+    released_ms: AtomicU64,
 }
 
-impl AtWorker {
-    fn new() -> AtWorker {
-        AtWorker {
+impl WorkerIdle {
+    fn new() -> WorkerIdle {
+        WorkerIdle {
             idle: AtomicU32::new(0),
-            back_ms: AtomicU64::new(0),
+            released_ms: AtomicU64::new(0),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Pool {
             id,
             key,
             outdated: AtomicBool::new(false),
-            at: (0..workers).map(|_| AtWorker::new()).collect(),
+            by_worker: (0..workers).map(|_| WorkerIdle::new()).collect(),
         }
     }
 
@@ -71,31 +71,33 @@ impl Pool {
 
     /// Returns the last published number of idle connections at a worker.
     pub(super) fn idle_at(&self, worker: usize) -> u32 {
-        self.at[worker].idle.load(Relaxed)
+        self.by_worker[worker].idle.load(Relaxed)
     }
 
     pub(super) fn set_idle(&self, worker: usize, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.at[worker].idle.store(count, Relaxed);
+        self.by_worker[worker].idle.store(count, Relaxed);
     }
 
-    pub(super) fn count_one_less(&self, worker: usize) {
+    pub(super) fn decrement_idle(&self, worker: usize) {
         let count = self.idle_at(worker).saturating_sub(1);
-        self.at[worker].idle.store(count, Relaxed);
+        self.by_worker[worker].idle.store(count, Relaxed);
     }
 
-    pub(super) fn came_back(&self, worker: usize, now_ms: u64) {
-        self.at[worker].back_ms.store(now_ms, Relaxed);
+    pub(super) fn record_release(&self, worker: usize, now_ms: u64) {
+        self.by_worker[worker].released_ms.store(now_ms, Relaxed);
     }
 
     /// Returns whether connections return frequently to a worker.
-    pub(super) fn is_lively_at(&self, worker: usize, now_ms: u64) -> bool {
-        let back_ms = self.at[worker].back_ms.load(Relaxed);
-        back_ms != 0 && now_ms <= back_ms + LIVELY_MS
+    pub(super) fn is_active_at(&self, worker: usize, now_ms: u64) -> bool {
+        let released_ms = self.by_worker[worker].released_ms.load(Relaxed);
+        released_ms != 0 && now_ms <= released_ms + ACTIVE_MS
     }
 
     pub(super) fn idle(&self) -> u32 {
-        (0..self.at.len()).map(|worker| self.idle_at(worker)).sum()
+        (0..self.by_worker.len())
+            .map(|worker| self.idle_at(worker))
+            .sum()
     }
 }
 
@@ -143,10 +145,10 @@ impl SharedPools {
 
     /// Serves waiting clients. Must be called when another service released permits of a server, or
     /// a server's limit changed.
-    pub fn serve(&self, now_ms: u64, orders: &mut Vec<WorkerTask>) {
+    pub fn serve(&self, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
-        state.look_for_excess();
-        state.serve_all(now_ms, orders);
+        state.check_excess();
+        state.serve_all(now_ms, tasks);
     }
 
     /// Returns the number of waiting clients over all pools.
@@ -212,35 +214,35 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct PoolRecord {
     pub(super) pool: Arc<Pool>,
-    pub(super) ledgers: ConnectionLimits,
+    pub(super) pool_limits: ConnectionLimits,
     pub(super) queue: Queue,
     /// Number of connections, from the request to open until reported as closed.
     pub(super) connections: u32,
     /// Pending tasks of each worker: to open, to hand over an idle connection, to close one.
     pub(super) opening: Vec<u32>,
-    pub(super) asked: Vec<u32>,
+    pub(super) requested: Vec<u32>,
     pub(super) evicting: Vec<u32>,
     /// Number of permits that other pools are releasing for this one.
     pub(super) promised: u32,
     /// True if a worker has a pending task to recheck the queue.
     pub(super) recheck_scheduled: bool,
     /// Time before which no connection is opened, since the server reported that it is full.
-    pub(super) hold_until_ms: u64,
+    pub(super) retry_at_ms: u64,
 }
 
 impl PoolRecord {
-    fn new(pool: Arc<Pool>, ledgers: ConnectionLimits, workers: usize) -> PoolRecord {
+    fn new(pool: Arc<Pool>, pool_limits: ConnectionLimits, workers: usize) -> PoolRecord {
         PoolRecord {
             pool,
-            ledgers,
+            pool_limits,
             queue: Queue::new(workers),
             connections: 0,
             opening: vec![0; workers],
-            asked: vec![0; workers],
+            requested: vec![0; workers],
             evicting: vec![0; workers],
             promised: 0,
             recheck_scheduled: false,
-            hold_until_ms: 0,
+            retry_at_ms: 0,
         }
     }
 
@@ -282,14 +284,14 @@ impl State {
         let id = self.next_pool;
         self.next_pool += 1;
         let pool = Arc::new(Pool::new(id, key, self.workers));
-        let ledgers = self.ledgers(&key, quotas, server);
-        let record = PoolRecord::new(Arc::clone(&pool), ledgers, self.workers);
+        let pool_limits = self.pool_limits(&key, quotas, server);
+        let record = PoolRecord::new(Arc::clone(&pool), pool_limits, self.workers);
         self.pools.insert(id, record);
         self.ids.insert(key, id);
         pool
     }
 
-    fn ledgers(
+    fn pool_limits(
         &mut self,
         key: &PoolKey,
         quotas: &PoolLimits,
@@ -297,38 +299,38 @@ impl State {
     ) -> ConnectionLimits {
         let own = [
             ConnectionLimit::Own(Arc::new(Permits::new(quotas.pool))),
-            self.ledger(LimitScope::Service, UNLIMITED),
-            self.ledger(LimitScope::User(key.user), quotas.user),
-            self.ledger(LimitScope::Database(key.database), quotas.database),
+            self.limit(LimitScope::Service, UNLIMITED),
+            self.limit(LimitScope::User(key.user), quotas.user),
+            self.limit(LimitScope::Database(key.database), quotas.database),
         ];
         ConnectionLimits::new(own, ConnectionLimit::Server(Arc::clone(server)))
     }
 
-    fn ledger(&mut self, scope: LimitScope, limit: u32) -> ConnectionLimit {
-        let places = self.limits.entry(scope);
+    fn limit(&mut self, scope: LimitScope, limit: u32) -> ConnectionLimit {
+        let permits = self.limits.entry(scope);
         ConnectionLimit::Own(Arc::clone(
-            places.or_insert_with(|| Arc::new(Permits::new(limit))),
+            permits.or_insert_with(|| Arc::new(Permits::new(limit))),
         ))
     }
 
     /// Removes a pool that has no connections and no waiting clients.
     pub(super) fn forget(&mut self, id: u64) {
         if let Some(record) = self.pools.remove(&id) {
-            self.disown(id, record.pool.key());
+            self.remove_key(id, record.pool.key());
         }
     }
 
     /// Marks a pool as outdated: the next client with that key gets a new pool.
-    pub(super) fn outdate(&mut self, id: u64) {
+    pub(super) fn retire(&mut self, id: u64) {
         let Some(record) = self.pools.get(&id) else {
             return;
         };
         record.pool.outdated.store(true, Relaxed);
         let key = *record.pool.key();
-        self.disown(id, &key);
+        self.remove_key(id, &key);
     }
 
-    fn disown(&mut self, id: u64, key: &PoolKey) {
+    fn remove_key(&mut self, id: u64, key: &PoolKey) {
         if self.ids.get(key) == Some(&id) {
             self.ids.remove(key);
         }
@@ -347,7 +349,7 @@ impl State {
         if record.pool.is_retired() {
             return Err(PoolRefusal::Outdated);
         }
-        if record.ledgers.allow_none() {
+        if record.pool_limits.is_any_zero() {
             return Err(PoolRefusal::LimitIsZero);
         }
         if self.waiting >= self.settings.queue_length {
@@ -370,7 +372,7 @@ impl State {
     /// Removes the first client from a worker's queue of a pool.
     pub(super) fn dequeue(&mut self, id: u64, worker: usize) -> Option<WaitTicket> {
         let waiter = self.pools.get_mut(&id)?.queue.pop(worker)?;
-        self.left(id);
+        self.waiter_left(id);
         Some(WaitTicket {
             number: waiter.number,
             worker,
@@ -383,11 +385,11 @@ impl State {
         if !record.is_some_and(|record| record.queue.remove(ticket)) {
             return CancelOutcome::Answered;
         }
-        self.left(ticket.pool);
+        self.waiter_left(ticket.pool);
         CancelOutcome::Left
     }
 
-    fn left(&mut self, id: u64) {
+    fn waiter_left(&mut self, id: u64) {
         self.waiting -= 1;
         if self.pools[&id].queue.len() == 0 {
             self.pools_with_waiters.remove(&id);

@@ -41,21 +41,21 @@ fn key(user: u64) -> PoolKey {
 /// Service with idle pools whose tasks are checked manually.
 struct Scene {
     shared_pools: Arc<SharedPools>,
-    desks: Vec<IdlePool>,
+    idle_pools: Vec<IdlePool>,
     server: Arc<Load>,
-    orders: Vec<WorkerTask>,
+    tasks: Vec<WorkerTask>,
     connection: u32,
 }
 
 impl Scene {
     fn new(size: u32, settings: PoolSettings) -> Scene {
         let shared_pools = Arc::new(SharedPools::new(2, size, settings));
-        let desks = (0..2).map(|worker| IdlePool::new(worker, Arc::clone(&shared_pools)));
+        let idle_pools = (0..2).map(|worker| IdlePool::new(worker, Arc::clone(&shared_pools)));
         Scene {
-            desks: desks.collect(),
+            idle_pools: idle_pools.collect(),
             shared_pools,
             server: Arc::new(Load::new(None)),
-            orders: Vec::new(),
+            tasks: Vec::new(),
             connection: 0,
         }
     }
@@ -65,7 +65,7 @@ impl Scene {
     }
 
     fn borrow(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> AcquireDecision {
-        self.desks[worker].acquire(pool, now_ms, &mut self.orders)
+        self.idle_pools[worker].acquire(pool, now_ms, &mut self.tasks)
     }
 
     fn wait(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> WaitTicket {
@@ -77,7 +77,7 @@ impl Scene {
 
     fn open(&mut self, worker: usize, pool: &Arc<Pool>, now_ms: u64) -> ReleaseDecision {
         self.connection += 1;
-        self.desks[worker].opened(pool, self.connection, now_ms, 0, &mut self.orders)
+        self.idle_pools[worker].opened(pool, self.connection, now_ms, 0, &mut self.tasks)
     }
 
     /// Serves a client at the worker, which has a connection for it.
@@ -85,25 +85,25 @@ impl Scene {
         let ticket = self.wait(worker, pool, now_ms);
         assert_eq!(self.tasks(), [(worker, TaskKind::Connect)]);
         match self.open(worker, pool, now_ms) {
-            ReleaseDecision::Hand(to, loan) if to == ticket => loan,
+            ReleaseDecision::Assign(to, checkout) if to == ticket => checkout,
             other => panic!("should be the client's: {other:?}"),
         }
     }
 
-    fn release(&mut self, worker: usize, loan: Checkout, now_ms: u64) -> ReleaseDecision {
-        self.desks[worker].release(loan, Condition::Clean, now_ms, &mut self.orders)
+    fn release(&mut self, worker: usize, checkout: Checkout, now_ms: u64) -> ReleaseDecision {
+        self.idle_pools[worker].release(checkout, Condition::Clean, now_ms, &mut self.tasks)
     }
 
     /// Returns the tasks since the last call.
     fn tasks(&mut self) -> Vec<(usize, TaskKind)> {
-        let orders = std::mem::take(&mut self.orders);
-        orders.iter().map(|one| (one.worker, one.task)).collect()
+        let tasks = std::mem::take(&mut self.tasks);
+        tasks.iter().map(|one| (one.worker, one.task)).collect()
     }
 }
 
 fn handed_to(returned: ReleaseDecision) -> WaitTicket {
     match returned {
-        ReleaseDecision::Hand(ticket, _) => ticket,
+        ReleaseDecision::Assign(ticket, _) => ticket,
         other => panic!("should be handed on: {other:?}"),
     }
 }
@@ -119,11 +119,9 @@ fn closed_for(returned: &ReleaseDecision) -> CloseReason {
 fn an_idle_connection_of_the_own_worker_is_taken_at_once() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
-    let loan = scene.client(0, &pool, 0);
-    assert_eq!(scene.release(0, loan, 1), ReleaseDecision::Idle);
-    assert!(
-        matches!(scene.borrow(0, &pool, 2), AcquireDecision::Take(loan) if loan.connection == 1)
-    );
+    let checkout = scene.client(0, &pool, 0);
+    assert_eq!(scene.release(0, checkout, 1), ReleaseDecision::Idle);
+    assert!(matches!(scene.borrow(0, &pool, 2), AcquireDecision::Take(one) if one.connection == 1));
     assert_eq!(scene.tasks(), []);
 }
 
@@ -131,11 +129,11 @@ fn an_idle_connection_of_the_own_worker_is_taken_at_once() {
 fn an_idle_connection_elsewhere_is_asked_for_before_another_is_opened() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
-    let loan = scene.client(0, &pool, 0);
-    scene.release(0, loan, 1);
+    let checkout = scene.client(0, &pool, 0);
+    scene.release(0, checkout, 1);
     let ticket = scene.wait(1, &pool, 2);
     assert_eq!(scene.tasks(), [(0, TaskKind::HandOverIdle)]);
-    let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
+    let given = scene.idle_pools[0].hand_over_idle(&pool, 3, &mut scene.tasks);
     assert_eq!(given.map(|(to, _)| to), Some(ticket));
 }
 
@@ -143,32 +141,33 @@ fn an_idle_connection_elsewhere_is_asked_for_before_another_is_opened() {
 fn a_worker_that_used_up_what_it_was_asked_for_lets_another_be_opened() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
-    let loan = scene.client(0, &pool, 0);
-    scene.release(0, loan, 1);
+    let checkout = scene.client(0, &pool, 0);
+    scene.release(0, checkout, 1);
     scene.wait(1, &pool, 2);
     assert_eq!(scene.tasks(), [(0, TaskKind::HandOverIdle)]);
     assert!(matches!(
         scene.borrow(0, &pool, 3),
         AcquireDecision::Take(_)
     ));
-    let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
+    let given = scene.idle_pools[0].hand_over_idle(&pool, 3, &mut scene.tasks);
     assert_eq!((given, scene.tasks()), (None, vec![(1, TaskKind::Connect)]));
 }
 
 #[test]
 fn a_client_of_the_same_worker_comes_first_unless_one_elsewhere_has_waited_longer() {
-    for (own_ms, back_ms, winner) in [(14, 15, 0), (15, 15, 1), (24, 44, 0), (25, 44, 1)] {
+    for (own_ms, released_ms, winner) in [(14, 15, 0), (15, 15, 1), (24, 44, 0), (25, 44, 1)] {
         let mut scene = Scene::new(1, settings());
         let pool = scene.pool(1);
-        let loan = scene.client(0, &pool, 0);
+        let checkout = scene.client(0, &pool, 0);
         let elsewhere = scene.wait(1, &pool, 10);
         let own = scene.wait(0, &pool, own_ms);
-        let ReleaseDecision::Hand(first, loan) = scene.release(0, loan, back_ms) else {
+        let ReleaseDecision::Assign(first, checkout) = scene.release(0, checkout, released_ms)
+        else {
             panic!("two clients wait");
         };
         assert_eq!(first, [own, elsewhere][winner], "own since {own_ms}");
-        let second = scene.release(0, loan, back_ms);
-        assert!(matches!(second, ReleaseDecision::Hand(..)));
+        let second = scene.release(0, checkout, released_ms);
+        assert!(matches!(second, ReleaseDecision::Assign(..)));
     }
 }
 
@@ -192,32 +191,32 @@ fn busy_beside_idle() -> (Scene, Arc<Pool>, Checkout, WaitTicket) {
 fn a_client_waits_a_moment_where_connections_come_back_before_one_is_moved() {
     let (mut scene, pool, own, ticket) = busy_beside_idle();
     assert_eq!(handed_to(scene.release(0, own, 11)), ticket);
-    scene.desks[0].look_again(&pool, 12, &mut scene.orders);
+    scene.idle_pools[0].recheck(&pool, 12, &mut scene.tasks);
     assert_eq!(scene.tasks(), []);
 }
 
 #[test]
 fn a_client_whose_moment_has_passed_gets_a_connection_from_elsewhere() {
     let (mut scene, pool, _own, ticket) = busy_beside_idle();
-    scene.desks[0].look_again(&pool, 12, &mut scene.orders);
+    scene.idle_pools[0].recheck(&pool, 12, &mut scene.tasks);
     assert_eq!(scene.tasks(), [(1, TaskKind::HandOverIdle)]);
-    let given = scene.desks[1].give_idle(&pool, 12, &mut scene.orders);
+    let given = scene.idle_pools[1].hand_over_idle(&pool, 12, &mut scene.tasks);
     assert_eq!(given.map(|(to, _)| to), Some(ticket));
 }
 
 #[test]
 fn a_connection_that_comes_back_elsewhere_is_not_moved_before_the_moment_has_passed() {
-    for (back_ms, is_moved) in [(11, false), (12, true)] {
+    for (released_ms, is_moved) in [(11, false), (12, true)] {
         let (mut scene, pool, _own, ticket) = busy_beside_idle();
         // A client that has just arrived there takes it: no client has waited long.
         let AcquireDecision::Take(other) = scene.borrow(1, &pool, 10) else {
             panic!("it is idle there");
         };
-        let moved = match scene.release(1, other, back_ms) {
-            ReleaseDecision::Hand(to, _) => Some(to),
+        let moved = match scene.release(1, other, released_ms) {
+            ReleaseDecision::Assign(to, _) => Some(to),
             _ => None,
         };
-        assert_eq!(moved, is_moved.then_some(ticket), "at {back_ms}");
+        assert_eq!(moved, is_moved.then_some(ticket), "at {released_ms}");
     }
 }
 
@@ -225,11 +224,11 @@ fn a_connection_that_comes_back_elsewhere_is_not_moved_before_the_moment_has_pas
 fn who_has_just_come_does_not_jump_the_queue_of_those_who_waited_elsewhere() {
     let mut scene = Scene::new(2, settings());
     let pool = scene.pool(1);
-    let loan = scene.client(0, &pool, 0);
-    scene.release(0, loan, 1);
+    let checkout = scene.client(0, &pool, 0);
+    scene.release(0, checkout, 1);
     let first = scene.wait(1, &pool, 2);
     scene.wait(0, &pool, 7);
-    let given = scene.desks[0].give_idle(&pool, 8, &mut scene.orders);
+    let given = scene.idle_pools[0].hand_over_idle(&pool, 8, &mut scene.tasks);
     assert_eq!(given.map(|(to, _)| to), Some(first));
 }
 
@@ -237,18 +236,18 @@ fn who_has_just_come_does_not_jump_the_queue_of_those_who_waited_elsewhere() {
 fn an_idle_connection_of_another_pool_makes_room_under_a_shared_limit() {
     let mut scene = Scene::new(1, settings());
     let (first, second) = (scene.pool(1), scene.pool(2));
-    let loan = scene.client(0, &first, 0);
-    scene.release(0, loan, 1);
+    let checkout = scene.client(0, &first, 0);
+    scene.release(0, checkout, 1);
     scene.wait(1, &second, 2);
     let on_behalf = second.id;
     assert_eq!(scene.tasks(), [(0, TaskKind::Evict { on_behalf })]);
-    let closing = scene.desks[0].evict(&first, on_behalf, 3, &mut scene.orders);
+    let closing = scene.idle_pools[0].evict(&first, on_behalf, 3, &mut scene.tasks);
     let closing = closing.expect("it has an idle one");
     assert_eq!(
         (closing.why, scene.tasks()),
         (CloseReason::MakeRoom, vec![])
     );
-    scene.desks[0].closed(closing, 4, &mut scene.orders);
+    scene.idle_pools[0].closed(closing, 4, &mut scene.tasks);
     assert_eq!(scene.tasks(), [(1, TaskKind::Connect)]);
 }
 
@@ -256,15 +255,15 @@ fn an_idle_connection_of_another_pool_makes_room_under_a_shared_limit() {
 fn a_busy_pool_gives_up_a_place_for_who_has_waited_much_longer_for_another() {
     let mut scene = Scene::new(1, settings());
     let (busy, other) = (scene.pool(1), scene.pool(2));
-    let loan = scene.client(0, &busy, 0);
+    let checkout = scene.client(0, &busy, 0);
     scene.wait(0, &other, 10);
     let next = scene.wait(0, &busy, 59);
-    let ReleaseDecision::Hand(ticket, loan) = scene.release(0, loan, 60) else {
+    let ReleaseDecision::Assign(ticket, checkout) = scene.release(0, checkout, 60) else {
         panic!("49 ms longer is not enough");
     };
     assert_eq!(ticket, next);
     scene.wait(0, &busy, 60);
-    let returned = scene.release(0, loan, 61);
+    let returned = scene.release(0, checkout, 61);
     assert_eq!(closed_for(&returned), CloseReason::MakeRoom);
 }
 
@@ -311,18 +310,18 @@ fn a_full_queue_and_a_limit_of_zero_refuse_at_once() {
 fn what_comes_back_unclean_old_or_outdated_is_closed() {
     let mut scene = Scene::new(9, settings());
     let pool = scene.pool(1);
-    let loan = scene.client(0, &pool, 0);
-    let unclean = scene.desks[0].release(loan, Condition::Unclean, 1, &mut scene.orders);
+    let checkout = scene.client(0, &pool, 0);
+    let unclean = scene.idle_pools[0].release(checkout, Condition::Unclean, 1, &mut scene.tasks);
     assert_eq!(closed_for(&unclean), CloseReason::Unclean);
-    let loan = scene.client(0, &pool, 0);
+    let checkout = scene.client(0, &pool, 0);
     assert_eq!(
-        closed_for(&scene.release(0, loan, 1_000)),
+        closed_for(&scene.release(0, checkout, 1_000)),
         CloseReason::TooOld
     );
-    let loan = scene.client(0, &pool, 0);
+    let checkout = scene.client(0, &pool, 0);
     assert_eq!(scene.shared_pools.retire(&pool), []);
     assert_eq!(
-        closed_for(&scene.release(0, loan, 1)),
+        closed_for(&scene.release(0, checkout, 1)),
         CloseReason::Outdated
     );
     assert_eq!(
@@ -339,12 +338,12 @@ fn a_lowered_limit_closes_what_is_over_it_and_no_more() {
     let (one, two) = (scene.client(0, &pool, 0), scene.client(0, &pool, 0));
     scene
         .shared_pools
-        .set_limit(LimitScope::Service, 1, 1, &mut scene.orders);
+        .set_limit(LimitScope::Service, 1, 1, &mut scene.tasks);
     let ReleaseDecision::Close(closing) = scene.release(0, one, 2) else {
         panic!("over the limit");
     };
     assert_eq!(closing.why, CloseReason::OverLimit);
-    scene.desks[0].closed(closing, 2, &mut scene.orders);
+    scene.idle_pools[0].closed(closing, 2, &mut scene.tasks);
     assert_eq!(scene.release(0, two, 3), ReleaseDecision::Idle);
 }
 
@@ -356,17 +355,17 @@ fn upkeep_closes_the_idle_but_keeps_some_warm_and_opens_what_is_missing() {
     };
     let mut scene = Scene::new(9, warm);
     let pool = scene.pool(1);
-    let loans: Vec<Checkout> = (0..3).map(|_| scene.client(0, &pool, 0)).collect();
-    for loan in loans {
-        assert_eq!(scene.release(0, loan, 0), ReleaseDecision::Idle);
+    let checkouts: Vec<Checkout> = (0..3).map(|_| scene.client(0, &pool, 0)).collect();
+    for checkout in checkouts {
+        assert_eq!(scene.release(0, checkout, 0), ReleaseDecision::Idle);
     }
-    let closing = scene.desks[0].maintain(100, &mut scene.orders);
+    let closing = scene.idle_pools[0].maintain(100, &mut scene.tasks);
     let closing: Vec<CloseReason> = closing.iter().map(|one| one.why).collect();
     assert_eq!(
         (closing, scene.tasks()),
         (vec![CloseReason::TooIdle], vec![])
     );
-    let closing = scene.desks[0].maintain(1_000, &mut scene.orders);
+    let closing = scene.idle_pools[0].maintain(1_000, &mut scene.tasks);
     assert_eq!(closing.len(), 2);
     assert_eq!(
         scene.tasks(),
@@ -381,14 +380,22 @@ fn a_failed_connect_is_told_to_the_longest_waiting_and_the_next_one_tries() {
     let (first, second) = (scene.wait(0, &pool, 0), scene.wait(0, &pool, 1));
     scene.tasks();
     let mut fail = |failure, now_ms| {
-        let told = scene.desks[0].connect_failed(&pool, failure, now_ms, &mut scene.orders);
+        let told = scene.idle_pools[0].connect_failed(&pool, failure, now_ms, &mut scene.tasks);
         (told, scene.tasks().len())
     };
     assert_eq!(fail(OpenFailure::Failed, 2), (Some(first), 1));
     assert_eq!(fail(OpenFailure::Full { pause_ms: 10 }, 3), (None, 0));
-    assert!(scene.desks[0].maintain(12, &mut scene.orders).is_empty());
+    assert!(
+        scene.idle_pools[0]
+            .maintain(12, &mut scene.tasks)
+            .is_empty()
+    );
     assert_eq!(scene.tasks(), []);
-    assert!(scene.desks[0].maintain(13, &mut scene.orders).is_empty());
+    assert!(
+        scene.idle_pools[0]
+            .maintain(13, &mut scene.tasks)
+            .is_empty()
+    );
     assert_eq!(scene.tasks(), [(0, TaskKind::Connect)]);
     assert_eq!(scene.shared_pools.cancel(second), CancelOutcome::Left);
 }
@@ -401,12 +408,12 @@ fn a_pool_that_nobody_has_and_no_server_opens_is_forgotten_with_its_limits() {
     };
     let mut scene = Scene::new(9, warm);
     let pool = scene.pool(1);
-    scene.desks[0].maintain(0, &mut scene.orders);
+    scene.idle_pools[0].maintain(0, &mut scene.tasks);
     assert_eq!(scene.tasks(), [(0, TaskKind::Connect)]);
-    scene.desks[0].connect_failed(&pool, OpenFailure::Failed, 1, &mut scene.orders);
+    scene.idle_pools[0].connect_failed(&pool, OpenFailure::Failed, 1, &mut scene.tasks);
     assert!(scene.shared_pools.limit(LimitScope::User(1)).is_some());
     drop(pool);
-    scene.desks[0].maintain(1_000, &mut scene.orders);
+    scene.idle_pools[0].maintain(1_000, &mut scene.tasks);
     assert_eq!(
         (scene.tasks(), scene.shared_pools.stats()),
         (vec![], vec![])
@@ -419,14 +426,14 @@ fn a_pool_that_nobody_has_and_no_server_opens_is_forgotten_with_its_limits() {
 fn a_paused_database_makes_its_clients_wait_until_it_is_resumed() {
     let mut scene = Scene::new(1, settings());
     let pool = scene.pool(1);
-    let loan = scene.client(0, &pool, 0);
+    let checkout = scene.client(0, &pool, 0);
     scene.shared_pools.pause(1);
-    assert_eq!(scene.release(0, loan, 1), ReleaseDecision::Idle);
+    assert_eq!(scene.release(0, checkout, 1), ReleaseDecision::Idle);
     let ticket = scene.wait(0, &pool, 2);
     assert_eq!(scene.tasks(), []);
-    scene.shared_pools.resume(1, 3, &mut scene.orders);
+    scene.shared_pools.resume(1, 3, &mut scene.tasks);
     assert_eq!(scene.tasks(), [(0, TaskKind::HandOverIdle)]);
-    let given = scene.desks[0].give_idle(&pool, 3, &mut scene.orders);
+    let given = scene.idle_pools[0].hand_over_idle(&pool, 3, &mut scene.tasks);
     assert_eq!(given.map(|(to, _)| to), Some(ticket));
 }
 
@@ -440,13 +447,13 @@ fn while_everything_is_paused_all_wait_and_nothing_is_opened_for_later() {
     let pool = scene.pool(1);
     scene.shared_pools.pause_all();
     let ticket = scene.wait(0, &pool, 0);
-    assert!(scene.desks[0].maintain(1, &mut scene.orders).is_empty());
+    assert!(scene.idle_pools[0].maintain(1, &mut scene.tasks).is_empty());
     assert_eq!(scene.tasks(), []);
     assert_eq!(scene.shared_pools.cancel(ticket), CancelOutcome::Left);
-    assert!(scene.desks[0].maintain(2, &mut scene.orders).is_empty());
+    assert!(scene.idle_pools[0].maintain(2, &mut scene.tasks).is_empty());
     assert_eq!(scene.tasks(), []);
-    scene.shared_pools.resume_all(3, &mut scene.orders);
-    assert!(scene.desks[0].maintain(3, &mut scene.orders).is_empty());
+    scene.shared_pools.resume_all(3, &mut scene.tasks);
+    assert!(scene.idle_pools[0].maintain(3, &mut scene.tasks).is_empty());
     assert_eq!(
         scene.tasks(),
         [(0, TaskKind::Connect), (0, TaskKind::Connect)]
@@ -457,9 +464,9 @@ fn while_everything_is_paused_all_wait_and_nothing_is_opened_for_later() {
 fn a_ticket_given_up_too_late_is_answered() {
     let mut scene = Scene::new(1, settings());
     let pool = scene.pool(1);
-    let loan = scene.client(0, &pool, 0);
+    let checkout = scene.client(0, &pool, 0);
     let ticket = scene.wait(0, &pool, 1);
-    assert_eq!(handed_to(scene.release(0, loan, 2)), ticket);
+    assert_eq!(handed_to(scene.release(0, checkout, 2)), ticket);
     assert_eq!(scene.shared_pools.cancel(ticket), CancelOutcome::Answered);
 }
 
@@ -470,21 +477,25 @@ fn another_service_gets_room_at_a_server_that_both_use() {
     assert!(
         !scene
             .shared_pools
-            .make_room(&scene.server, &mut scene.orders)
+            .evict_for_server(&scene.server, &mut scene.tasks)
     );
-    let loan = scene.client(0, &pool, 0);
-    scene.release(0, loan, 1);
+    let checkout = scene.client(0, &pool, 0);
+    scene.release(0, checkout, 1);
     let elsewhere = Arc::new(Load::new(None));
-    assert!(!scene.shared_pools.make_room(&elsewhere, &mut scene.orders));
+    assert!(
+        !scene
+            .shared_pools
+            .evict_for_server(&elsewhere, &mut scene.tasks)
+    );
     assert!(
         scene
             .shared_pools
-            .make_room(&scene.server, &mut scene.orders)
+            .evict_for_server(&scene.server, &mut scene.tasks)
     );
     assert!(
         !scene
             .shared_pools
-            .make_room(&scene.server, &mut scene.orders)
+            .evict_for_server(&scene.server, &mut scene.tasks)
     );
     assert!(matches!(scene.tasks()[..], [(0, TaskKind::Evict { .. })]));
 }
@@ -511,17 +522,17 @@ fn two_limits_in_the_way_are_made_room_under_at_once() {
         of(&scene, 2, 1, &scene.server),
     ];
     for pool in &pools {
-        let loan = scene.client(0, pool, 0);
-        scene.release(0, loan, 1);
+        let checkout = scene.client(0, pool, 0);
+        scene.release(0, checkout, 1);
     }
     let wanted = of(&scene, 1, 1, &scene.server);
     scene.wait(1, &wanted, 2);
     let on_behalf = wanted.id;
     assert_eq!(scene.tasks(), [(0, TaskKind::Evict { on_behalf }); 2]);
     for pool in &pools {
-        let closing = scene.desks[0].evict(pool, on_behalf, 3, &mut scene.orders);
+        let closing = scene.idle_pools[0].evict(pool, on_behalf, 3, &mut scene.tasks);
         let closing = closing.expect("it has an idle one");
-        scene.desks[0].closed(closing, 4, &mut scene.orders);
+        scene.idle_pools[0].closed(closing, 4, &mut scene.tasks);
     }
     assert_eq!(scene.tasks(), [(1, TaskKind::Connect)]);
 }
@@ -530,9 +541,9 @@ fn two_limits_in_the_way_are_made_room_under_at_once() {
 fn no_more_is_closed_than_there_are_clients_who_need_room() {
     let mut scene = Scene::new(3, settings());
     let (first, second) = (scene.pool(1), scene.pool(2));
-    let loans: Vec<Checkout> = (0..3).map(|_| scene.client(0, &first, 0)).collect();
-    for loan in loans {
-        scene.release(0, loan, 1);
+    let checkouts: Vec<Checkout> = (0..3).map(|_| scene.client(0, &first, 0)).collect();
+    for checkout in checkouts {
+        scene.release(0, checkout, 1);
     }
     for clients in 1..3 {
         scene.wait(1, &second, 2);

@@ -151,9 +151,9 @@ pub enum TaskKind {
     /// Open a connection, for which permits are reserved. Then call `IdlePool::opened` or
     /// `IdlePool::connect_failed`.
     Connect,
-    /// Hand over an idle connection to a client of another worker: `IdlePool::give_idle`.
+    /// Hand over an idle connection to a client of another worker: `IdlePool::hand_over_idle`.
     HandOverIdle,
-    /// Check the waiting clients again at a given time: `IdlePool::look_again`.
+    /// Check the waiting clients again at a given time: `IdlePool::recheck`.
     Recheck {
         /// Time of the check.
         at_ms: u64,

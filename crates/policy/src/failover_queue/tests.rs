@@ -16,7 +16,7 @@ fn waiting(primary: PrimaryStatus) -> FailoverQueue {
 }
 
 fn wait(waiting: &mut FailoverQueue, now_ms: u64) -> FailoverTicket {
-    match waiting.ask(now_ms) {
+    match waiting.admit(now_ms) {
         QueueDecision::Wait(ticket) => ticket,
         other => panic!("should wait: {other:?}"),
     }
@@ -24,75 +24,81 @@ fn wait(waiting: &mut FailoverQueue, now_ms: u64) -> FailoverTicket {
 
 #[test]
 fn new_work_goes_only_while_there_is_a_primary_to_stay() {
-    for (primary, goes) in [(PrimaryStatus::Here, true), (PrimaryStatus::Away, false)] {
-        let answer = waiting(primary).ask(0);
-        assert_eq!(answer == QueueDecision::Go, goes, "{primary:?}");
+    for (primary, goes) in [
+        (PrimaryStatus::Available, true),
+        (PrimaryStatus::Unavailable, false),
+    ] {
+        let answer = waiting(primary).admit(0);
+        assert_eq!(answer == QueueDecision::Proceed, goes, "{primary:?}");
     }
 }
 
 #[test]
 fn those_who_waited_go_first_and_a_few_at_a_time() {
-    let mut waiting = waiting(PrimaryStatus::Away);
+    let mut waiting = waiting(PrimaryStatus::Unavailable);
     let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
     assert_eq!(
-        waiting.set_primary_status(PrimaryStatus::Here, 5),
+        waiting.set_primary_status(PrimaryStatus::Available, 5),
         [one, two]
     );
     let late = wait(&mut waiting, 4);
     assert_eq!(waiting.done(one, 5), [three]);
     assert_eq!(waiting.done(two, 5), [late]);
-    assert_eq!(waiting.ask(5), QueueDecision::Go);
+    assert_eq!(waiting.admit(5), QueueDecision::Proceed);
 }
 
 #[test]
 fn a_full_queue_fails_at_once() {
-    let mut waiting = waiting(PrimaryStatus::Away);
+    let mut waiting = waiting(PrimaryStatus::Unavailable);
     for now_ms in 0..3 {
         wait(&mut waiting, now_ms);
     }
-    let answer = waiting.ask(3);
+    let answer = waiting.admit(3);
     assert_eq!(answer, QueueDecision::Fail(PrimaryError::QueueFull));
 }
 
 #[test]
 fn who_finds_the_primary_gone_again_waits_on_where_it_was() {
-    let mut waiting = waiting(PrimaryStatus::Away);
+    let mut waiting = waiting(PrimaryStatus::Unavailable);
     let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
     assert_eq!(
-        waiting.set_primary_status(PrimaryStatus::Here, 5),
+        waiting.set_primary_status(PrimaryStatus::Available, 5),
         [one, two]
     );
-    assert_eq!(waiting.set_primary_status(PrimaryStatus::Away, 5), []);
+    assert_eq!(
+        waiting.set_primary_status(PrimaryStatus::Unavailable, 5),
+        []
+    );
     waiting.requeue(one);
     assert_eq!(waiting.done(two, 5), []);
     assert_eq!(waiting.expires_ms(), Some(101));
     assert_eq!(
-        waiting.set_primary_status(PrimaryStatus::Here, 5),
+        waiting.set_primary_status(PrimaryStatus::Available, 5),
         [one, three]
     );
 }
 
 #[test]
 fn slow_ones_hold_up_the_others_for_a_second_only() {
-    let mut waiting = waiting(PrimaryStatus::Away);
+    let mut waiting = waiting(PrimaryStatus::Unavailable);
     let [one, two, three] = [1, 2, 3].map(|now_ms| wait(&mut waiting, now_ms));
     assert_eq!(
-        waiting.set_primary_status(PrimaryStatus::Here, 10),
+        waiting.set_primary_status(PrimaryStatus::Available, 10),
         [one, two]
     );
-    assert_eq!(waiting.expire_resuming(10 + GOING_MS - 1), []);
-    assert_eq!(waiting.expire_resuming(10 + GOING_MS), [three]);
+    assert_eq!(waiting.expire_resuming(10 + RESUMING_MS - 1), []);
+    assert_eq!(waiting.expire_resuming(10 + RESUMING_MS), [three]);
     waiting.requeue(one);
     assert_eq!(waiting.done(two, 2_000), []);
     assert_eq!(
-        waiting.set_primary_status(PrimaryStatus::Here, 2_000),
+        waiting.set_primary_status(PrimaryStatus::Available, 2_000),
         [one]
     );
 }
 
 #[test]
 fn who_has_waited_for_long_enough_is_told() {
-    let mut waiting = waiting(PrimaryStatus::Away);
+    let mut waiting = waiting(PrimaryStatus::Unavailable);
     let (one, two) = (wait(&mut waiting, 0), wait(&mut waiting, 50));
     assert_eq!(waiting.expire(99), []);
     let waited_ms = 100;
@@ -110,7 +116,7 @@ fn in_any_world_everybody_is_answered_once_and_in_time() {
             dice: Dice(seed),
             now_ms: 0,
             waiting: FailoverQueue::new(SETTINGS),
-            primary: PrimaryStatus::Away,
+            primary: PrimaryStatus::Unavailable,
             queued: Vec::new(),
             going: Vec::new(),
         };
@@ -144,9 +150,9 @@ impl World {
     }
 
     fn arrive(&mut self) {
-        let must_wait = self.primary != PrimaryStatus::Here || !self.queued.is_empty();
-        match self.waiting.ask(self.now_ms) {
-            QueueDecision::Go => assert!(!must_wait),
+        let must_wait = self.primary != PrimaryStatus::Available || !self.queued.is_empty();
+        match self.waiting.admit(self.now_ms) {
+            QueueDecision::Proceed => assert!(!must_wait),
             QueueDecision::Wait(ticket) => {
                 assert!(must_wait);
                 self.queued.push(ticket);
@@ -159,7 +165,7 @@ impl World {
     }
 
     fn go(&mut self, turn: Vec<FailoverTicket>) {
-        assert!(turn.is_empty() || self.primary == PrimaryStatus::Here);
+        assert!(turn.is_empty() || self.primary == PrimaryStatus::Available);
         for ticket in turn {
             assert_eq!(self.queued.iter().min(), Some(&ticket), "not its turn");
             self.queued.retain(|one| *one != ticket);
@@ -174,7 +180,7 @@ impl World {
         if self.dice.one_in(3) {
             self.waiting.requeue(ticket);
             self.queued.push(ticket);
-            self.primary = PrimaryStatus::Away;
+            self.primary = PrimaryStatus::Unavailable;
         } else {
             let turn = self.waiting.done(ticket, self.now_ms);
             self.go(turn);
@@ -182,7 +188,7 @@ impl World {
     }
 
     fn change(&mut self) {
-        self.primary = [PrimaryStatus::Here, PrimaryStatus::Away][self.dice.below(2)];
+        self.primary = [PrimaryStatus::Available, PrimaryStatus::Unavailable][self.dice.below(2)];
         let turn = self.waiting.set_primary_status(self.primary, self.now_ms);
         self.go(turn);
     }
@@ -210,23 +216,23 @@ impl World {
     fn check(&self) {
         assert_eq!(self.waiting.len(), self.queued.len());
         let going = self.going.iter();
-        let recent = going.filter(|(_, since_ms)| self.now_ms < since_ms + GOING_MS);
+        let recent = going.filter(|(_, since_ms)| self.now_ms < since_ms + RESUMING_MS);
         assert!(recent.count() <= SETTINGS.resume_at_once);
         let oldest_ms = self.queued.iter().map(|ticket| ticket.since_ms).min();
         assert!(oldest_ms.is_none_or(|since_ms| self.now_ms < since_ms + SETTINGS.wait_ms));
-        let is_idle = self.primary == PrimaryStatus::Here && self.going.is_empty();
+        let is_idle = self.primary == PrimaryStatus::Available && self.going.is_empty();
         assert!(!is_idle || self.queued.is_empty(), "waits for nothing");
     }
 
     fn heal(&mut self) {
         while !self.queued.is_empty() || !self.going.is_empty() {
-            self.primary = PrimaryStatus::Here;
+            self.primary = PrimaryStatus::Available;
             let turn = self.waiting.set_primary_status(self.primary, self.now_ms);
             self.go(turn);
             self.finish();
         }
         self.waiting
-            .set_primary_status(PrimaryStatus::Here, self.now_ms);
+            .set_primary_status(PrimaryStatus::Available, self.now_ms);
         assert!(self.queued.is_empty() && self.waiting.is_empty_and_available());
     }
 }

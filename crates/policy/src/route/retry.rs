@@ -43,11 +43,11 @@ pub enum FailureKind {
 
 /// Returns whether a statement may be retried. A write that may have been executed never is.
 #[must_use]
-pub fn may_run_again(mishap: FailureKind, attempt: &Attempt) -> bool {
+pub fn may_run_again(failure: FailureKind, attempt: &Attempt) -> bool {
     if attempt.is_held || attempt.reached_client || !attempt.is_kept {
         return false;
     }
-    match mishap {
+    match failure {
         // The server refused the statement, so no statement was executed, whatever its kind. That
         // includes a primary that has just become a replica: the retry goes to the new primary.
         FailureKind::ReadOnly | FailureKind::TurnedAway | FailureKind::NotRead => true,
@@ -70,7 +70,7 @@ mod tests {
         is_kept: true,
     };
 
-    const MISHAPS: [FailureKind; 7] = [
+    const FAILURES: [FailureKind; 7] = [
         FailureKind::ReadOnly,
         FailureKind::RecoveryConflict,
         FailureKind::NotFresh,
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn a_read_that_a_replica_refused_runs_on_the_primary() {
         use FailureKind::{NotFresh, ReadOnly, RecoveryConflict};
-        for mishap in [ReadOnly, RecoveryConflict, NotFresh] {
-            assert!(may_run_again(mishap, &SENT), "{mishap:?}");
+        for failure in [ReadOnly, RecoveryConflict, NotFresh] {
+            assert!(may_run_again(failure, &SENT), "{failure:?}");
         }
     }
 
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn nothing_runs_again_in_a_transaction_or_after_the_client_saw_some_of_it() {
         for attempt in attempts().filter(|one| one.is_held || one.reached_client || !one.is_kept) {
-            for mishap in MISHAPS {
-                assert!(!may_run_again(mishap, &attempt), "{mishap:?} {attempt:?}");
+            for failure in FAILURES {
+                assert!(!may_run_again(failure, &attempt), "{failure:?} {attempt:?}");
             }
         }
     }

@@ -447,7 +447,7 @@ fn nothing_that_may_write_reaches_a_replica_unless_a_hint_or_rule_vouches_for_it
         let asks = |one: &RoutedStatement| one.kind == StatementClass::Asks && harmless(one);
         let may_run_again = unit.statements.iter().all(|one| is_read(one) || asks(one));
         let is_read = unit.statements.iter().all(is_read);
-        let is_vouched_for = unit.hint.is_some()
+        let is_trusted = unit.hint.is_some()
             || unit.rule.is_some_and(|rule| {
                 let called = unit.statements.iter().all(|one| {
                     let harmless =
@@ -456,7 +456,7 @@ fn nothing_that_may_write_reaches_a_replica_unless_a_hint_or_rule_vouches_for_it
                 });
                 rule.assume_read && called
             });
-        assert!(!may_reach_replica || is_read || is_vouched_for, "{unit:?}");
+        assert!(!may_reach_replica || is_read || is_trusted, "{unit:?}");
         assert!(!decision.is_read || may_run_again, "{unit:?}");
     });
 }

@@ -42,7 +42,7 @@ fn refuse(words: &str) -> RuleAction {
     }
 }
 
-fn asked(text: &str) -> RuleInput<'_> {
+fn input(text: &str) -> RuleInput<'_> {
     RuleInput {
         user: "app",
         database: Some(b"shop"),
@@ -52,8 +52,8 @@ fn asked(text: &str) -> RuleInput<'_> {
     }
 }
 
-fn names<'a>(rules: &'a Rules, verdict: &'a RuleOutcome) -> Vec<&'a str> {
-    let fitting = verdict.fitting();
+fn names<'a>(rules: &'a Rules, outcome: &'a RuleOutcome) -> Vec<&'a str> {
+    let fitting = outcome.fitting();
     fitting.map(|index| &*rules.all()[index].name).collect()
 }
 
@@ -64,13 +64,13 @@ fn the_first_rule_that_fits_decides() {
         rule("first", like("^select"), within(5)),
         rule("second", RuleMatch::default(), refuse("never reached")),
     ]);
-    let verdict = rules.judge(&asked("SELECT 1"));
-    assert_eq!(names(&rules, &verdict), ["first"]);
-    assert_eq!((verdict.timeout_ms, verdict.is_refused()), (Some(5), false));
-    let verdict = rules.judge(&asked("DELETE FROM t"));
-    assert_eq!(rules.rejection(&verdict), Some(("none", "no")));
-    let verdict = rules.judge(&asked("UPDATE t SET a = 1"));
-    assert_eq!(rules.rejection(&verdict), Some(("second", "never reached")));
+    let outcome = rules.evaluate(&input("SELECT 1"));
+    assert_eq!(names(&rules, &outcome), ["first"]);
+    assert_eq!((outcome.timeout_ms, outcome.is_refused()), (Some(5), false));
+    let outcome = rules.evaluate(&input("DELETE FROM t"));
+    assert_eq!(rules.rejection(&outcome), Some(("none", "no")));
+    let outcome = rules.evaluate(&input("UPDATE t SET a = 1"));
+    assert_eq!(rules.rejection(&outcome), Some(("second", "never reached")));
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn a_rule_that_is_not_active_is_counted_and_does_nothing() {
     let mut tried = rule("tried", RuleMatch::default(), refuse("no"));
     tried.is_active = false;
     let rules = Rules::new(vec![tried, rule("rest", RuleMatch::default(), within(5))]);
-    let verdict = rules.judge(&asked("SELECT 1"));
-    assert_eq!(names(&rules, &verdict), ["tried", "rest"]);
-    assert_eq!((verdict.timeout_ms, verdict.is_refused()), (Some(5), false));
+    let outcome = rules.evaluate(&input("SELECT 1"));
+    assert_eq!(names(&rules, &outcome), ["tried", "rest"]);
+    assert_eq!((outcome.timeout_ms, outcome.is_refused()), (Some(5), false));
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn every_condition_must_be_met_and_the_first_that_is_not_is_named() {
         ..like("from orders")
     };
     let text = "SELECT * FROM orders";
-    let good = asked(text);
+    let good = input(text);
     assert_eq!(when().differs(&good), None);
-    let differs = |asked: RuleInput<'_>| when().differs(&asked);
+    let differs = |input: RuleInput<'_>| when().differs(&input);
     let other = RuleInput {
         user: "App",
         ..good
@@ -108,13 +108,13 @@ fn every_condition_must_be_met_and_the_first_that_is_not_is_named() {
         let other = RuleInput { digest, ..good };
         assert_eq!(differs(other), Some("digest"));
     }
-    assert_eq!(differs(asked("SELECT * FROM items")), Some("match"));
+    assert_eq!(differs(input("SELECT * FROM items")), Some("match"));
     let other = RuleInput { text: None, ..good };
     assert_eq!(differs(other), Some("match"), "too long to be read");
     assert_eq!(RuleMatch::default().differs(&other), None);
     let commented = RuleInput {
         bare: Some(b"SELECT 1 FROM orders"),
-        ..asked("/* report */ SELECT 1 FROM orders")
+        ..input("/* report */ SELECT 1 FROM orders")
     };
     assert_eq!(like("^select").differs(&commented), None);
     assert_eq!(like("^/\\* report").differs(&commented), None);
@@ -154,7 +154,7 @@ fn of_several_statements_one_refusal_the_shortest_time_and_the_primary_hold() {
         rule("never", like("drop"), refuse("no")),
     ]);
     let all = |texts: &[&str]| {
-        let judged = texts.iter().map(|text| rules.judge(&asked(text)));
+        let judged = texts.iter().map(|text| rules.evaluate(&input(text)));
         judged
             .reduce(|one, other| rules.join(one, other))
             .expect("one")
@@ -188,7 +188,7 @@ fn who_vouches_for_one_statement_does_not_vouch_for_the_other() {
         rule("trusted", like("items"), vouching(true)),
         rule("plain", like("parts"), vouching(false)),
     ]);
-    let judged = |text| rules.judge(&asked(text));
+    let judged = |text| rules.evaluate(&input(text));
     for (one, other) in [("items", "parts"), ("parts", "items")] {
         let both = rules.join(judged(one), judged(other));
         let to = rules.destination(&both).expect("replicas");
@@ -207,7 +207,7 @@ fn the_last_rule_that_there_may_be_counts_and_none_beyond() {
         rule(&index.to_string(), when, refuse("no"))
     });
     let rules = Rules::new(all.collect());
-    let last = rules.judge(&asked("t127"));
+    let last = rules.evaluate(&input("t127"));
     assert_eq!(names(&rules, &last), ["127"]);
-    assert!(!rules.judge(&asked("t128")).is_refused());
+    assert!(!rules.evaluate(&input("t128")).is_refused());
 }

@@ -79,9 +79,9 @@ impl Engine {
     /// Requests every worker's part of a service; each replies once, unless it has ended.
     pub fn describe(&self, service_id: u64) -> flume::Receiver<Described> {
         let (reply, answers) = flume::unbounded();
-        for orders in &self.shared.orders {
+        for sender in &self.shared.commands {
             let reply = reply.clone();
-            let _ = orders.send(WorkerCommand::Describe { service_id, reply });
+            let _ = sender.send(WorkerCommand::Describe { service_id, reply });
         }
         answers
     }
@@ -122,17 +122,19 @@ fn session(live: &LiveSession, handle: &SessionHandle) -> SessionInfo {
     let target = handle.target();
     let age_ms = now_ms.saturating_sub(handle.since_ms);
     // This timestamp is the sweeper's, and may be older than the session.
-    let doing_for_ms = now_ms.saturating_sub(handle.doing_since_ms()).min(age_ms);
+    let doing_for_ms = now_ms
+        .saturating_sub(handle.activity_since_ms())
+        .min(age_ms);
     SessionInfo {
         id: handle.id,
         user: handle.user.to_string(),
         database: handle.database().to_string(),
         peer: handle.peer,
-        doing: handle.doing(),
+        doing: handle.activity(),
         age_ms,
         doing_for_ms,
         server_process: target.as_ref().and_then(|target| target.process()),
-        server: target.map(|target| Arc::clone(&target.pooled.server.name)),
+        server: target.map(|target| Arc::clone(&target.pool_handle.server.name)),
         pins: handle.pins(),
         causes: handle.causes(),
         from_client: live.from_client.get(),
@@ -148,14 +150,14 @@ struct Tally {
 }
 
 /// Counts the activities and pins of a worker's clients, twice a second.
-pub(super) fn take_census(worker: &Worker) {
+pub(super) fn record_activities(worker: &Worker) {
     let services = worker.worker_pools().services();
     let mut tallies: Vec<_> = services.iter().map(|one| (one, Tally::default())).collect();
     worker.each_session(|live| {
         let Some(handle) = live.handle() else { return };
         let mut tallies = tallies.iter_mut();
         if let Some((_, tally)) = tallies.find(|(service, _)| service.id == live.service.id) {
-            tally.count(handle.doing(), handle.pins());
+            tally.count(handle.activity(), handle.pins());
         }
     });
     for (service, tally) in &tallies {
@@ -174,7 +176,7 @@ impl Tally {
 
 fn publish(worker: &Worker, service: &Service, tally: &Tally) {
     if let Some(shared) = &service.database {
-        let census = &shared.stats()[worker.index].census;
-        census.set(&tally.doing, &tally.pins);
+        let activities = &shared.stats()[worker.index].activities;
+        activities.set(&tally.doing, &tally.pins);
     }
 }

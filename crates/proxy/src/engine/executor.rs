@@ -17,8 +17,8 @@ thread_local! {
 
 /// One worker's executor; lives on its thread.
 pub(crate) struct Executor {
-    home: ThreadId,
-    from_afar: Arc<RemoteWakes>,
+    owner: ThreadId,
+    remote: Arc<RemoteWakes>,
 }
 
 /// Sessions woken by other threads.
@@ -30,25 +30,25 @@ struct RemoteWakes {
 impl Executor {
     /// Creates an executor for the current thread; `worker` wakes it out of its wait.
     pub(crate) fn new(worker: Waker) -> Self {
-        let from_afar = Arc::new(RemoteWakes {
+        let remote = Arc::new(RemoteWakes {
             woken: Mutex::default(),
             worker,
         });
         Self {
-            home: thread::current().id(),
-            from_afar,
+            owner: thread::current().id(),
+            remote,
         }
     }
 
     /// Starts a session.
     pub(crate) fn spawn(&self, session: impl Future<Output = ()> + 'static) {
-        let (home, from_afar) = (self.home, Arc::clone(&self.from_afar));
+        let (owner, remote) = (self.owner, Arc::clone(&self.remote));
         let schedule = move |runnable| {
-            if thread::current().id() == home {
+            if thread::current().id() == owner {
                 // Without the queue the thread is ending, and its sessions with it.
                 let _ = RUN_QUEUE.try_with(|line| line.borrow_mut().push_back(runnable));
             } else {
-                from_afar.push(runnable);
+                remote.push(runnable);
             }
         };
         let (runnable, task) = async_task::spawn_local(session, schedule);
@@ -58,7 +58,7 @@ impl Executor {
 
     /// Runs the sessions that are queued now; those queued meanwhile wait for the next turn.
     pub(crate) fn run(&self) {
-        self.from_afar.join_line();
+        self.remote.enqueue();
         let count = RUN_QUEUE.with(|line| line.borrow().len());
         for _ in 0..count {
             let Some(runnable) = RUN_QUEUE.with(|line| line.borrow_mut().pop_front()) else {
@@ -83,7 +83,7 @@ impl RemoteWakes {
         self.worker.wake_by_ref();
     }
 
-    fn join_line(&self) {
+    fn enqueue(&self) {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         RUN_QUEUE.with(|line| line.borrow_mut().extend(woken.drain(..)));
     }

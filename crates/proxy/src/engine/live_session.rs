@@ -28,11 +28,11 @@ pub(crate) struct LiveSession {
     ended: Cell<Ended>,
     last_byte_ms: Cell<u64>,
     /// Number of directions in which bytes wait for a slow reader.
-    owed: Cell<u8>,
+    stalled_directions: Cell<u8>,
     /// Bytes that both peers had not yet taken at the last check.
-    untaken_bytes: Cell<u64>,
+    unread_bytes: Cell<u64>,
     /// Time when the server last received data to reply to, before its first byte; zero for never.
-    asked_us: Cell<u64>,
+    request_us: Cell<u64>,
     first_byte_us: Cell<Option<u64>>,
     /// Set for a session of a database protocol.
     handle: RefCell<Option<Rc<SessionHandle>>>,
@@ -47,9 +47,9 @@ struct Relaying {
     client_fd: RawFd,
     server_fd: RawFd,
     since_us: u64,
-    kept_alive: bool,
+    has_keepalive: bool,
     /// Time of the last check whether the peers are alive.
-    asked_for_life_ms: u64,
+    last_check_ms: u64,
 }
 
 /// An interruption of a session from outside.
@@ -91,9 +91,9 @@ impl LiveSession {
             relaying: RefCell::new(None),
             ended: Cell::new(Ended::Nobody),
             last_byte_ms: Cell::new(now_ms),
-            owed: Cell::new(0),
-            untaken_bytes: Cell::new(0),
-            asked_us: Cell::new(0),
+            stalled_directions: Cell::new(0),
+            unread_bytes: Cell::new(0),
+            request_us: Cell::new(0),
             first_byte_us: Cell::new(None),
             handle: RefCell::new(None),
             interrupt: RefCell::new(None),
@@ -111,16 +111,16 @@ impl LiveSession {
         let since_us = clock::now_us();
         self.last_byte_ms.set(since_us / 1_000);
         let server = Arc::clone(server);
-        let kept_alive = false;
-        let asked_for_life_ms = since_us / 1_000;
+        let has_keepalive = false;
+        let last_check_ms = since_us / 1_000;
         let relaying = Relaying {
             server,
             view,
             client_fd,
             server_fd,
             since_us,
-            kept_alive,
-            asked_for_life_ms,
+            has_keepalive,
+            last_check_ms,
         };
         *self.relaying.borrow_mut() = Some(relaying);
     }
@@ -136,7 +136,7 @@ impl LiveSession {
     }
 
     /// Sets the handle of a session that has logged in.
-    pub(crate) fn take_handle(&self, handle: &Rc<SessionHandle>) {
+    pub(crate) fn set_handle(&self, handle: &Rc<SessionHandle>) {
         self.handle.replace(Some(Rc::clone(handle)));
     }
 
@@ -150,17 +150,17 @@ impl LiveSession {
     }
 
     /// Counts bytes of a session that changes servers.
-    pub(crate) fn moved_at(
+    pub(crate) fn count_bytes_at(
         &self,
         worker: &Worker,
-        way: ByteDirection,
+        direction: ByteDirection,
         bytes: u64,
         server: Option<&Server>,
     ) {
-        self.last_byte_ms.set(worker.swept_at_ms());
+        self.last_byte_ms.set(worker.last_sweep_ms());
         let of_service = self.service.counters.bytes.of(worker.index);
         let of_server = server.map(|server| server.counters.bytes.of(worker.index));
-        match way {
+        match direction {
             ByteDirection::FromClient => {
                 self.from_client.set(self.from_client.get() + bytes);
                 of_service.add_from_client(bytes);
@@ -178,18 +178,18 @@ impl LiveSession {
         }
     }
 
-    pub(crate) fn moved(&self, worker: &Worker, way: ByteDirection, bytes: u64) {
-        self.last_byte_ms.set(worker.swept_at_ms());
+    pub(crate) fn count_bytes(&self, worker: &Worker, direction: ByteDirection, bytes: u64) {
+        self.last_byte_ms.set(worker.last_sweep_ms());
         let relaying = self.relaying.borrow();
         let Some(relaying) = relaying.as_ref() else {
             return;
         };
         let of_service = self.service.counters.bytes.of(worker.index);
         let of_server = relaying.server.counters.bytes.of(worker.index);
-        match way {
+        match direction {
             ByteDirection::FromClient => {
                 if self.to_client.get() == 0 {
-                    self.asked_us.set(clock::now_us());
+                    self.request_us.set(clock::now_us());
                 }
                 self.from_client.set(self.from_client.get() + bytes);
                 of_service.add_from_client(bytes);
@@ -208,19 +208,23 @@ impl LiveSession {
 
     /// Records that a slow reader has taken some of the bytes that wait for it.
     pub(crate) fn progressed(&self, worker: &Worker) {
-        self.last_byte_ms.set(worker.swept_at_ms());
+        self.last_byte_ms.set(worker.last_sweep_ms());
     }
 
     /// Records that one direction begins or ceases to wait for a slow reader. Not a guard: the
     /// count must still be known after the session is abandoned.
-    pub(crate) fn owe(&self, begins: bool) {
-        let owed = self.owed.get();
-        self.owed.set(if begins { owed + 1 } else { owed - 1 });
+    pub(crate) fn set_stalled(&self, is_stalled: bool) {
+        let stalled_directions = self.stalled_directions.get();
+        self.stalled_directions.set(if is_stalled {
+            stalled_directions + 1
+        } else {
+            stalled_directions - 1
+        });
     }
 
     /// Returns whether bytes from one side have not reached the other.
-    pub(crate) fn owes(&self) -> bool {
-        self.owed.get() > 0
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled_directions.get() > 0
     }
 
     fn first_byte(&self, relaying: &Relaying) {
@@ -228,26 +232,26 @@ impl LiveSession {
         let took_us = now_us - relaying.since_us;
         self.first_byte_us.set(Some(took_us));
         // A client that delays its request does not make its server slow.
-        let asked_us = self.asked_us.get().max(relaying.since_us);
+        let request_us = self.request_us.get().max(relaying.since_us);
         relaying
             .server
             .load
-            .observe_latency(now_us, now_us - asked_us);
+            .observe_latency(now_us, now_us - request_us);
         relaying.server.counters.served.add(1);
     }
 
     /// Returns whether no byte was moved, no side has ended, and the server has been waited for so
     /// briefly that its disconnect is a failure rather than an idle timeout.
-    pub(crate) fn nothing_moved(&self) -> bool {
+    pub(crate) fn may_retry(&self) -> bool {
         let relaying = self.relaying.borrow();
         let limit = relaying
             .as_ref()
             .map_or(Duration::ZERO, |r| r.view.settings.connect_timeout);
-        self.nothing_said() && u128::from(self.relayed_for_ms()) < limit.as_millis()
+        self.is_untouched() && u128::from(self.relayed_for_ms()) < limit.as_millis()
     }
 
     /// Returns whether no byte was moved, and no side has ended.
-    pub(crate) fn nothing_said(&self) -> bool {
+    pub(crate) fn is_untouched(&self) -> bool {
         let moved = self.from_client.get() + self.to_client.get();
         moved == 0 && self.ended.get() == Ended::Nobody
     }
@@ -263,8 +267,8 @@ impl LiveSession {
         self.first_byte_us.get()
     }
 
-    pub(crate) fn ended_sending(&self, way: ByteDirection) {
-        self.ended.set(match (self.ended.get(), way) {
+    pub(crate) fn record_end(&self, direction: ByteDirection) {
+        self.ended.set(match (self.ended.get(), direction) {
             (Ended::Nobody, ByteDirection::FromClient) => Ended::Client,
             (Ended::Nobody, ByteDirection::ToClient) => Ended::Server,
             (Ended::Client, ByteDirection::ToClient) => Ended::ClientThenServer,
@@ -294,11 +298,11 @@ impl LiveSession {
 
     /// Handles a dead server: a client that has received nothing continues on another server if it
     /// has sent nothing either. Otherwise it is reset, since the outcome of its request is unknown.
-    pub(crate) fn leave_dead_server(&self) {
+    pub(crate) fn handle_server_down(&self) {
         if let Some(handle) = self.handle() {
             return handle.abandon_server();
         }
-        if self.nothing_said() {
+        if self.is_untouched() {
             self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
         } else if self.to_client.get() == 0 {
             self.cut(TerminationReason::Cut(CutReason::ServerDown));
@@ -313,7 +317,7 @@ impl LiveSession {
     }
 
     /// Runs a step of the session unless it is interrupted first.
-    pub(crate) async fn unless_cut<T>(
+    pub(crate) async fn run_interruptible<T>(
         &self,
         step: impl Future<Output = T>,
     ) -> Result<T, Interrupt> {
@@ -348,24 +352,24 @@ impl LiveSession {
     /// Checks the session twice a second: timeouts, resets that no task waits for, keepalive.
     pub(crate) fn sweep(&self, now_ms: u64) {
         if let Some(handle) = self.handle() {
-            return self.sweep_card(&handle, now_ms);
+            return self.sweep_handle(&handle, now_ms);
         }
         let mut relaying = self.relaying.borrow_mut();
         let Some(relaying) = relaying.as_mut() else {
             return;
         };
-        if !relaying.kept_alive {
+        if !relaying.has_keepalive {
             relaying.keep_alive();
         }
-        if self.owes() {
-            self.notice_slow_reader(relaying, now_ms);
+        if self.is_stalled() {
+            self.detect_progress(relaying, now_ms);
         }
         if self.is_silent_too_long(relaying) {
             let limit_ms = relaying.view.settings.connect_timeout.as_millis();
             let why = format!("no data from the server within {limit_ms} ms (connect_timeout_ms)");
             self.interrupt(Interrupt::Elsewhere(why));
         } else if let Some(ending) = self
-            .overdue(relaying, now_ms)
+            .exceeded_limit_reason(relaying, now_ms)
             .or_else(|| relaying.dead_peer(now_ms))
         {
             self.cut(ending);
@@ -373,11 +377,11 @@ impl LiveSession {
     }
 
     /// Checks the limits of a session of a database protocol.
-    fn sweep_card(&self, handle: &SessionHandle, now_ms: u64) {
+    fn sweep_handle(&self, handle: &SessionHandle, now_ms: u64) {
         let view = self.service.snapshot();
         let Some(own) = &view.database else { return };
         match handle.exceeded_limit(own, now_ms) {
-            Some(ExceededLimit::Query) => handle.ask_for_cancel(),
+            Some(ExceededLimit::Query) => handle.request_cancel(),
             Some(ExceededLimit::Transaction) => self.cut(TerminationReason::TransactionTimeout),
             Some(ExceededLimit::IdleInTransaction) => {
                 self.cut(TerminationReason::IdleInTransaction)
@@ -388,7 +392,7 @@ impl LiveSession {
         let idle = handle.idle_limit(view.settings.idle_timeout);
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let is_idle = matches!(
-            handle.doing(),
+            handle.activity(),
             SessionActivity::Idle | SessionActivity::Bound
         );
         if is_idle && !idle.is_zero() && silent_ms >= (idle + SWEEP_INTERVAL).as_millis() {
@@ -397,10 +401,10 @@ impl LiveSession {
     }
 
     /// Detects progress: a slow reader takes bytes from the kernel long before that accepts more.
-    fn notice_slow_reader(&self, relaying: &Relaying, now_ms: u64) {
-        let untaken_bytes =
-            socket::untaken_bytes(relaying.client_fd) + socket::untaken_bytes(relaying.server_fd);
-        if untaken_bytes < self.untaken_bytes.replace(untaken_bytes) {
+    fn detect_progress(&self, relaying: &Relaying, now_ms: u64) {
+        let unread_bytes =
+            socket::unread_bytes(relaying.client_fd) + socket::unread_bytes(relaying.server_fd);
+        if unread_bytes < self.unread_bytes.replace(unread_bytes) {
             self.last_byte_ms.set(now_ms);
         }
     }
@@ -410,11 +414,11 @@ impl LiveSession {
         let settings = &relaying.view.settings;
         let waited_us = u128::from(clock::now_us() - relaying.since_us);
         settings.server_speaks_first
-            && self.nothing_said()
+            && self.is_untouched()
             && waited_us >= settings.connect_timeout.as_micros()
     }
 
-    fn overdue(&self, relaying: &Relaying, now_ms: u64) -> Option<TerminationReason> {
+    fn exceeded_limit_reason(&self, relaying: &Relaying, now_ms: u64) -> Option<TerminationReason> {
         let silent_ms = u128::from(now_ms.saturating_sub(self.last_byte_ms.get()));
         let settings = &relaying.view.settings;
         // The timestamp of the last byte may be one sweep older than the byte.
@@ -442,7 +446,7 @@ impl LiveSession {
 impl Relaying {
     /// Sets keepalive late, so that a connection with few requests avoids five system calls.
     fn keep_alive(&mut self) {
-        self.kept_alive = true;
+        self.has_keepalive = true;
         // SAFETY: `stop_relaying` comes before the descriptor is closed.
         #[expect(unsafe_code, reason = "the socket is owned by the session's task")]
         let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.server_fd) };
@@ -456,12 +460,12 @@ impl Relaying {
     /// Checks rarely: it costs two system calls, even for an idle session.
     fn dead_peer(&mut self, now_ms: u64) -> Option<TerminationReason> {
         let limit = self.view.settings.keepalive.user_timeout;
-        let looks_apart_ms = (limit / 4).as_millis();
-        let too_soon = u128::from(now_ms.saturating_sub(self.asked_for_life_ms)) < looks_apart_ms;
+        let check_interval_ms = (limit / 4).as_millis();
+        let too_soon = u128::from(now_ms.saturating_sub(self.last_check_ms)) < check_interval_ms;
         if limit.is_zero() || too_soon {
             return None;
         }
-        self.asked_for_life_ms = now_ms;
+        self.last_check_ms = now_ms;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
         if socket::is_unanswered(self.client_fd, limit) {
             return Some(TerminationReason::ResetByClient(why()));

@@ -16,7 +16,7 @@ use crate::upstream::worker_pool::PoolMessage;
 
 /// Selects sessions of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum SessionFilter {
     /// The session with this id.
     Session(u64),
     /// The session with the connection to this server process.
@@ -27,16 +27,16 @@ pub enum Which {
 
 impl Engine {
     /// Cancels the statements of sessions, and ends the sessions.
-    pub fn kill(&self, service: &Service, which: &Which) -> CutCount {
-        let done = CutCount::default();
-        for orders in &self.shared.orders {
-            let _ = orders.send(WorkerCommand::Kill {
+    pub fn kill(&self, service: &Service, filter: &SessionFilter) -> CutCount {
+        let count = CutCount::default();
+        for sender in &self.shared.commands {
+            let _ = sender.send(WorkerCommand::Kill {
                 service_id: service.id,
-                which: which.clone(),
-                done: done.clone(),
+                filter: filter.clone(),
+                count: count.clone(),
             });
         }
-        done
+        count
     }
 
     /// Makes clients of a database (`None`: of all) wait, and closes free connections. When
@@ -53,9 +53,9 @@ impl Engine {
         let Some(shared) = &service.database else {
             return false;
         };
-        let mut orders = Vec::new();
-        let was_paused = shared.pool_registry.resume(database, &mut orders);
-        self.give_out(service, orders);
+        let mut tasks = Vec::new();
+        let was_paused = shared.pool_registry.resume(database, &mut tasks);
+        self.send_tasks(service, tasks);
         was_paused
     }
 
@@ -63,26 +63,26 @@ impl Engine {
     /// opened when needed. Findings about statements there are discarded.
     pub fn reconnect(&self, service: &Service, database: Option<&str>) {
         let own = service.database.as_ref();
-        if let Some(own) = own.and_then(|own| own.of_postgres()) {
+        if let Some(own) = own.and_then(|own| own.as_postgres()) {
             own.forget_trials(database);
         }
-        self.outdate(service, |one| {
+        self.retire_pools(service, |one| {
             database.is_none_or(|name| *name == *one.pool_user.database)
         });
     }
 
     /// Closes every connection of a service to a server as soon as it is free: the server gets no
     /// new work.
-    pub fn part(&self, service: &Service, server_id: u64) {
-        self.outdate(service, |one| one.server.id == server_id);
+    pub fn disconnect_server(&self, service: &Service, server_id: u64) {
+        self.retire_pools(service, |one| one.server.id == server_id);
     }
 
-    fn outdate(&self, service: &Service, is_meant: impl Fn(&PoolHandle) -> bool) {
+    fn retire_pools(&self, service: &Service, is_meant: impl Fn(&PoolHandle) -> bool) {
         let Some(shared) = &service.database else {
             return;
         };
-        for ticket in shared.pool_registry.outdate(is_meant) {
-            self.ask_again(service, ticket);
+        for ticket in shared.pool_registry.retire_pools(is_meant) {
+            self.requeue(service, ticket);
         }
     }
 
@@ -92,9 +92,9 @@ impl Engine {
         let (Some(shared), Some(own)) = (&service.database, &view.database) else {
             return;
         };
-        let mut orders = Vec::new();
-        shared.pool_registry.resize(&own.sizes, &mut orders);
-        self.give_out(service, orders);
+        let mut tasks = Vec::new();
+        shared.pool_registry.resize(&own.sizes, &mut tasks);
+        self.send_tasks(service, tasks);
     }
 
     /// Limits all server connections of a pooled service.
@@ -102,26 +102,26 @@ impl Engine {
         let Some(shared) = &service.database else {
             return;
         };
-        let mut orders = Vec::new();
+        let mut tasks = Vec::new();
         let pools = &shared.pool_registry.pools;
-        pools.set_limit(LimitScope::Service, limit, crate::now_ms(), &mut orders);
-        self.give_out(service, orders);
+        pools.set_limit(LimitScope::Service, limit, crate::now_ms(), &mut tasks);
+        self.send_tasks(service, tasks);
     }
 
     /// Makes a client that waited for a connection of a removed pool repeat its request.
-    fn ask_again(&self, service: &Service, ticket: WaitTicket) {
+    fn requeue(&self, service: &Service, ticket: WaitTicket) {
         let (service_id, message) = (service.id, PoolMessage::Again(ticket));
-        let _ = self.shared.orders[ticket.worker].send(WorkerCommand::Pool {
+        let _ = self.shared.commands[ticket.worker].send(WorkerCommand::Pool {
             service_id,
             message,
         });
     }
 
-    fn give_out(&self, service: &Service, orders: Vec<connection_pool::WorkerTask>) {
-        for order in orders {
-            let (to, service_id) = (order.worker, service.id);
-            let message = PoolMessage::Order(order);
-            let _ = self.shared.orders[to].send(WorkerCommand::Pool {
+    fn send_tasks(&self, service: &Service, tasks: Vec<connection_pool::WorkerTask>) {
+        for task in tasks {
+            let (to, service_id) = (task.worker, service.id);
+            let message = PoolMessage::Task(task);
+            let _ = self.shared.commands[to].send(WorkerCommand::Pool {
                 service_id,
                 message,
             });
@@ -143,18 +143,18 @@ impl DatabaseService {
 }
 
 /// Executes a worker's part of [`Engine::kill`].
-pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &CutCount) {
+pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, filter: &SessionFilter, count: &CutCount) {
     worker.each_session(|live| {
         let Some(handle) = live.handle().filter(|_| live.service.id == service_id) else {
             return;
         };
-        let is_meant = match which {
-            Which::Session(id) => handle.id == *id,
-            Which::ServerProcess(process) => {
+        let is_meant = match filter {
+            SessionFilter::Session(id) => handle.id == *id,
+            SessionFilter::ServerProcess(process) => {
                 let target = handle.target();
                 target.and_then(|target| target.process()) == Some(*process)
             }
-            Which::Database(database) => database
+            SessionFilter::Database(database) => database
                 .as_ref()
                 .is_none_or(|name| **name == *handle.database()),
         };
@@ -162,7 +162,7 @@ pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, which: &Which, done: &C
             // The server would continue the query of a client that has disconnected.
             cancel::cancel(worker, &handle, &live.service);
             live.cut(TerminationReason::Cut(CutReason::Command));
-            done.add();
+            count.add();
         }
     });
 }

@@ -106,7 +106,7 @@ impl Reactor {
 
     /// Waits for events and wakes the tasks that wait for them. Returns true if the runtime has
     /// work.
-    pub(crate) fn turn(&self, timeout: Option<Duration>) -> bool {
+    pub(crate) fn poll_once(&self, timeout: Option<Duration>) -> bool {
         let mut events = self.events.borrow_mut();
         let count = self.wait(&mut events, timeout);
         let mut runtime_ready = false;

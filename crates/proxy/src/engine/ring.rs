@@ -49,7 +49,7 @@ pub(crate) struct Ring {
     requests: RefCell<Slab<Request>>,
     streams: RefCell<Slab<MultishotState>>,
     ports: RefCell<Slab<Rc<RingSocket>>>,
-    spares: SpareBuffers,
+    spare_buffers: SpareBuffers,
     /// Keys of this turn's quiet sends.
     quiet_sends: RefCell<Vec<usize>>,
     buffers: Rc<Buffers>,
@@ -85,7 +85,7 @@ impl Ring {
             requests: RefCell::default(),
             streams: RefCell::default(),
             ports: RefCell::default(),
-            spares: SpareBuffers::default(),
+            spare_buffers: SpareBuffers::default(),
             quiet_sends: RefCell::default(),
             buffers,
             answers: RefCell::default(),
@@ -114,7 +114,7 @@ impl Ring {
         if is_quiet {
             entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
         }
-        let asked = self.ask(entry, socket, Some(buffer));
+        let asked = self.start_request(entry, socket, Some(buffer));
         if is_quiet {
             self.quiet_sends.borrow_mut().push(asked.key);
         }
@@ -129,17 +129,17 @@ impl Ring {
         socket: &SharedFd<socket2::Socket>,
         events: i16,
     ) -> io::Result<i16> {
-        let answer = checked(self.ask_poll(socket, events).await.0)?;
+        let answer = checked(self.start_poll(socket, events).await.0)?;
         Ok(i16::try_from(answer & 0x7fff).unwrap_or(i16::MAX))
     }
 
-    fn ask_poll(&self, socket: &SharedFd<socket2::Socket>, events: i16) -> RingRequest<'_> {
+    fn start_poll(&self, socket: &SharedFd<socket2::Socket>, events: i16) -> RingRequest<'_> {
         let events = u32::from(events.cast_unsigned());
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), events).build();
-        self.ask(entry, socket, None)
+        self.start_request(entry, socket, None)
     }
 
-    fn ask(
+    fn start_request(
         &self,
         entry: squeue::Entry,
         socket: &SharedFd<socket2::Socket>,
@@ -185,7 +185,7 @@ impl Ring {
 
     /// Submits requests, waits for completions and wakes the requesters. Returns true if the
     /// runtime has work.
-    pub(crate) fn turn(&self, timeout: Option<Duration>) -> bool {
+    pub(crate) fn poll_once(&self, timeout: Option<Duration>) -> bool {
         self.enter(timeout);
         let mut answers = self.answers.take();
         self.collect(&mut answers);

@@ -33,7 +33,7 @@ pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Number of queued wake-ups from other workers. A waker spins while the queue is full, so that
 /// workers that wake each other could deadlock: the capacity must suffice for every queued client.
-const WAKES_FROM_AFAR_MAX: usize = 16 * 1024;
+const REMOTE_WAKES_MAX: usize = 16 * 1024;
 
 /// The epoll driver's one receive buffer per worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -48,17 +48,17 @@ pub(crate) struct Worker {
     pub(crate) poller: Poller,
     executor: Executor,
     pub(crate) scratch: RefCell<Box<[u8]>>,
-    large: RefCell<Vec<Box<[u8]>>>,
-    spares: SpareBuffers,
+    large_buffers: RefCell<Vec<Box<[u8]>>>,
+    spare_buffers: SpareBuffers,
     interner: Interner,
     /// This worker's part of the pools of each service that has any.
     worker_pools: WorkerPools,
     sessions: RefCell<Slab<Rc<LiveSession>>>,
     /// A listener's id, and the sender that keeps its accepts running.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
-    swept_at_ms: Cell<u64>,
+    last_sweep_ms: Cell<u64>,
     /// Processor time of this thread at the last sweep.
-    ran_us: Cell<u64>,
+    cpu_us: Cell<u64>,
     stopped: Cell<bool>,
 }
 
@@ -79,14 +79,14 @@ impl Worker {
             poller,
             executor: Executor::new(runtime.waker()),
             scratch: RefCell::new(vec![0; scratch_bytes].into_boxed_slice()),
-            large: RefCell::default(),
-            spares: SpareBuffers::default(),
+            large_buffers: RefCell::default(),
+            spare_buffers: SpareBuffers::default(),
             interner: Interner::new(),
             worker_pools: WorkerPools::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
-            swept_at_ms: Cell::new(crate::clock::now_ms()),
-            ran_us: Cell::new(0),
+            last_sweep_ms: Cell::new(crate::clock::now_ms()),
+            cpu_us: Cell::new(0),
             stopped: Cell::new(false),
         })
     }
@@ -98,13 +98,13 @@ impl Worker {
 
     /// Returns the time of the last sweep: as precise as the timeouts are, and free for every
     /// receive.
-    pub(crate) fn swept_at_ms(&self) -> u64 {
-        self.swept_at_ms.get()
+    pub(crate) fn last_sweep_ms(&self) -> u64 {
+        self.last_sweep_ms.get()
     }
 
     /// Returns a buffer for bulk transfers, which is released on drop.
     pub(crate) fn large_buffer(&self) -> LargeBuffer<'_> {
-        let kept = self.large.borrow_mut().pop();
+        let kept = self.large_buffers.borrow_mut().pop();
         let bytes = kept.unwrap_or_else(|| vec![0; LARGE_BYTES].into_boxed_slice());
         LargeBuffer {
             worker: self,
@@ -113,10 +113,10 @@ impl Worker {
     }
 
     /// Returns empty memory for a send.
-    pub(crate) fn spare(&self) -> Vec<u8> {
+    pub(crate) fn take_spare(&self) -> Vec<u8> {
         match &self.poller {
-            Poller::IoUring(ring) => ring.spare(),
-            Poller::Epoll(_) => self.spares.take(),
+            Poller::IoUring(ring) => ring.take_spare(),
+            Poller::Epoll(_) => self.spare_buffers.take(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Worker {
     pub(crate) fn keep_spare(&self, bytes: Vec<u8>) {
         match &self.poller {
             Poller::IoUring(ring) => ring.keep_spare(bytes),
-            Poller::Epoll(_) => self.spares.keep(bytes),
+            Poller::Epoll(_) => self.spare_buffers.keep(bytes),
         }
     }
 
@@ -138,7 +138,7 @@ impl Worker {
         self: &Rc<Self>,
         service: &Arc<Service>,
     ) -> Option<Rc<WorkerPool<C>>> {
-        self.worker_pools.of(self, service)
+        self.worker_pools.get_or_create(self, service)
     }
 
     pub(super) fn worker_pools(&self) -> &WorkerPools {
@@ -161,37 +161,37 @@ impl Worker {
     }
 
     /// Records the share of the time since the last sweep in which this thread ran.
-    fn note_how_busy(&self, elapsed_ms: u64) {
-        let ran_us = clock::thread_cpu_us();
-        let before_us = self.ran_us.replace(ran_us);
-        let permille = ran_us.saturating_sub(before_us) / elapsed_ms.max(1);
+    fn record_load(&self, elapsed_ms: u64) {
+        let cpu_us = clock::thread_cpu_us();
+        let before_us = self.cpu_us.replace(cpu_us);
+        let permille = cpu_us.saturating_sub(before_us) / elapsed_ms.max(1);
         let permille = u32::try_from(permille).unwrap_or(u32::MAX);
         self.shared.busy[self.index].store(permille, Relaxed);
     }
 
     fn sweep(&self) {
         let now_ms = crate::clock::now_ms();
-        self.note_how_busy(now_ms.saturating_sub(self.swept_at_ms.get()));
-        self.swept_at_ms.set(now_ms);
+        self.record_load(now_ms.saturating_sub(self.last_sweep_ms.get()));
+        self.last_sweep_ms.set(now_ms);
         let mut oldest_ms = describe::NO_SESSION;
         for (_, live) in self.sessions.borrow().iter() {
             live.sweep(now_ms);
             oldest_ms = oldest_ms.min(live.started_ms);
         }
         self.shared.oldest_ms[self.index].store(oldest_ms, Relaxed);
-        self.worker_pools.upkeep();
-        describe::take_census(self);
+        self.worker_pools.run_maintenance();
+        describe::record_activities(self);
     }
 
-    fn run_command(self: &Rc<Self>, order: WorkerCommand) {
-        match order {
+    fn run_command(self: &Rc<Self>, command: WorkerCommand) {
+        match command {
             WorkerCommand::Listen(listener) => self.listen(listener),
-            WorkerCommand::Unlisten(id) => self.unlisten(id),
+            WorkerCommand::StopListening(id) => self.stop_listening(id),
             WorkerCommand::Adopt(accepted) => listen::adopt(self, accepted),
             WorkerCommand::AbandonServer { server_id } => {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(None, Some(server_id)) {
-                        live.leave_dead_server();
+                        live.handle_server_down();
                     }
                 }
             }
@@ -199,7 +199,7 @@ impl Worker {
                 service_id,
                 server_id,
                 reason,
-                done,
+                count,
             } => {
                 for (_, live) in self.sessions.borrow().iter() {
                     if live.matches(service_id, server_id) {
@@ -207,7 +207,7 @@ impl Worker {
                             Some(handle) => handle.abandon_server(),
                             None => live.cut(TerminationReason::Cut(reason)),
                         }
-                        done.add();
+                        count.add();
                     }
                 }
             }
@@ -218,20 +218,20 @@ impl Worker {
             }
             WorkerCommand::Kill {
                 service_id,
-                which,
-                done,
-            } => operate::kill(self, service_id, &which, &done),
+                filter,
+                count,
+            } => operate::kill(self, service_id, &filter, &count),
             WorkerCommand::KillSession {
                 service_id,
-                wanted,
+                request,
                 reply,
-            } => cancel::kill_here(self, service_id, &wanted, &reply),
+            } => cancel::kill_here(self, service_id, &request, &reply),
             WorkerCommand::KillForwarded(passed) => cancel::kill_passed(self, &passed),
             WorkerCommand::Pool {
                 service_id,
                 message,
             } => {
-                self.worker_pools.run_errand(self, service_id, message);
+                self.worker_pools.handle_message(self, service_id, message);
             }
             WorkerCommand::Stop => self.stopped.set(true),
         }
@@ -248,15 +248,15 @@ impl Worker {
     }
 
     fn listen(self: &Rc<Self>, listener: Arc<ListenerShared>) {
-        let (go_on, stop) = flume::bounded(0);
-        self.accepting.borrow_mut().push((listener.id, go_on));
+        let (keep_open, stop) = flume::bounded(0);
+        self.accepting.borrow_mut().push((listener.id, keep_open));
         let accepting = listen::accept_clients(Rc::clone(self), listener, stop);
         compio::runtime::spawn(accepting).detach();
     }
 
     /// Stops accepting from a listener after the accept in progress; clients that the kernel holds
     /// for the socket stay there.
-    fn unlisten(&self, id: u64) {
+    fn stop_listening(&self, id: u64) {
         self.accepting
             .borrow_mut()
             .retain(|(known, _)| *known != id);
@@ -270,10 +270,10 @@ pub(crate) enum Poller {
 }
 
 impl Poller {
-    fn turn(&self, timeout: Option<Duration>) -> bool {
+    fn poll_once(&self, timeout: Option<Duration>) -> bool {
         match self {
-            Self::Epoll(reactor) => reactor.turn(timeout),
-            Self::IoUring(ring) => ring.turn(timeout),
+            Self::Epoll(reactor) => reactor.poll_once(timeout),
+            Self::IoUring(ring) => ring.poll_once(timeout),
         }
     }
 }
@@ -300,7 +300,7 @@ impl std::ops::DerefMut for LargeBuffer<'_> {
 
 impl Drop for LargeBuffer<'_> {
     fn drop(&mut self) {
-        let mut kept = self.worker.large.borrow_mut();
+        let mut kept = self.worker.large_buffers.borrow_mut();
         if kept.len() < LARGE_BUFFERS_KEPT {
             kept.push(std::mem::take(&mut self.bytes));
         }
@@ -327,7 +327,7 @@ pub(super) fn runtime() -> io::Result<Runtime> {
     proactor.driver_type(DriverType::Poll);
     RuntimeBuilder::new()
         .with_proactor(proactor)
-        .sync_queue_size(WAKES_FROM_AFAR_MAX)
+        .sync_queue_size(REMOTE_WAKES_MAX)
         .build()
 }
 
@@ -341,22 +341,22 @@ pub(super) fn prepare(
 }
 
 /// Runs a worker until it is stopped.
-pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, orders: flume::Receiver<WorkerCommand>) {
-    let clerk = Rc::clone(&worker);
+pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, commands: flume::Receiver<WorkerCommand>) {
+    let receiver = Rc::clone(&worker);
     let main = async move {
-        while let Ok(order) = orders.recv_async().await {
-            clerk.run_command(order);
-            if clerk.stopped.get() {
+        while let Ok(command) = commands.recv_async().await {
+            receiver.run_command(command);
+            if receiver.stopped.get() {
                 break;
             }
         }
-        clerk.stopped.set(true);
+        receiver.stopped.set(true);
     };
     runtime.enter(|| {
         let sweeper = Rc::clone(&worker);
         runtime.spawn(sweep_forever(sweeper)).detach();
         runtime.spawn(main).detach();
-        turn_until_stopped(&worker, runtime);
+        run_loop(&worker, runtime);
     });
 }
 
@@ -369,7 +369,7 @@ async fn sweep_forever(worker: Rc<Worker>) {
 
 /// Runs the worker's loop: its poller waits, and the runtime is polled only when its own descriptor
 /// or a timer requires it.
-fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
+fn run_loop(worker: &Worker, runtime: &Runtime) {
     while !worker.stopped.get() {
         worker.executor.run();
         // Checked after the runtime has run: an accept queues a session, too.
@@ -382,7 +382,7 @@ fn turn_until_stopped(worker: &Worker, runtime: &Runtime) {
         } else {
             timer
         };
-        let ready = worker.poller.turn(timeout);
+        let ready = worker.poller.poll_once(timeout);
         let timer_over = || runtime.current_timeout().is_some_and(|left| left.is_zero());
         if ready || woken || timer_over() {
             runtime.poll_with(Some(Duration::ZERO));

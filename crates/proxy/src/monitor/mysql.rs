@@ -17,7 +17,7 @@ use super::{
 };
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
-    mysql::{Login, calmly, malformed},
+    mysql::{Login, catch_panic, malformed},
 };
 
 use dialect::Dialect;
@@ -124,14 +124,14 @@ impl Monitor {
         Ok(())
     }
 
-    async fn judge(
+    async fn classify(
         &self,
-        trouble: QueryError,
+        error: QueryError,
         dialect: Option<&Dialect>,
         target: &Target,
         progress: &Progress,
     ) -> WatchError {
-        let error = match trouble {
+        let error = match error {
             QueryError::Library(error) => error,
             QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
             QueryError::LagQuery(error) => return lag_query_failed(&error),
@@ -141,14 +141,14 @@ impl Monitor {
                 // Denied: a table, a column, a global privilege, a function.
                 1142 | 1143 | 1227 | 1370 => self.denied(server, dialect),
                 // Shutting down; interrupted; killed; idle for too long.
-                1053 | 1317 | 1927 | 4031 => WatchError::Away(messages::clipped(&server.message)),
+                1053 | 1317 | 1927 | 4031 => WatchError::Away(messages::truncated(&server.message)),
                 // Password expired; locked; full: as at a login.
                 1820 | 1862 | 3118 | 4151 | 1040 | 1203 | 1226 => {
-                    self.login.judge(error, target, progress).await.into()
+                    self.login.classify(error, target, progress).await.into()
                 }
                 code => WatchError::CannotTell(format!(
                     "role query failed: {} (error {code})",
-                    messages::clipped(&server.message)
+                    messages::truncated(&server.message)
                 )),
             },
             // The server spoke the protocol a moment ago: no need to examine what it is.
@@ -158,7 +158,7 @@ impl Monitor {
             Error::Driver(DriverError::ConnectionClosed) if dialect.is_some() => {
                 WatchError::Away("the server closed the connection".to_owned())
             }
-            _ => self.login.judge(error, target, progress).await.into(),
+            _ => self.login.classify(error, target, progress).await.into(),
         }
     }
 
@@ -170,10 +170,10 @@ impl Monitor {
             None => "REPLICATION CLIENT ON *.*",
         };
         WatchError::CannotTell(format!(
-            "monitor account '{user}' lacks the privilege to query the role: {said} (error \
+            "monitor account '{user}' lacks the privilege to query the role: {text} (error \
              {code}); GRANT {grant} TO '{user}'@'…' on the server",
             user = self.user,
-            said = messages::clipped(&error.message),
+            text = messages::truncated(&error.message),
             code = error.code,
         ))
     }
@@ -185,36 +185,36 @@ impl persistent::RoleQuery for Monitor {
     async fn connect(&self, target: &Target, progress: &Progress) -> Result<Link, WatchError> {
         let mut connection = self.login.connect(target, progress).await?;
         progress.logged_in("querying its version");
-        let learnt = calmly(async move {
+        let learned = catch_panic(async move {
             let dialect = learn(&mut connection).await;
             (connection, dialect)
         });
-        match learnt.await {
+        match learned.await {
             Some((connection, Ok(dialect))) => Ok(Link {
                 connection,
                 dialect,
             }),
-            Some((_, Err(trouble))) => Err(self.judge(trouble, None, target, progress).await),
+            Some((_, Err(error))) => Err(self.classify(error, None, target, progress).await),
             None => Err(malformed(target).await.into()),
         }
     }
 
-    async fn question(
+    async fn query_role(
         &mut self,
         mut link: Link,
         target: &Target,
         progress: &Progress,
     ) -> Result<(ReplicationState, Link), WatchError> {
         let monitor = &*self;
-        let asking = calmly(async move {
+        let asking = catch_panic(async move {
             let answer = monitor.ask(&mut link).await;
             (link, answer)
         });
         match asking.await {
-            Some((link, Ok(said))) => Ok((said, link)),
-            Some((link, Err(trouble))) => {
+            Some((link, Ok(state))) => Ok((state, link)),
+            Some((link, Err(error))) => {
                 let dialect = Some(&link.dialect);
-                Err(self.judge(trouble, dialect, target, progress).await)
+                Err(self.classify(error, dialect, target, progress).await)
             }
             None => Err(malformed(target).await.into()),
         }
@@ -275,9 +275,9 @@ fn text(value: Value) -> Option<String> {
 }
 
 fn lag_query_failed(error: &ServerError) -> WatchError {
-    let said = messages::clipped(&error.message);
+    let text = messages::truncated(&error.message);
     WatchError::CannotTell(format!(
-        "lag_query failed: {said} (error {}); check lag_query in [service.monitor] and the \
+        "lag_query failed: {text} (error {}); check lag_query in [service.monitor] and the \
          privileges of the account",
         error.code
     ))

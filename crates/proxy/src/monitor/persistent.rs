@@ -29,7 +29,7 @@ pub(super) trait RoleQuery: Send {
     ) -> impl Future<Output = Result<Self::Link, WatchError>> + Send;
 
     /// Queries the role. A link without a reply is not returned.
-    fn question(
+    fn query_role(
         &mut self,
         link: Self::Link,
         target: &Target,
@@ -96,12 +96,12 @@ impl<M: RoleQuery> PersistentConnection<M> {
             None => self.monitor.connect(target, progress).await?,
         };
         progress.logged_in(STEP);
-        let asked_ms = now_ms();
-        let (said, link) = self.monitor.question(link, target, progress).await?;
+        let queried_ms = now_ms();
+        let (status, link) = self.monitor.query_role(link, target, progress).await?;
         let report = RoleReport {
-            asked_ms,
+            queried_ms,
             fresh,
-            said,
+            status,
         };
         Ok((report, link))
     }

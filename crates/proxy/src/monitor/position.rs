@@ -18,7 +18,7 @@ pub struct ServerPosition {
     /// reports no position.
     pub applied: Option<Position>,
     /// Time when the query was sent.
-    pub asked_us: u64,
+    pub queried_us: u64,
     /// Positions that the server can wait for as a replica.
     pub wait: WaitSupport,
 }

@@ -40,7 +40,7 @@ pub(super) struct Link {
     received: ReceivedPrefix,
     /// True if `default_transaction_read_only` is set for the monitor account alone, so that it
     /// does not apply to other accounts.
-    own_default: bool,
+    is_account_default: bool,
 }
 
 /// The task that drives the connection.
@@ -94,7 +94,7 @@ impl Monitor {
 
     async fn ask(&mut self, link: &mut Link) -> Result<ReplicationState, QueryError> {
         let row = only(link.rows(answer::QUESTION).await?)?;
-        let mut read = answer::read(&row, link.own_default, &mut self.timelines)?;
+        let mut read = answer::read(&row, link.is_account_default, &mut self.timelines)?;
         if let Some(query) = &self.lag_query
             && read.in_recovery
         {
@@ -105,27 +105,32 @@ impl Monitor {
         Ok(ReplicationState::Postgres(read))
     }
 
-    async fn judge(&self, trouble: QueryError, link: &mut Link, progress: &Progress) -> WatchError {
-        let (error, lag_query) = match trouble {
+    async fn classify(
+        &self,
+        error: QueryError,
+        link: &mut Link,
+        progress: &Progress,
+    ) -> WatchError {
+        let (error, lag_query) = match error {
             QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
             QueryError::Library(error) => (error, false),
             QueryError::LagQuery(error) => (*error, true),
         };
         let error = link.cause(error).await;
-        let refused = error.as_db_error().filter(|db| is_about_the_question(db));
+        let refused = error.as_db_error().filter(|db| is_query_error(db));
         match refused {
             Some(db) if lag_query => lag_query_failed(db),
             Some(db) => self.refused(db),
-            None => self.login.judge(&error, &link.received, progress).into(),
+            None => self.login.classify(&error, &link.received, progress).into(),
         }
     }
 
     fn refused(&self, error: &DbError) -> WatchError {
-        let said = messages::clipped(error.message());
+        let text = messages::truncated(error.message());
         let code = error.code().code();
         WatchError::CannotTell(match error.code() {
             &SqlState::INSUFFICIENT_PRIVILEGE => format!(
-                "monitor account '{user}' lacks the privilege to query the role: {said} (SQLSTATE \
+                "monitor account '{user}' lacks the privilege to query the role: {text} (SQLSTATE \
                  {code}); GRANT pg_monitor TO {user}, and GRANT EXECUTE on the functions \
                  pg_control_system, pg_control_checkpoint and pg_control_recovery",
                 user = self.user
@@ -134,11 +139,11 @@ impl Monitor {
             | &SqlState::UNDEFINED_COLUMN
             | &SqlState::UNDEFINED_TABLE => {
                 format!(
-                    "role query failed: {said} (SQLSTATE {code}); roles require PostgreSQL 12 or \
+                    "role query failed: {text} (SQLSTATE {code}); roles require PostgreSQL 12 or \
                      newer"
                 )
             }
-            _ => format!("role query failed: {said} (SQLSTATE {code})"),
+            _ => format!("role query failed: {text} (SQLSTATE {code})"),
         })
     }
 }
@@ -155,16 +160,16 @@ impl persistent::RoleQuery for Monitor {
                 busy: true,
             },
             received: connection.received,
-            own_default: false,
+            is_account_default: false,
         };
         progress.logged_in("querying its settings");
         match link.learn().await {
             Ok(()) => Ok(link),
-            Err(trouble) => Err(self.judge(trouble, &mut link, progress).await),
+            Err(error) => Err(self.classify(error, &mut link, progress).await),
         }
     }
 
-    async fn question(
+    async fn query_role(
         &mut self,
         mut link: Link,
         _: &Target,
@@ -172,11 +177,11 @@ impl persistent::RoleQuery for Monitor {
     ) -> Result<(ReplicationState, Link), WatchError> {
         link.driver.busy = true;
         match self.ask(&mut link).await {
-            Ok(said) => {
+            Ok(state) => {
                 link.driver.busy = false;
-                Ok((said, link))
+                Ok((state, link))
             }
-            Err(trouble) => Err(self.judge(trouble, &mut link, progress).await),
+            Err(error) => Err(self.classify(error, &mut link, progress).await),
         }
     }
 
@@ -197,7 +202,7 @@ impl persistent::RoleQuery for Monitor {
 impl Link {
     async fn learn(&mut self) -> Result<(), QueryError> {
         let row = only(self.rows(answer::SETTING).await?)?;
-        self.own_default = answer::is_of_the_account(&row)?;
+        self.is_account_default = answer::is_account_setting(&row)?;
         Ok(())
     }
 
@@ -233,7 +238,7 @@ fn row(message: &SimpleQueryMessage) -> Option<Row> {
 
 /// Returns whether an error concerns the query. A fatal one concerns the connection: a server that
 /// stops, a session that was ended.
-fn is_about_the_question(error: &DbError) -> bool {
+fn is_query_error(error: &DbError) -> bool {
     !matches!(
         error.parsed_severity(),
         Some(Severity::Fatal | Severity::Panic)
@@ -244,7 +249,7 @@ fn lag_query_failed(error: &DbError) -> WatchError {
     WatchError::CannotTell(format!(
         "lag_query failed: {} (SQLSTATE {}); check lag_query in [service.monitor] and the \
          privileges of the account",
-        messages::clipped(error.message()),
+        messages::truncated(error.message()),
         error.code().code()
     ))
 }

@@ -10,7 +10,7 @@ pub(super) struct Nonsense(String);
 
 impl Nonsense {
     pub(super) fn new(what: impl fmt::Display) -> Self {
-        let what = messages::clipped(&what.to_string());
+        let what = messages::truncated(&what.to_string());
         Self(format!("unexpected response from the server: {what}"))
     }
 

@@ -94,7 +94,7 @@ impl persistent::RoleQuery for Fake {
         Ok(self.connections.fetch_add(1, Relaxed) + 1)
     }
 
-    async fn question(
+    async fn query_role(
         &mut self,
         link: u32,
         _: &Target,
@@ -156,7 +156,7 @@ impl Bench {
     #[track_caller]
     fn check(&mut self, target: &str, fresh: bool, expect: (u32, bool)) {
         let report = self.ask(target, fresh).unwrap();
-        assert_eq!((report.said, report.fresh), (said(expect.0), expect.1));
+        assert_eq!((report.status, report.fresh), (said(expect.0), expect.1));
     }
 }
 

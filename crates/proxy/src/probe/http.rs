@@ -72,7 +72,7 @@ impl HttpProbe {
             may_answer
         };
         let (socket, received) = CheckedStream::new(socket, plausible);
-        let socket = self.secured(socket, target, progress).await?;
+        let socket = self.connect_tls(socket, target, progress).await?;
         progress.step("waiting for the HTTP response");
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
         let (sender, connection) = shaken.map_err(|e| explain(&e, &received))?;
@@ -89,7 +89,7 @@ impl HttpProbe {
         })
     }
 
-    async fn secured(
+    async fn connect_tls(
         &self,
         socket: CheckedStream,
         target: &Target,
@@ -220,7 +220,7 @@ fn unwanted_status(status: StatusCode, wanted: &[RangeInclusive<u16>]) -> String
 
 fn explain(error: &hyper::Error, received: &ReceivedPrefix) -> String {
     if let Some(first) = received.implausible() {
-        return messages::speaks_no("HTTP", &first);
+        return messages::unexpected_protocol("HTTP", &first);
     }
     if error.is_parse() {
         return format!("malformed HTTP response: {}", messages::chain(error));

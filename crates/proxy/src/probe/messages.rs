@@ -28,7 +28,7 @@ pub(crate) fn closed() -> String {
 }
 
 /// Reports that the peer's first bytes do not belong to the protocol.
-pub(crate) fn speaks_no(protocol: &str, first: &[u8]) -> String {
+pub(crate) fn unexpected_protocol(protocol: &str, first: &[u8]) -> String {
     format!(
         "not a {protocol} server: received \"{}\"",
         first.escape_ascii()
@@ -36,21 +36,21 @@ pub(crate) fn speaks_no(protocol: &str, first: &[u8]) -> String {
 }
 
 /// Reports that the server rejected the account; `hint` completes "check".
-pub(crate) fn login_refused(user: &str, server_said: &str, hint: &str) -> String {
+pub(crate) fn login_refused(user: &str, server_text: &str, hint: &str) -> String {
     format!(
         "the server refused the monitor account '{user}': {}; check {hint}",
-        clipped(server_said)
+        truncated(server_text)
     )
 }
 
 /// Returns a server's own message on one line, with limited length.
-pub(crate) fn clipped(words: &str) -> String {
+pub(crate) fn truncated(words: &str) -> String {
     let one_line = words.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut clipped: String = one_line.take(WORDS_CHARS_MAX).collect();
+    let mut truncated: String = one_line.take(WORDS_CHARS_MAX).collect();
     if words.chars().nth(WORDS_CHARS_MAX).is_some() {
-        clipped.push('…');
+        truncated.push('…');
     }
-    clipped
+    truncated
 }
 
 /// Reports that TLS is set, and the server has none.
@@ -94,5 +94,5 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
         }
         source = next.source();
     }
-    clipped(&words)
+    truncated(&words)
 }

@@ -6,7 +6,7 @@ use mysql_async::prelude::Queryable;
 
 use super::{MonitorAccount, ProbeFailure, ProbeSetupError, Progress, QUERY, Target, Tls};
 
-pub(crate) use self::login::{Login, calmly, malformed};
+pub(crate) use self::login::{Login, catch_panic, malformed};
 
 /// Login and query of the probe.
 pub(super) struct MysqlProbe {
@@ -31,7 +31,7 @@ impl MysqlProbe {
     ) -> Result<(), ProbeFailure> {
         let mut connection = self.login.connect(target, progress).await?;
         progress.logged_in(QUERY);
-        let talk = calmly(async {
+        let talk = catch_panic(async {
             let answer = connection.query_drop(&self.query).await;
             if answer.is_ok() {
                 progress.passed();
@@ -42,7 +42,7 @@ impl MysqlProbe {
         });
         match talk.await {
             Some(Ok(())) => Ok(()),
-            Some(Err(error)) => Err(self.login.judge(error, target, progress).await),
+            Some(Err(error)) => Err(self.login.classify(error, target, progress).await),
             None => Err(malformed(target).await),
         }
     }

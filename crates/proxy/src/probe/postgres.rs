@@ -43,7 +43,7 @@ impl MysqlProbe {
         } = self.login.connect(target, progress).await?;
         progress.logged_in(QUERY);
         let answer = self.talk(client, driver, progress).await;
-        answer.map_err(|error| self.login.judge(&error, &received, progress))
+        answer.map_err(|error| self.login.classify(&error, &received, progress))
     }
 
     async fn talk(

@@ -65,7 +65,7 @@ impl ReceivedPrefix {
         received.read_bytes = 0;
     }
 
-    fn hear(&self, new: &[u8], plausible: Plausible) -> io::Result<()> {
+    fn check_first_bytes(&self, new: &[u8], plausible: Plausible) -> io::Result<()> {
         let mut received = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         received.read_bytes += new.len();
         if received.read_bytes > READ_BYTES_MAX {
@@ -123,7 +123,7 @@ impl AsyncRead for CheckedStream {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
         let new = &buf.filled()[before..];
-        self.received.hear(new, self.plausible)?;
+        self.received.check_first_bytes(new, self.plausible)?;
         Poll::Ready(Ok(()))
     }
 }

@@ -92,6 +92,6 @@ fn a_probe_may_run_in_a_task_of_its_own() {
 
 #[test]
 fn a_servers_words_are_passed_on_short_and_on_one_line() {
-    assert_eq!(messages::clipped("a\nb\x1b[31m"), "a b [31m");
-    assert_eq!(messages::clipped(&"x".repeat(1000)).chars().count(), 301);
+    assert_eq!(messages::truncated("a\nb\x1b[31m"), "a b [31m");
+    assert_eq!(messages::truncated(&"x".repeat(1000)).chars().count(), 301);
 }

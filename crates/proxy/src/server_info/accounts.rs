@@ -25,7 +25,7 @@ pub struct MysqlAuthRecords {
     /// The rows, in any order.
     pub rows: Vec<MysqlAuthRecord>,
     /// The plugin of most accounts, which is also requested from users that do not exist.
-    pub usual_plugin: String,
+    pub default_plugin: String,
 }
 
 /// One account.

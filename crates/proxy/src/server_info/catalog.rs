@@ -69,20 +69,20 @@ impl Catalog {
 
     /// What the same may leave behind; `None`: none of it is code that users can replace.
     #[must_use]
-    pub fn implied_code(&self) -> Option<Pins> {
+    pub fn implicit_pins(&self) -> Option<Pins> {
         self.implied_code
     }
 
     /// What event triggers may leave behind; `None`: there are none.
     #[must_use]
-    pub fn event_code(&self) -> Option<Pins> {
+    pub fn event_pins(&self) -> Option<Pins> {
         self.event_code
     }
 
     /// What calling any function or procedure of that name may leave behind in the session; `None`:
     /// there is none.
     #[must_use]
-    pub fn binds(&self, name: &[u8]) -> Option<Pins> {
+    pub fn call_pins(&self, name: &[u8]) -> Option<Pins> {
         let is_known = || self.function(name) != Volatility::Unknown;
         let bound = self.binds.get(name).copied();
         bound.or_else(|| is_known().then_some(Pins::NONE))
@@ -90,14 +90,14 @@ impl Catalog {
 
     /// Whether any function or procedure of that name is not the server's own.
     #[must_use]
-    pub fn is_of_users(&self, name: &[u8]) -> bool {
+    pub fn is_user_function(&self, name: &[u8]) -> bool {
         self.of_users.contains(name)
     }
 
     /// Whether there are functions that a name behind a row and a dot calls, and that are no mere
     /// reads.
     #[must_use]
-    pub fn has_of_rows(&self) -> bool {
+    pub fn has_row_functions(&self) -> bool {
         !self.of_rows.is_empty()
     }
 
@@ -109,7 +109,7 @@ impl Catalog {
 
     /// Whether `row.name` may call one of these.
     #[must_use]
-    pub fn is_of_row(&self, name: &[u8]) -> bool {
+    pub fn is_row_function(&self, name: &[u8]) -> bool {
         self.of_rows.contains(name)
     }
 

@@ -24,8 +24,8 @@ pub(crate) const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Databases {
     known: ArcSwap<HashMap<Arc<str>, Arc<Database>>>,
-    adding: Mutex<()>,
-    bell: Arc<Notify>,
+    add_lock: Mutex<()>,
+    change_notify: Arc<Notify>,
     /// True if there is a reader.
     reads: Arc<AtomicBool>,
 }
@@ -41,20 +41,20 @@ pub struct Database {
     plans: AtomicU64,
     /// Time when the last completed reading began, microseconds.
     read_us: AtomicU64,
-    bell: Arc<Notify>,
+    change_notify: Arc<Notify>,
     reads: Arc<AtomicBool>,
     /// True if a reading has ended or failed, and nothing was discarded since.
-    was_tried: AtomicBool,
-    tried: Notify,
+    has_been_read: AtomicBool,
+    reading_ended: Notify,
     /// Number of times that another database took over the name.
     replacements: AtomicU64,
     /// Value of `replacements` when the last reading began, and the one that sessions need not wait
     /// for.
     reading: AtomicU64,
-    settled: AtomicU64,
+    settled_replacement: AtomicU64,
     /// Until then no reader may be in the database, because a statement requires that.
-    left_until_ms: AtomicU64,
-    left: Notify,
+    closed_until_ms: AtomicU64,
+    closed: Notify,
 }
 
 impl Database {
@@ -66,7 +66,7 @@ impl Database {
     /// Returns the catalog; `None`: not read yet, and everything is unknown.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
         let catalog = self.catalog.load_full();
-        self.is_looked_at(catalog.is_some());
+        self.mark_used(catalog.is_some());
         catalog
     }
 
@@ -78,54 +78,54 @@ impl Database {
     /// Returns the version of the catalog, which is cheaper than the catalog; zero: unknown.
     pub fn version(&self) -> u64 {
         let catalog = self.catalog.load();
-        self.is_looked_at(catalog.is_some());
+        self.mark_used(catalog.is_some());
         catalog
             .as_ref()
             .map_or(0, |catalog| catalog.generation() + 1)
     }
 
-    fn is_looked_at(&self, is_there: bool) {
+    fn mark_used(&self, has_catalog: bool) {
         // Unused for a long time, so that its catalog was discarded.
-        if !self.used.load(Relaxed) && !self.used.swap(true, Relaxed) && !is_there {
-            self.bell.notify_one();
+        if !self.used.load(Relaxed) && !self.used.swap(true, Relaxed) && !has_catalog {
+            self.change_notify.notify_one();
         }
     }
 
     /// Waits until the catalog was read, or could not be; returns immediately if there is no
     /// reader. Without it, a session would be taken to leave no state through functions.
-    pub async fn first_reading(&self) {
-        let tried = self.tried.notified();
-        let mut tried = std::pin::pin!(tried);
+    pub async fn wait_for_first_reading(&self) {
+        let reading_ended = self.reading_ended.notified();
+        let mut reading_ended = std::pin::pin!(reading_ended);
         // From here on no reading is missed.
-        tried.as_mut().enable();
+        reading_ended.as_mut().enable();
         // The catalog may have been discarded as unused.
-        let is_known = self.catalog().is_some() || self.was_tried.load(Acquire);
+        let is_known = self.catalog().is_some() || self.has_been_read.load(Acquire);
         if !is_known && self.reads.load(Relaxed) {
-            tried.await;
+            reading_ended.await;
         }
     }
 
     /// Reports that a reading has ended, or failed.
-    pub fn was_tried(&self) {
+    pub fn end_reading(&self) {
         let reading = self.reading.load(Acquire);
-        if !self.is_of_this(reading) {
+        if !self.is_current(reading) {
             return;
         }
-        self.settled.store(reading, Release);
-        self.was_tried.store(true, Release);
-        self.tried.notify_waiters();
+        self.settled_replacement.store(reading, Release);
+        self.has_been_read.store(true, Release);
+        self.reading_ended.notify_waiters();
     }
 
     /// Discards the catalog as unused: the next session waits for a new reading.
     pub fn forget(&self) {
-        self.was_tried.store(false, Release);
-        self.learn(None);
+        self.has_been_read.store(false, Release);
+        self.set_catalog(None);
     }
 
     /// Reports that a session has changed the catalog, which is read again soon.
     pub fn changed(&self) {
         if !self.changed.swap(true, Relaxed) {
-            self.bell.notify_one();
+            self.change_notify.notify_one();
         }
     }
 
@@ -138,34 +138,34 @@ impl Database {
         self.used.store(false, Relaxed);
         self.changed();
         // A reading in progress concerns the predecessor.
-        self.leave_until(0);
+        self.close_until(0);
     }
 
     /// Returns whether sessions of the name's previous database wait for a reading.
     pub fn is_awaited(&self) -> bool {
-        self.settled.load(Acquire) != self.replacements.load(Acquire)
+        self.settled_replacement.load(Acquire) != self.replacements.load(Acquire)
     }
 
     /// Ends that wait.
-    pub(crate) fn waits_no_more(&self) {
+    pub(crate) fn stop_awaiting(&self) {
         let replacements = self.replacements.load(Acquire);
-        self.settled.store(replacements, Release);
+        self.settled_replacement.store(replacements, Release);
     }
 
     /// Keeps readers out until the given time: a statement drops, renames or copies the database.
-    pub fn leave_until(&self, until_ms: u64) {
-        self.left_until_ms.store(until_ms, Relaxed);
-        self.left.notify_waiters();
+    pub fn close_until(&self, until_ms: u64) {
+        self.closed_until_ms.store(until_ms, Relaxed);
+        self.closed.notify_waiters();
     }
 
-    /// See [`Database::leave_until`].
-    pub fn left_until_ms(&self) -> u64 {
-        self.left_until_ms.load(Relaxed)
+    /// See [`Database::close_until`].
+    pub fn closed_until_ms(&self) -> u64 {
+        self.closed_until_ms.load(Relaxed)
     }
 
     /// Waits until a reader must leave.
-    pub async fn leave(&self) {
-        self.left.notified().await;
+    pub async fn closing(&self) {
+        self.closed.notified().await;
     }
 
     /// Returns the version of plans: statements prepared from now on differ from those of other
@@ -201,26 +201,27 @@ impl Database {
         self.changed.store(false, Relaxed);
     }
 
-    /// Records the completion of a reading that began then and was passed to [`Database::learn`].
-    pub fn was_read(&self, began_us: u64) {
+    /// Records the completion of a reading that began then and was passed to
+    /// [`Database::set_catalog`].
+    pub fn record_reading(&self, began_us: u64) {
         self.read_us.fetch_max(began_us, Relaxed);
     }
 
     /// Returns whether all changes until then are known.
-    pub fn knows_until(&self, us: u64) -> bool {
+    pub fn is_read_since(&self, us: u64) -> bool {
         self.read_us.load(Relaxed) > us
     }
 
     /// Stores the result of a reading; `None`: it cannot be read, or is not used, and is unknown.
-    pub fn learn(&self, catalog: Option<Arc<Catalog>>) {
+    pub fn set_catalog(&self, catalog: Option<Arc<Catalog>>) {
         let reading = self.reading.load(Acquire);
-        if catalog.is_none() || self.is_of_this(reading) {
+        if catalog.is_none() || self.is_current(reading) {
             self.catalog.store(catalog);
         }
     }
 
     /// Returns whether that reading concerned the current database of the name.
-    fn is_of_this(&self, reading: u64) -> bool {
+    fn is_current(&self, reading: u64) -> bool {
         reading == self.replacements.load(Acquire)
     }
 }
@@ -232,11 +233,11 @@ impl Databases {
     }
 
     /// Adds an existing database, which is read from now on. `None`: too many are in use.
-    pub fn want(&self, name: &str) -> Option<Arc<Database>> {
+    pub fn get_or_add(&self, name: &str) -> Option<Arc<Database>> {
         if let Some(known) = self.get(name) {
             return Some(known);
         }
-        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _add_guard = self.add_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = HashMap::clone(&self.known.load());
         if known.len() >= DATABASES_MAX && !known.contains_key(name) {
             // Two references exist: the list's, and this copy's.
@@ -253,20 +254,20 @@ impl Databases {
                 changed: AtomicBool::new(false),
                 plans: AtomicU64::new(0),
                 read_us: AtomicU64::new(0),
-                bell: Arc::clone(&self.bell),
+                change_notify: Arc::clone(&self.change_notify),
                 reads: Arc::clone(&self.reads),
-                was_tried: AtomicBool::new(false),
-                tried: Notify::new(),
+                has_been_read: AtomicBool::new(false),
+                reading_ended: Notify::new(),
                 replacements: AtomicU64::new(0),
                 reading: AtomicU64::new(0),
-                settled: AtomicU64::new(0),
-                left_until_ms: AtomicU64::new(0),
-                left: Notify::new(),
+                settled_replacement: AtomicU64::new(0),
+                closed_until_ms: AtomicU64::new(0),
+                closed: Notify::new(),
             })
         });
         let added = Arc::clone(added);
         self.known.store(Arc::new(known));
-        self.bell.notify_one();
+        self.change_notify.notify_one();
         Some(added)
     }
 
@@ -282,7 +283,7 @@ impl Databases {
 
     /// Waits until one was added, changed or used again since the last call; for one caller.
     pub async fn news(&self) {
-        self.bell.notified().await;
+        self.change_notify.notified().await;
     }
 }
 
@@ -293,16 +294,16 @@ mod tests {
     #[test]
     fn what_was_read_of_the_former_database_of_a_name_is_not_taken_for_the_next_one() {
         let databases = Databases::default();
-        let database = databases.want("shop").unwrap();
+        let database = databases.get_or_add("shop").unwrap();
         let catalog = || Some(Arc::new(super::super::Builder::default().build(7)));
         database.begin_reading();
         database.replaced();
-        database.learn(catalog());
-        database.was_tried();
+        database.set_catalog(catalog());
+        database.end_reading();
         assert!(database.is_awaited() && !database.is_known());
         database.begin_reading();
-        database.learn(catalog());
-        database.was_tried();
+        database.set_catalog(catalog());
+        database.end_reading();
         assert!(!database.is_awaited() && database.is_known());
         database.replaced();
         assert!(database.is_awaited() && !database.is_known());
@@ -311,15 +312,17 @@ mod tests {
     #[test]
     fn a_database_that_nobody_uses_makes_room_for_another() {
         let databases = Databases::default();
-        let used = databases.want("used").unwrap();
+        let used = databases.get_or_add("used").unwrap();
         for number in 0..DATABASES_MAX {
-            assert!(databases.want(&format!("gone {number}")).is_some());
+            assert!(databases.get_or_add(&format!("gone {number}")).is_some());
         }
-        assert!(Arc::ptr_eq(&used, &databases.want("used").unwrap()));
+        assert!(Arc::ptr_eq(&used, &databases.get_or_add("used").unwrap()));
         let others = 0..DATABASES_MAX;
-        let others: Vec<_> = others.map(|one| databases.want(&one.to_string())).collect();
-        assert!(databases.want("one more").is_none());
+        let others: Vec<_> = others
+            .map(|one| databases.get_or_add(&one.to_string()))
+            .collect();
+        assert!(databases.get_or_add("one more").is_none());
         drop(others);
-        assert!(databases.want("one more").is_some());
+        assert!(databases.get_or_add("one more").is_some());
     }
 }

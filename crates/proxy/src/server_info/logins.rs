@@ -100,7 +100,7 @@ impl<A> Default for LookupQueue<A> {
 }
 
 impl<A> LookupQueue<A> {
-    pub(super) async fn ask(&self, user: &str) -> Result<A, LookupError> {
+    pub(super) async fn look_up(&self, user: &str) -> Result<A, LookupError> {
         loop {
             let (reply, answer) = oneshot::channel();
             let user = user.to_owned();
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(again.user, "app");
             again.reply.send(Ok(7)).unwrap();
         };
-        let (answer, ()) = tokio::join!(idle.ask("app"), answering);
+        let (answer, ()) = tokio::join!(idle.look_up("app"), answering);
         assert_eq!(answer, Ok(7));
     }
 }

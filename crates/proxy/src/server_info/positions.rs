@@ -30,7 +30,7 @@ pub struct ReplicaProgress {
     /// Position replayed when it was queried; `None` if it has not reported one.
     pub position: Option<Position>,
     /// Time of the query.
-    pub asked_us: u64,
+    pub queried_us: u64,
     /// Lag found by the role checks; `None`: unknown.
     pub lag_ms: Option<u64>,
     /// Positions that it can wait for.
@@ -41,7 +41,7 @@ impl ReplicaProgress {
     /// Progress of an unknown replica.
     pub const UNKNOWN: ReplicaProgress = ReplicaProgress {
         position: None,
-        asked_us: 0,
+        queried_us: 0,
         lag_ms: None,
         wait: WaitSupport::Nothing,
     };
@@ -51,7 +51,7 @@ impl ReplicaProgress {
     pub fn as_replica(&self) -> Replica<'_> {
         Replica {
             applied: self.position.as_ref(),
-            asked_us: self.asked_us,
+            queried_us: self.queried_us,
             lag_ms: self.lag_ms,
             wait: self.wait,
         }
@@ -112,11 +112,11 @@ pub struct PositionTracker {
     positions: ArcSwap<Positions>,
     writes: Writes,
     /// True while the control plane sleeps until the next write.
-    asleep: AtomicBool,
-    wrote: Notify,
+    is_sleeping: AtomicBool,
+    write_notify: Notify,
     /// Time when a read last found no replica with the required position; zero: never.
     wanted_us: AtomicU64,
-    wanted: Notify,
+    request_notify: Notify,
 }
 
 impl PositionTracker {
@@ -124,10 +124,10 @@ impl PositionTracker {
         Self {
             positions: ArcSwap::default(),
             writes: Writes::new(workers, now_us),
-            asleep: AtomicBool::new(false),
-            wrote: Notify::new(),
+            is_sleeping: AtomicBool::new(false),
+            write_notify: Notify::new(),
             wanted_us: AtomicU64::new(0),
-            wanted: Notify::new(),
+            request_notify: Notify::new(),
         }
     }
 
@@ -141,38 +141,38 @@ impl PositionTracker {
         &self.writes
     }
 
-    pub(super) fn wrote(&self, worker: usize, now_us: u64) {
+    pub(super) fn record_write(&self, worker: usize, now_us: u64) {
         self.writes.wrote(worker, now_us);
         // Loaded before the swap: normally no task sleeps, and the cache line stays shared between
         // the workers.
-        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
-            self.wrote.notify_waiters();
+        if self.is_sleeping.load(SeqCst) && self.is_sleeping.swap(false, SeqCst) {
+            self.write_notify.notify_waiters();
         }
     }
 
     /// Waits for a write after that time; one caller at a time. Other writes wake no task.
-    pub async fn written_after(&self, last_us: u64) {
+    pub async fn wait_for_write(&self, last_us: u64) {
         loop {
-            let mut wrote = std::pin::pin!(self.wrote.notified());
+            let mut write_notify = std::pin::pin!(self.write_notify.notified());
             // From here on a wake-up is not lost; then the flag is set, and the time checked a last
             // time.
-            wrote.as_mut().enable();
-            self.asleep.store(true, SeqCst);
+            write_notify.as_mut().enable();
+            self.is_sleeping.store(true, SeqCst);
             if self.writes.last_us() > last_us {
-                self.asleep.store(false, SeqCst);
+                self.is_sleeping.store(false, SeqCst);
                 return;
             }
-            wrote.await;
+            write_notify.await;
         }
     }
 
     /// Records that a read has found no replica with the required position, so that positions are
     /// queried.
-    pub fn want(&self, now_us: u64) {
+    pub fn request_positions(&self, now_us: u64) {
         let last_us = self.wanted_us.load(Relaxed);
         if last_us == 0 || now_us > last_us.saturating_add(WANTED_AGAIN_US) {
             self.wanted_us.store(now_us, SeqCst);
-            self.wanted.notify_waiters();
+            self.request_notify.notify_waiters();
         }
     }
 
@@ -182,14 +182,14 @@ impl PositionTracker {
     }
 
     /// Waits for the next such request.
-    pub async fn wanted_after(&self, last_us: u64) {
+    pub async fn wait_for_request(&self, last_us: u64) {
         loop {
-            let mut wanted = std::pin::pin!(self.wanted.notified());
-            wanted.as_mut().enable();
+            let mut request_notify = std::pin::pin!(self.request_notify.notified());
+            request_notify.as_mut().enable();
             if self.wanted_us() != last_us {
                 return;
             }
-            wanted.await;
+            request_notify.await;
         }
     }
 
@@ -229,7 +229,7 @@ impl PositionTracker {
         &self,
         server_id: u64,
         position: Position,
-        asked_us: u64,
+        queried_us: u64,
         wait: Option<WaitSupport>,
     ) {
         self.change(|positions| {
@@ -237,9 +237,9 @@ impl PositionTracker {
                 return;
             };
             // Replies on two connections may arrive out of order.
-            if applied.asked_us <= asked_us {
+            if applied.queried_us <= queried_us {
                 applied.position = Some(position.clone());
-                applied.asked_us = asked_us;
+                applied.queried_us = queried_us;
             }
             applied.wait = wait.unwrap_or(applied.wait);
         });

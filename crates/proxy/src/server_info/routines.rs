@@ -313,7 +313,7 @@ impl CatalogLookup for Routines {
         known.unwrap_or(Volatility::Unknown)
     }
 
-    fn binds(&self, name: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
         find(&self.binds, name).copied().flatten()
     }
 
@@ -321,7 +321,7 @@ impl CatalogLookup for Routines {
         find(&self.triggers, name).copied().unwrap_or(Pins::NONE)
     }
 
-    fn has_bonds(&self) -> bool {
+    fn has_pins(&self) -> bool {
         self.has_bonds
     }
 

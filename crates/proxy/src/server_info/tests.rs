@@ -29,10 +29,10 @@ fn at(lsn: u64) -> Position {
     })
 }
 
-fn sample(epoch: u64, asked_us: u64, lsn: u64) -> Sample {
+fn sample(epoch: u64, queried_us: u64, lsn: u64) -> Sample {
     Sample {
         epoch,
-        asked_us,
+        queried_us,
         position: at(lsn),
     }
 }
@@ -41,16 +41,16 @@ fn sample(epoch: u64, asked_us: u64, lsn: u64) -> Sample {
 fn a_write_wakes_who_waits_for_one_and_nobody_else() {
     let knowledge = ServerInfo::new(2, 0);
     let bell = Arc::new(Bell::default());
-    let mut waiting = Box::pin(knowledge.track().written_after(0));
+    let mut waiting = Box::pin(knowledge.track().wait_for_write(0));
     assert!(poll(&mut waiting, &bell).is_pending());
-    knowledge.wrote(1, 7);
+    knowledge.record_write(1, 7);
     assert!(bell.0.swap(false, Relaxed));
     assert!(poll(&mut waiting, &bell).is_ready());
-    knowledge.wrote(0, 8);
+    knowledge.record_write(0, 8);
     assert!(!bell.0.load(Relaxed), "nobody waits");
-    let mut next = Box::pin(knowledge.track().written_after(7));
+    let mut next = Box::pin(knowledge.track().wait_for_write(7));
     assert!(poll(&mut next, &bell).is_ready(), "it has been already");
-    let mut last = Box::pin(knowledge.track().written_after(8));
+    let mut last = Box::pin(knowledge.track().wait_for_write(8));
     assert!(poll(&mut last, &bell).is_pending());
 }
 
@@ -58,16 +58,16 @@ fn a_write_wakes_who_waits_for_one_and_nobody_else() {
 fn a_read_that_wants_to_know_wakes_who_waits_and_is_not_told_again_at_once() {
     let knowledge = ServerInfo::new(1, 0);
     let bell = Arc::new(Bell::default());
-    let mut waiting = Box::pin(knowledge.track().wanted_after(0));
+    let mut waiting = Box::pin(knowledge.track().wait_for_request(0));
     assert!(poll(&mut waiting, &bell).is_pending());
-    knowledge.track().want(7);
+    knowledge.track().request_positions(7);
     assert!(bell.0.swap(false, Relaxed));
     assert!(poll(&mut waiting, &bell).is_ready());
-    let mut next = Box::pin(knowledge.track().wanted_after(7));
+    let mut next = Box::pin(knowledge.track().wait_for_request(7));
     assert!(poll(&mut next, &bell).is_pending());
-    knowledge.track().want(8);
+    knowledge.track().request_positions(8);
     assert!(!bell.0.load(Relaxed) && knowledge.track().wanted_us() == 7);
-    knowledge.track().want(200_000);
+    knowledge.track().request_positions(200_000);
     assert!(poll(&mut next, &bell).is_ready());
 }
 
@@ -79,7 +79,7 @@ fn no_write_is_slept_through_while_two_workers_write() {
         let knowledge = Arc::clone(&knowledge);
         std::thread::spawn(move || {
             for now_us in 1..=LAST_US {
-                knowledge.wrote(worker, now_us);
+                knowledge.record_write(worker, now_us);
                 if now_us % 64 == 0 {
                     std::thread::yield_now();
                 }
@@ -93,7 +93,7 @@ fn no_write_is_slept_through_while_two_workers_write() {
     let watching = async {
         let mut seen_us = 0;
         while seen_us < LAST_US {
-            track.written_after(seen_us).await;
+            track.wait_for_write(seen_us).await;
             seen_us = knowledge.writes().last_us();
         }
     };
@@ -131,7 +131,7 @@ fn a_replicas_word_is_kept_while_it_is_listed_and_the_later_question_counts() {
     let positions = knowledge.positions();
     let expect = ReplicaProgress {
         position: Some(at(5)),
-        asked_us: 10,
+        queried_us: 10,
         lag_ms: Some(4),
         wait: WaitSupport::Position,
     };
@@ -170,18 +170,18 @@ fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_o
     let (databases, bell) = (knowledge.databases(), Arc::new(Bell::default()));
     let news = || poll(&mut Box::pin(databases.news()), &bell).is_ready();
     assert!(knowledge.catalog("shop").is_none() && databases.all().is_empty() && !news());
-    databases.want("shop");
+    databases.get_or_add("shop");
     assert!(news() && !news());
     let shop = databases.get("shop").unwrap();
     assert!(shop.take_used() && !shop.take_used());
-    shop.learn(Some(Arc::new(Builder::default().build(1))));
+    shop.set_catalog(Some(Arc::new(Builder::default().build(1))));
     assert!(knowledge.catalog("shop").is_some() && shop.is_used() && !news());
     knowledge.catalog_changed("shop");
     assert!(shop.is_changed() && news());
     shop.begin_reading();
     assert!(!shop.is_changed());
     shop.take_used();
-    shop.learn(None);
+    shop.set_catalog(None);
     assert!(shop.catalog().is_none() && news());
     assert!(shop.catalog().is_none() && !news(), "it is read already");
 }
@@ -241,15 +241,15 @@ fn each_doubted_server_is_told_once() {
 #[test]
 fn whoever_comes_in_waits_for_the_first_reading_of_routines_and_for_no_other() {
     let (knowledge, bell) = (ServerInfo::new(1, 0), Arc::new(Bell::default()));
-    let mut nobody_reads = Box::pin(knowledge.routines_expected());
+    let mut nobody_reads = Box::pin(knowledge.wait_for_routines());
     assert!(poll(&mut nobody_reads, &bell).is_ready());
     knowledge.expect_routines();
-    let mut waiting = Box::pin(knowledge.routines_expected());
+    let mut waiting = Box::pin(knowledge.wait_for_routines());
     assert!(poll(&mut waiting, &bell).is_pending());
     let listed = routines::RoutineListing::default();
-    knowledge.learn_routines(Some(Arc::new(Routines::new(1, &listed))));
+    knowledge.set_routines(Some(Arc::new(Routines::new(1, &listed))));
     assert!(bell.0.load(Relaxed) && poll(&mut waiting, &bell).is_ready());
     knowledge.expect_routines();
-    let mut known = Box::pin(knowledge.routines_expected());
+    let mut known = Box::pin(knowledge.wait_for_routines());
     assert!(poll(&mut known, &bell).is_ready(), "they are known");
 }

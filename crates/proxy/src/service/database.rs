@@ -223,7 +223,7 @@ pub struct DatabaseService {
     /// Information about the servers, collected by the control plane.
     pub knowledge: Arc<ServerInfo>,
     pub(crate) failover_queue: SharedFailoverQueue,
-    pub(crate) own: ProtocolService,
+    pub(crate) protocol: ProtocolService,
     stats: Box<[ServiceStats]>,
     /// Limits clients that have not logged in yet.
     login_limiter: ArcSwap<LoginLimiter>,
@@ -242,7 +242,7 @@ pub struct DatabaseService {
 #[derive(Debug)]
 pub(crate) enum ProtocolService {
     Postgres(Arc<postgres::shared::PostgresService>),
-    MySql(Arc<mysql::shared::PostgresService>),
+    MySql(Arc<mysql::shared::MysqlService>),
 }
 
 /// A worker, a user, and a database.
@@ -281,8 +281,15 @@ impl DatabaseService {
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
     ) -> Self {
-        let own = ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
-        Self::new(workers, knowledge, connection_pool, failover_queue, own)
+        let protocol =
+            ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
+        Self::new(
+            workers,
+            knowledge,
+            connection_pool,
+            failover_queue,
+            protocol,
+        )
     }
 
     /// Creates the state of a MySQL service, without connections or waiting clients.
@@ -292,8 +299,14 @@ impl DatabaseService {
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
     ) -> Self {
-        let own = ProtocolService::MySql(Arc::default());
-        Self::new(workers, knowledge, connection_pool, failover_queue, own)
+        let protocol = ProtocolService::MySql(Arc::default());
+        Self::new(
+            workers,
+            knowledge,
+            connection_pool,
+            failover_queue,
+            protocol,
+        )
     }
 
     fn new(
@@ -301,7 +314,7 @@ impl DatabaseService {
         knowledge: Arc<ServerInfo>,
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
-        own: ProtocolService,
+        protocol: ProtocolService,
     ) -> Self {
         Self {
             pool_registry: Arc::new(PoolRegistry::new(SharedPools::new(
@@ -311,7 +324,7 @@ impl DatabaseService {
             ))),
             knowledge,
             failover_queue: SharedFailoverQueue::new(failover_queue),
-            own,
+            protocol,
             stats: (0..workers).map(|_| ServiceStats::new()).collect(),
             login_limiter: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
             busy: Mutex::default(),
@@ -323,17 +336,17 @@ impl DatabaseService {
     }
 
     /// Returns PostgreSQL's part. `None`: another protocol.
-    pub(crate) fn of_postgres(&self) -> Option<&Arc<postgres::shared::PostgresService>> {
-        match &self.own {
-            ProtocolService::Postgres(own) => Some(own),
+    pub(crate) fn as_postgres(&self) -> Option<&Arc<postgres::shared::PostgresService>> {
+        match &self.protocol {
+            ProtocolService::Postgres(protocol) => Some(protocol),
             ProtocolService::MySql(_) => None,
         }
     }
 
     /// Returns MySQL's part. `None`: another protocol.
-    pub(crate) fn of_mysql(&self) -> Option<&Arc<mysql::shared::PostgresService>> {
-        match &self.own {
-            ProtocolService::MySql(own) => Some(own),
+    pub(crate) fn as_mysql(&self) -> Option<&Arc<mysql::shared::MysqlService>> {
+        match &self.protocol {
+            ProtocolService::MySql(protocol) => Some(protocol),
             ProtocolService::Postgres(_) => None,
         }
     }
@@ -350,10 +363,10 @@ impl DatabaseService {
 
     /// Sets the limits of concurrent logins. Logins in progress and queued ones keep the previous
     /// limits.
-    pub fn set_login_places(&self, places: LoginLimits) {
-        if self.login_limiter.load().places() != places {
+    pub fn set_login_limits(&self, limits: LoginLimits) {
+        if self.login_limiter.load().limits() != limits {
             self.login_limiter
-                .store(Arc::new(LoginLimiter::new(places)));
+                .store(Arc::new(LoginLimiter::new(limits)));
         }
     }
 
@@ -381,8 +394,8 @@ impl DatabaseService {
 
     /// Applies the roles after each check of them: clients that wait for a primary continue when
     /// there is one.
-    pub fn turn(&self, primary: PrimaryStatus) {
-        self.failover_queue.turn(primary);
+    pub fn set_primary_status(&self, primary: PrimaryStatus) {
+        self.failover_queue.set_primary(primary);
     }
 
     /// Returns the number of clients that wait for a primary.

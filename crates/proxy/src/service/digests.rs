@@ -43,19 +43,19 @@ pub struct Digests {
     max: usize,
     /// Hash table of digests: a digest has the first free slot from its own on. The table has twice
     /// as many slots as digests, so that probes are short.
-    places: Box<[AtomicU64]>,
+    slots: Box<[AtomicU64]>,
     taken: AtomicUsize,
     /// Counts by worker.
-    seen: Box<[Seen]>,
+    counts: Box<[WorkerCounts]>,
     first: Mutex<HashMap<u64, First>>,
 }
 
 /// Counts of one worker.
 #[derive(Debug)]
-struct Seen {
+struct WorkerCounts {
     /// Counts by the digest's slot.
-    known: Box<[OnceLock<Box<Counted>>]>,
-    others: Counted,
+    by_slot: Box<[OnceLock<Box<Counted>>]>,
+    other: Counted,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ pub struct Digest {
     /// Text of the statement without literals.
     pub text: Box<str>,
     /// Execution counters.
-    pub worked: WorkTotals,
+    pub work: WorkTotals,
     /// Number of executions on replicas.
     pub on_replicas: u64,
     /// Time of the first execution, milliseconds of the clock.
@@ -93,15 +93,15 @@ impl Digests {
     /// Creates a table for up to `max` statements.
     pub(crate) fn new(max: usize, workers: usize) -> Self {
         let length = (max * 2).next_power_of_two();
-        let seen = || Seen {
-            known: (0..length).map(|_| OnceLock::new()).collect(),
-            others: Counted::default(),
+        let counts = || WorkerCounts {
+            by_slot: (0..length).map(|_| OnceLock::new()).collect(),
+            other: Counted::default(),
         };
         Self {
             max,
-            places: (0..length).map(|_| AtomicU64::new(NONE)).collect(),
+            slots: (0..length).map(|_| AtomicU64::new(NONE)).collect(),
             taken: AtomicUsize::new(0),
-            seen: (0..workers).map(|_| seen()).collect(),
+            counts: (0..workers).map(|_| counts()).collect(),
             first: Mutex::default(),
         }
     }
@@ -112,17 +112,17 @@ impl Digests {
     }
 
     /// Returns the slots that a digest may have, the likeliest first.
-    fn places_of(&self, digest: u64) -> impl Iterator<Item = usize> + use<> {
-        let mask = self.places.len() - 1;
+    fn slots_of(&self, digest: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len() - 1;
         let own = digest as usize;
         (0..=mask).map(move |further| own.wrapping_add(further) & mask)
     }
 
-    fn place(&self, digest: u64) -> Option<usize> {
-        for place in self.places_of(digest) {
-            match self.places[place].load(Relaxed) {
+    fn slot(&self, digest: u64) -> Option<usize> {
+        for slot in self.slots_of(digest) {
+            match self.slots[slot].load(Relaxed) {
                 NONE => return None,
-                found if found == digest => return Some(place),
+                found if found == digest => return Some(slot),
                 _ => {}
             }
         }
@@ -131,17 +131,17 @@ impl Digests {
 
     /// Enters a statement if there is a free entry.
     pub(crate) fn enter(&self, digest: u64, text: impl FnOnce() -> String) {
-        if digest == NONE || self.place(digest).is_some() {
+        if digest == NONE || self.slot(digest).is_some() {
             return;
         }
         // Two workers that enter two statements concurrently may leave one slot unused.
         if self.taken.load(Relaxed) >= self.max || self.taken.fetch_add(1, Relaxed) >= self.max {
             return;
         }
-        for place in self.places_of(digest) {
-            let place = &self.places[place];
-            match place.compare_exchange(NONE, digest, Relaxed, Relaxed) {
-                Ok(_) => return self.note(digest, text()),
+        for slot in self.slots_of(digest) {
+            let slot = &self.slots[slot];
+            match slot.compare_exchange(NONE, digest, Relaxed, Relaxed) {
+                Ok(_) => return self.add_text(digest, text()),
                 Err(found) if found == digest => {
                     self.taken.fetch_sub(1, Relaxed);
                     return;
@@ -157,7 +157,7 @@ impl Digests {
         first.get(&digest).map(|first| first.text.to_string())
     }
 
-    fn note(&self, digest: u64, text: String) {
+    fn add_text(&self, digest: u64, text: String) {
         let at_ms = clock::now_ms();
         let length = text.floor_char_boundary(TEXT_LENGTH_MAX);
         let text = text[..length].into();
@@ -173,10 +173,10 @@ impl Digests {
         done: &TimedResult<'_>,
         (is_on_replica, now_ms): (bool, u64),
     ) {
-        let seen = &self.seen[worker];
-        let counted = match self.place(digest) {
-            Some(place) if digest != NONE => seen.known[place].get_or_init(Box::default),
-            _ => &seen.others,
+        let counts = &self.counts[worker];
+        let counted = match self.slot(digest) {
+            Some(slot) if digest != NONE => counts.by_slot[slot].get_or_init(Box::default),
+            _ => &counts.other,
         };
         counted.work.add(done);
         counted.on_replicas.add(u64::from(is_on_replica));
@@ -187,8 +187,11 @@ impl Digests {
     pub fn all(&self) -> Vec<Digest> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         let known = first.iter().filter_map(|(digest, first)| {
-            let place = self.place(*digest)?;
-            let parts = self.seen.iter().filter_map(|seen| seen.known[place].get());
+            let slot = self.slot(*digest)?;
+            let parts = self
+                .counts
+                .iter()
+                .filter_map(|counts| counts.by_slot[slot].get());
             Some(Digest {
                 digest: *digest,
                 text: first.text.clone(),
@@ -196,16 +199,16 @@ impl Digests {
                 ..sum(parts.map(|counted| &**counted))
             })
         });
-        let others = sum(self.seen.iter().map(|seen| &seen.others));
+        let others = sum(self.counts.iter().map(|counts| &counts.other));
         let all = known.chain([others]);
-        all.filter(|one| one.worked.queries > 0).collect()
+        all.filter(|one| one.work.queries > 0).collect()
     }
 }
 
 fn sum<'a>(parts: impl Iterator<Item = &'a Counted>) -> Digest {
     let mut sum = Digest::default();
     for part in parts {
-        sum.worked.add(&part.work);
+        sum.work.add(&part.work);
         sum.on_replicas += part.on_replicas.get();
         sum.last_ms = sum.last_ms.max(part.last_ms.get());
     }
@@ -236,9 +239,9 @@ mod tests {
         // This digest has the same slot in the table.
         run(&digests, 1, 7 + 32, false);
         let seven = of(&digests, 7).unwrap();
-        assert_eq!((seven.worked.queries, seven.on_replicas), (2, 1));
+        assert_eq!((seven.work.queries, seven.on_replicas), (2, 1));
         assert_eq!(&*seven.text, "statement 7");
-        assert_eq!(of(&digests, 39).unwrap().worked.queries, 1);
+        assert_eq!(of(&digests, 39).unwrap().work.queries, 1);
         assert_eq!(digests.all().len(), 2, "nothing else");
     }
 
@@ -251,9 +254,9 @@ mod tests {
         run(&digests, 0, NONE, false);
         let all = digests.all();
         assert_eq!(all.len(), 11);
-        assert_eq!(of(&digests, NONE).unwrap().worked.queries, 4_991);
+        assert_eq!(of(&digests, NONE).unwrap().work.queries, 4_991);
         let first = of(&digests, 0x9e37_79b9).unwrap();
-        assert_eq!(first.worked.queries, 1);
+        assert_eq!(first.work.queries, 1);
     }
 
     #[test]
@@ -268,7 +271,7 @@ mod tests {
         let all = digests.all();
         let known = all.iter().filter(|one| one.digest != NONE).count();
         assert!((90..=100).contains(&known), "{known}");
-        let queries: u64 = all.iter().map(|one| one.worked.queries).sum();
+        let queries: u64 = all.iter().map(|one| one.work.queries).sum();
         assert_eq!(queries, 4_000);
     }
 }

@@ -14,11 +14,11 @@ use crate::clock;
 /// A waiting client; its turn may be announced by any thread.
 #[derive(Debug, Default)]
 pub(crate) struct FailoverWaiter {
-    state: Mutex<TurnState>,
+    state: Mutex<WaiterState>,
 }
 
 #[derive(Debug, Default)]
-struct TurnState {
+struct WaiterState {
     outcome: Option<Result<(), PrimaryError>>,
     waker: Option<Waker>,
 }
@@ -34,7 +34,7 @@ impl FailoverWaiter {
         Poll::Pending
     }
 
-    fn comes(&self, outcome: Result<(), PrimaryError>) {
+    fn resolve(&self, outcome: Result<(), PrimaryError>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.outcome = Some(outcome);
         let waker = state.waker.take();
@@ -49,7 +49,7 @@ impl FailoverWaiter {
 #[derive(Debug)]
 pub(crate) struct SharedFailoverQueue {
     waiting: Mutex<(FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)>,
-    calm: AtomicBool,
+    is_idle: AtomicBool,
 }
 
 /// Result of a request for the primary.
@@ -63,7 +63,7 @@ impl SharedFailoverQueue {
     pub(crate) fn new(settings: FailoverSettings) -> Self {
         Self {
             waiting: Mutex::new((FailoverQueue::new(settings), BTreeMap::new())),
-            calm: AtomicBool::new(false),
+            is_idle: AtomicBool::new(false),
         }
     }
 
@@ -72,8 +72,8 @@ impl SharedFailoverQueue {
     }
 
     /// Returns whether there is a primary, and no queued client is served first.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.calm.load(Relaxed)
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle.load(Relaxed)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -81,101 +81,102 @@ impl SharedFailoverQueue {
     }
 
     /// Admits or queues new work for the primary.
-    pub(crate) fn ask(&self, now_ms: u64) -> FailoverAdmission {
-        let mut line = self.lock();
-        let told = match line.0.ask(now_ms) {
-            QueueDecision::Go => FailoverAdmission::Go,
-            QueueDecision::Fail(trouble) => FailoverAdmission::Fail(trouble),
+    pub(crate) fn admit(&self, now_ms: u64) -> FailoverAdmission {
+        let mut queue = self.lock();
+        let admission = match queue.0.admit(now_ms) {
+            QueueDecision::Proceed => FailoverAdmission::Go,
+            QueueDecision::Fail(error) => FailoverAdmission::Fail(error),
             QueueDecision::Wait(ticket) => {
-                let turn = Arc::<FailoverWaiter>::default();
-                line.1.insert(ticket, Arc::clone(&turn));
-                FailoverAdmission::Wait(ticket, turn)
+                let waiter = Arc::<FailoverWaiter>::default();
+                queue.1.insert(ticket, Arc::clone(&waiter));
+                FailoverAdmission::Wait(ticket, waiter)
             }
         };
-        self.publish(&line.0);
-        told
+        self.publish(&queue.0);
+        admission
     }
 
     /// Applies the current roles of the servers.
-    pub(crate) fn turn(&self, primary: PrimaryStatus) {
-        let mut line = self.lock();
-        let tickets = line.0.set_primary_status(primary, clock::now_ms());
-        self.call(line, &tickets);
+    pub(crate) fn set_primary(&self, primary: PrimaryStatus) {
+        let mut queue = self.lock();
+        let tickets = queue.0.set_primary_status(primary, clock::now_ms());
+        self.admit_waiters(queue, &tickets);
     }
 
     /// Reports that an admitted client has reached the primary, or has given up.
     pub(crate) fn done(&self, ticket: FailoverTicket) {
-        let mut line = self.lock();
-        let tickets = line.0.done(ticket, clock::now_ms());
-        self.call(line, &tickets);
+        let mut queue = self.lock();
+        let tickets = queue.0.done(ticket, clock::now_ms());
+        self.admit_waiters(queue, &tickets);
     }
 
     /// Requeues a client whose primary failed it, at its previous position.
-    pub(crate) fn wait_on(&self, ticket: FailoverTicket) -> Arc<FailoverWaiter> {
-        let mut line = self.lock();
-        line.0.requeue(ticket);
-        let turn = Arc::<FailoverWaiter>::default();
-        line.1.insert(ticket, Arc::clone(&turn));
-        self.publish(&line.0);
-        turn
+    pub(crate) fn requeue(&self, ticket: FailoverTicket) -> Arc<FailoverWaiter> {
+        let mut queue = self.lock();
+        queue.0.requeue(ticket);
+        let waiter = Arc::<FailoverWaiter>::default();
+        queue.1.insert(ticket, Arc::clone(&waiter));
+        self.publish(&queue.0);
+        waiter
     }
 
     pub(crate) fn cancel(&self, ticket: FailoverTicket) {
-        let mut line = self.lock();
-        line.1.remove(&ticket);
-        if line.0.cancel(ticket) {
-            self.publish(&line.0);
+        let mut queue = self.lock();
+        queue.1.remove(&ticket);
+        if queue.0.cancel(ticket) {
+            self.publish(&queue.0);
             return;
         }
         // The client was admitted meanwhile: pass its turn on.
-        let tickets = line.0.done(ticket, clock::now_ms());
-        self.call(line, &tickets);
+        let tickets = queue.0.done(ticket, clock::now_ms());
+        self.admit_waiters(queue, &tickets);
     }
 
     /// Ends waits that exceed the limit; runs about once a second.
-    pub(crate) fn upkeep(&self, now_ms: u64) {
-        if self.is_calm() {
+    pub(crate) fn run_maintenance(&self, now_ms: u64) {
+        if self.is_idle() {
             return;
         }
         self.expire(now_ms);
-        let mut line = self.lock();
-        let tickets = line.0.expire_resuming(now_ms);
-        self.call(line, &tickets);
+        let mut queue = self.lock();
+        let tickets = queue.0.expire_resuming(now_ms);
+        self.admit_waiters(queue, &tickets);
     }
 
     /// Notifies clients that have waited too long.
     fn expire(&self, now_ms: u64) {
-        let mut line = self.lock();
-        let expired = line.0.expire(now_ms);
-        self.publish(&line.0);
-        let turns: Vec<_> = expired
+        let mut queue = self.lock();
+        let expired = queue.0.expire(now_ms);
+        self.publish(&queue.0);
+        let waiters: Vec<_> = expired
             .into_iter()
-            .filter_map(|(ticket, trouble)| Some((line.1.remove(&ticket)?, trouble)))
+            .filter_map(|(ticket, error)| Some((queue.1.remove(&ticket)?, error)))
             .collect();
-        drop(line);
-        for (turn, trouble) in turns {
-            turn.comes(Err(trouble));
+        drop(queue);
+        for (waiter, error) in waiters {
+            waiter.resolve(Err(error));
         }
     }
 
-    fn call(
+    fn admit_waiters(
         &self,
-        mut line: MutexGuard<'_, (FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)>,
+        mut queue: MutexGuard<'_, (FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)>,
         tickets: &[FailoverTicket],
     ) {
-        self.publish(&line.0);
-        let turns: Vec<_> = tickets
+        self.publish(&queue.0);
+        let waiters: Vec<_> = tickets
             .iter()
-            .filter_map(|ticket| line.1.remove(ticket))
+            .filter_map(|ticket| queue.1.remove(ticket))
             .collect();
-        drop(line);
-        for turn in turns {
-            turn.comes(Ok(()));
+        drop(queue);
+        for waiter in waiters {
+            waiter.resolve(Ok(()));
         }
     }
 
     fn publish(&self, waiting: &FailoverQueue) {
-        self.calm.store(waiting.is_empty_and_available(), Relaxed);
+        self.is_idle
+            .store(waiting.is_empty_and_available(), Relaxed);
     }
 
     fn lock(

@@ -15,7 +15,7 @@ const ADDRESSES_MAX: usize = 1_024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginLimits {
     /// Limit in total.
-    pub all: u32,
+    pub total: u32,
     /// Limit per address; clients of Unix sockets have none.
     pub per_address: u32,
 }
@@ -23,37 +23,37 @@ pub struct LoginLimits {
 /// Counts clients that are logging in.
 #[derive(Debug)]
 pub(crate) struct LoginLimiter {
-    places: LoginLimits,
+    limits: LoginLimits,
     all: Arc<Semaphore>,
     addresses: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
 /// A permit for a login, released on drop.
 pub(crate) struct LoginPermit {
-    _of_all: OwnedSemaphorePermit,
-    _of_address: Option<OwnedSemaphorePermit>,
+    _total: OwnedSemaphorePermit,
+    _per_address: Option<OwnedSemaphorePermit>,
 }
 
 impl Default for LoginLimits {
     fn default() -> Self {
         LoginLimits {
-            all: 1_000,
+            total: 1_000,
             per_address: 100,
         }
     }
 }
 
 impl LoginLimiter {
-    pub(crate) fn new(places: LoginLimits) -> Self {
+    pub(crate) fn new(limits: LoginLimits) -> Self {
         LoginLimiter {
-            places,
-            all: semaphore(places.all),
+            limits,
+            all: semaphore(limits.total),
             addresses: Mutex::default(),
         }
     }
 
-    pub(crate) fn places(&self) -> LoginLimits {
-        self.places
+    pub(crate) fn limits(&self) -> LoginLimits {
+        self.limits
     }
 
     /// Acquires a permit within a login's time limit, and returns it with the remaining time.
@@ -65,41 +65,41 @@ impl LoginLimiter {
     ) -> Option<(LoginPermit, Duration)> {
         let began = Instant::now();
         let entering = compio::time::timeout(limit, self.enter(address));
-        let place = entering.await.ok()??;
-        Some((place, limit.saturating_sub(began.elapsed())))
+        let permit = entering.await.ok()??;
+        Some((permit, limit.saturating_sub(began.elapsed())))
     }
 
     /// Waits for a permit, first come, first served. The permit of the address is acquired first,
     /// so that a client with many connections delays only itself.
     async fn enter(&self, address: Option<IpAddr>) -> Option<LoginPermit> {
-        let of_address = match address {
-            Some(address) => Some(self.of(address).acquire_owned().await.ok()?),
+        let per_address = match address {
+            Some(address) => Some(self.semaphore_of(address).acquire_owned().await.ok()?),
             None => None,
         };
         Some(LoginPermit {
-            _of_all: Arc::clone(&self.all).acquire_owned().await.ok()?,
-            _of_address: of_address,
+            _total: Arc::clone(&self.all).acquire_owned().await.ok()?,
+            _per_address: per_address,
         })
     }
 
-    fn of(&self, address: IpAddr) -> Arc<Semaphore> {
+    fn semaphore_of(&self, address: IpAddr) -> Arc<Semaphore> {
         let addresses = self.addresses.lock();
         let mut addresses = addresses.unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = addresses.get(&address).and_then(Weak::upgrade) {
             return known;
         }
         if addresses.len() >= ADDRESSES_MAX {
-            addresses.retain(|_, places| places.strong_count() > 0);
+            addresses.retain(|_, permits| permits.strong_count() > 0);
         }
-        let places = semaphore(self.places.per_address);
-        addresses.insert(address, Arc::downgrade(&places));
-        places
+        let permits = semaphore(self.limits.per_address);
+        addresses.insert(address, Arc::downgrade(&permits));
+        permits
     }
 }
 
-fn semaphore(places: u32) -> Arc<Semaphore> {
-    let places = usize::try_from(places).unwrap_or(Semaphore::MAX_PERMITS);
-    Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
+fn semaphore(permits: u32) -> Arc<Semaphore> {
+    let permits = usize::try_from(permits).unwrap_or(Semaphore::MAX_PERMITS);
+    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     fn one_address_does_not_take_the_places_of_all() {
         let (own, other) = (Some([10, 0, 0, 1]), Some([10, 0, 0, 2]));
         let login_limiter = LoginLimiter::new(LoginLimits {
-            all: 4,
+            total: 4,
             per_address: 2,
         });
         let first = try_enter(&login_limiter, own);
@@ -147,7 +147,7 @@ mod tests {
         }
         assert!(stays.is_some());
         assert!(login_limiter.addresses.lock().unwrap().len() <= ADDRESSES_MAX);
-        let known = login_limiter.of(IpAddr::from([192, 0, 2, 1]));
+        let known = login_limiter.semaphore_of(IpAddr::from([192, 0, 2, 1]));
         assert_eq!(known.available_permits(), 99);
     }
 }

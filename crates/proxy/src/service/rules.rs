@@ -41,7 +41,7 @@ impl Hits {
 pub struct RuleSet {
     rules: Rules,
     hits: Vec<Arc<Hits>>,
-    asks_for_digests: bool,
+    uses_digests: bool,
 }
 
 /// A text of a session.
@@ -58,7 +58,7 @@ pub struct RuleText<'a> {
 }
 
 /// Returns a text without surrounding blanks and trailing semicolons.
-fn without_end(text: &[u8]) -> &[u8] {
+fn trim_statement(text: &[u8]) -> &[u8] {
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b';';
     let end = text.iter().rposition(|byte| !is_end(byte));
     text[..end.map_or(0, |end| end + 1)].trim_ascii_start()
@@ -77,7 +77,7 @@ impl RuleSet {
     /// Creates a set of rules with one entry of `hits` for each rule.
     pub fn new(rules: Rules, hits: Vec<Arc<Hits>>) -> Self {
         Self {
-            asks_for_digests: rules.ask_for_digests(),
+            uses_digests: rules.need_digests(),
             rules,
             hits,
         }
@@ -91,65 +91,65 @@ impl RuleSet {
 
     /// Decides what happens to a text. Each of several statements is matched, and the whole text,
     /// too.
-    pub fn judge(&self, said: &RuleText<'_>) -> RuleOutcome {
-        let text = said.text.map(without_end);
+    pub fn evaluate(&self, rule_text: &RuleText<'_>) -> RuleOutcome {
+        let text = rule_text.text.map(trim_statement);
         let Some(text) = text.filter(|text| !is_plain(text)) else {
-            return self.judge_one(said, text, None);
+            return self.evaluate_one(rule_text, text, None);
         };
-        let parts = match said.dialect {
+        let parts = match rule_text.dialect {
             Dialect::Mysql(modes) => mysql::parts(text, modes),
             Dialect::Postgres { backslashes } => analysis::parts(text, backslashes),
         };
         if let [bare] = parts.as_slice() {
-            return self.judge_one(said, Some(text), Some(bare));
+            return self.evaluate_one(rule_text, Some(text), Some(bare));
         }
-        let judged = parts
+        let outcomes = parts
             .iter()
-            .map(|part| self.judge_one(said, Some(part), None));
-        let whole = self.judge_one(said, Some(text), None);
-        judged.fold(whole, |all, one| self.rules.join(all, one))
+            .map(|part| self.evaluate_one(rule_text, Some(part), None));
+        let whole = self.evaluate_one(rule_text, Some(text), None);
+        outcomes.fold(whole, |all, one| self.rules.join(all, one))
     }
 
-    fn judge_one(
+    fn evaluate_one(
         &self,
-        said: &RuleText<'_>,
+        rule_text: &RuleText<'_>,
         text: Option<&[u8]>,
         bare: Option<&[u8]>,
     ) -> RuleOutcome {
-        let digest = |text| digest(text, said.dialect).0;
-        self.rules.judge(&RuleInput {
-            user: said.user,
-            database: said.database,
+        let digest = |text| digest(text, rule_text.dialect).0;
+        self.rules.evaluate(&RuleInput {
+            user: rule_text.user,
+            database: rule_text.database,
             text,
             bare,
-            digest: text.filter(|_| self.asks_for_digests).map(digest),
+            digest: text.filter(|_| self.uses_digests).map(digest),
         })
     }
 
-    fn count(&self, verdict: &RuleOutcome, worker: usize) {
-        for hits in verdict.fitting().filter_map(|index| self.hits.get(index)) {
+    fn count(&self, outcome: &RuleOutcome, worker: usize) {
+        for hits in outcome.fitting().filter_map(|index| self.hits.get(index)) {
             hits.add(worker);
         }
     }
 
     /// Returns why a rule does not match a text: the first condition that is not met. `None`: all
     /// conditions are met, or there is no such rule.
-    pub fn differs(&self, rule: &str, said: &RuleText<'_>) -> Option<&'static str> {
+    pub fn differs(&self, rule: &str, rule_text: &RuleText<'_>) -> Option<&'static str> {
         let mut all = self.rules.all().iter();
         let rule = all.find(|one| *one.name == *rule)?;
-        let digest = |text| digest(text, said.dialect).0;
+        let digest = |text| digest(text, rule_text.dialect).0;
         rule.when.differs(&RuleInput {
-            user: said.user,
-            database: said.database,
-            text: said.text,
+            user: rule_text.user,
+            database: rule_text.database,
+            text: rule_text.text,
             bare: None,
-            digest: said.text.map(digest),
+            digest: rule_text.text.map(digest),
         })
     }
 
     /// Returns the names of matching rules, and whether each is active.
-    pub fn fitting(&self, verdict: &RuleOutcome) -> impl Iterator<Item = (&str, bool)> {
-        let fitting = verdict.fitting().collect::<Vec<_>>().into_iter();
+    pub fn fitting(&self, outcome: &RuleOutcome) -> impl Iterator<Item = (&str, bool)> {
+        let fitting = outcome.fitting().collect::<Vec<_>>().into_iter();
         fitting.filter_map(|index| {
             let rule = self.rules.all().get(index)?;
             Some((&*rule.name, rule.is_active))
@@ -157,13 +157,13 @@ impl RuleSet {
     }
 
     /// Returns the destination of a statement.
-    pub fn destination(&self, verdict: &RuleOutcome) -> Option<&Destination> {
-        self.rules.destination(verdict)
+    pub fn destination(&self, outcome: &RuleOutcome) -> Option<&Destination> {
+        self.rules.destination(outcome)
     }
 
     /// Returns the message for the client, if the statement is rejected.
-    pub fn rejection(&self, verdict: &RuleOutcome) -> Option<String> {
-        let (name, words) = self.rules.rejection(verdict)?;
+    pub fn rejection(&self, outcome: &RuleOutcome) -> Option<String> {
+        let (name, words) = self.rules.rejection(outcome)?;
         let name = format!("{name:?}");
         Some(error_catalog::REJECTED_BY_RULE.message(&[&name, &words]))
     }
@@ -173,7 +173,7 @@ impl RuleSet {
 #[derive(Debug, Clone)]
 pub(crate) struct AppliedRules {
     pub(crate) rule_set: Arc<RuleSet>,
-    pub(crate) verdict: RuleOutcome,
+    pub(crate) outcome: RuleOutcome,
 }
 
 impl AppliedRules {
@@ -181,7 +181,7 @@ impl AppliedRules {
     pub(crate) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(one), Some(other)) => Some(Self {
-                verdict: other.rule_set.rules.join(one.verdict, other.verdict),
+                outcome: other.rule_set.rules.join(one.outcome, other.outcome),
                 rule_set: other.rule_set,
             }),
             (one, other) => one.or(other),
@@ -189,21 +189,21 @@ impl AppliedRules {
     }
 
     pub(crate) fn destination(&self) -> Option<&Destination> {
-        self.rule_set.destination(&self.verdict)
+        self.rule_set.destination(&self.outcome)
     }
 
     /// Returns the servers that may still be read from.
-    pub(crate) fn among(&self) -> Option<&ServerGroup> {
+    pub(crate) fn server_group(&self) -> Option<&ServerGroup> {
         self.destination().map(|to| &to.group)
     }
 
     pub(crate) fn rejection(&self) -> Option<String> {
-        self.rule_set.rejection(&self.verdict)
+        self.rule_set.rejection(&self.outcome)
     }
 
     /// Counts the matches when the statements are carried out.
     pub(crate) fn count(&self, worker: usize) {
-        self.rule_set.count(&self.verdict, worker);
+        self.rule_set.count(&self.outcome, worker);
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
         version: 80_403,
     });
 
-    fn said(text: &str) -> RuleText<'_> {
+    fn rule_text(text: &str) -> RuleText<'_> {
         RuleText {
             user: "app",
             database: None,
@@ -256,7 +256,7 @@ mod tests {
             ..RuleMatch::default()
         };
         let rule_set = rule_set(vec![refusing("cut", when)]);
-        let rejection = |text| rule_set.rejection(&rule_set.judge(&said(text)));
+        let rejection = |text| rule_set.rejection(&rule_set.evaluate(&rule_text(text)));
         let told = rejection(" DELETE FROM t WHERE id = 22 ");
         assert_eq!(told.as_deref(), Some("rejected by rule \"cut\": not now"));
         assert_eq!(rejection("DELETE FROM t"), None);
@@ -276,21 +276,21 @@ mod tests {
             " drop table t ; ",
             "PREPARE p FROM 'DROP TABLE t'",
         ] {
-            assert!(rule_set.judge(&said(text)).is_refused(), "{text}");
+            assert!(rule_set.evaluate(&rule_text(text)).is_refused(), "{text}");
         }
         for text in ["SELECT 1", "SELECT 'a; drop'", "PREPARE p FROM @drop"] {
-            assert!(!rule_set.judge(&said(text)).is_refused(), "{text}");
+            assert!(!rule_set.evaluate(&rule_text(text)).is_refused(), "{text}");
         }
         let dialect = Dialect::Postgres { backslashes: false };
         let text = "PREPARE p (int) AS DROP TABLE t";
-        let said = RuleText {
+        let rule_text = RuleText {
             dialect,
-            ..said(text)
+            ..rule_text(text)
         };
-        let verdict = rule_set.judge(&said);
-        assert!(verdict.is_refused());
-        rule_set.count(&verdict, 0);
-        rule_set.count(&verdict, 1);
+        let outcome = rule_set.evaluate(&rule_text);
+        assert!(outcome.is_refused());
+        rule_set.count(&outcome, 0);
+        rule_set.count(&outcome, 1);
         assert_eq!(rule_set.hits().collect::<Vec<_>>(), [("drop", 2)]);
     }
 }

@@ -42,10 +42,10 @@ impl DatabaseService {
         let now_ms = clock::now_ms();
         let mut pools = BTreeMap::new();
         for stats in self.pool_registry.pools.stats() {
-            let Some(pooled) = self.pool_registry.pooled(&stats.key) else {
+            let Some(pool_handle) = self.pool_registry.pool_handle(&stats.key) else {
                 continue;
             };
-            let (pool_user, server) = (&pooled.pool_user, &pooled.server);
+            let (pool_user, server) = (&pool_handle.pool_user, &pool_handle.server);
             let name = Arc::clone(&server.name);
             let key = (stats.key.database, stats.key.user, name);
             // There are two for a while after a change of the password, or after a server has
@@ -89,9 +89,9 @@ pub struct ServiceStats {
     /// Requests retried on another server after a failure or a refusal.
     pub rescued: LocalCounter,
     /// Clients whose wait for a connection ended without one.
-    pub gave_up: LocalCounter,
+    pub timed_out: LocalCounter,
     /// Transactions lost with their server.
-    pub lost: LocalCounter,
+    pub transactions_lost: LocalCounter,
     /// Rejected logins.
     pub refused_logins: LocalCounter,
     /// Waits for a connection, microseconds, without those of zero length.
@@ -101,7 +101,7 @@ pub struct ServiceStats {
     /// Time from the beginning of a transaction to its end, microseconds.
     pub transaction_us: Histogram,
     /// Activity of its clients.
-    pub census: ActivityCounts,
+    pub activities: ActivityCounts,
 }
 
 impl ServiceStats {
@@ -111,13 +111,13 @@ impl ServiceStats {
             transactions: LocalCounter::default(),
             on_replicas: LocalCounter::default(),
             rescued: LocalCounter::default(),
-            gave_up: LocalCounter::default(),
-            lost: LocalCounter::default(),
+            timed_out: LocalCounter::default(),
+            transactions_lost: LocalCounter::default(),
             refused_logins: LocalCounter::default(),
             wait_us: Histogram::new(TIMES_US),
             query_us: Histogram::new(TIMES_US),
             transaction_us: Histogram::new(TIMES_US),
-            census: ActivityCounts::default(),
+            activities: ActivityCounts::default(),
         }
     }
 }
@@ -143,12 +143,12 @@ impl ActivityCounts {
     }
 
     /// Returns the number of clients with this activity.
-    pub fn doing(&self, what: SessionActivity) -> u64 {
-        self.doing[what as usize].load(Relaxed)
+    pub fn count(&self, activity: SessionActivity) -> u64 {
+        self.doing[activity as usize].load(Relaxed)
     }
 
     /// Returns the number of clients with this pin; one client may have several.
-    pub fn bound_by(&self, pin: Pin) -> u64 {
+    pub fn pinned_by(&self, pin: Pin) -> u64 {
         self.pins[pin as usize].load(Relaxed)
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     pub(super) usage: Arc<UserStats>,
     /// Server of the current connection, or of the connection that the session waits for.
     pub(super) at: Option<Placement>,
-    place: Rc<WaitSlot<C>>,
+    slot: Rc<WaitSlot<C>>,
     wait: Option<Wait>,
     /// Failover slot that admitted this session to the primary; its release admits the next one.
     resumed: Option<FailoverTicket>,
@@ -53,7 +53,7 @@ enum Wait {
     Connection { until_ms: u64, since_us: u64 },
     Primary {
         ticket: FailoverTicket,
-        turn: Arc<FailoverWaiter>,
+        waiter: Arc<FailoverWaiter>,
     },
 }
 
@@ -63,7 +63,7 @@ pub(super) enum AcquireOutcome<C> {
     Pending,
     /// Routing must be decided again.
     Reroute,
-    /// Server has no connection available: see [`Acquirer::turn_elsewhere`].
+    /// Server has no connection available: see [`Acquirer::reroute`].
     Exhausted,
     Denied(AcquireError),
 }
@@ -72,7 +72,7 @@ pub(super) enum AcquireOutcome<C> {
 pub(super) enum AcquireError {
     Refused(PoolRefusal),
     TimedOut,
-    Trouble(PrimaryError),
+    NoPrimary(PrimaryError),
     ConnectFailed(Arc<ConnectError>),
 }
 
@@ -92,13 +92,13 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             handle: Rc::clone(handle),
             usage: service.usage(worker.index, &account.pool_user, &handle.database()),
             at: None,
-            place: WaitSlot::new(),
+            slot: WaitSlot::new(),
             wait: None,
             resumed: None,
         }
     }
 
-    pub(super) fn is_in(&mut self, database: &str) {
+    pub(super) fn set_database(&mut self, database: &str) {
         let database = Arc::from(database);
         let (worker, pool_user) = (self.worker.index, &self.account.pool_user);
         self.usage = self.service.usage(worker, pool_user, &database);
@@ -120,86 +120,86 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Returns whether a server of the snapshot has a free connection, or can open another one.
     pub(super) fn has_room(&self, view: &ServiceSnapshot, index: usize) -> bool {
-        let Some(own) = &view.database else {
+        let Some(database) = &view.database else {
             return true;
         };
-        let pooled = self.account.pooled(&view.servers[index], own);
-        self.worker_pool.has_room(&pooled)
+        let pooled = self.account.pool_handle(&view.servers[index], database);
+        self.worker_pool.has_capacity(&pooled)
     }
 
     /// Requests a connection to the target of the work.
-    pub(super) fn ask(
+    pub(super) fn acquire(
         &mut self,
         wanted: &PlacementTarget,
         view: &ServiceSnapshot,
     ) -> AcquireOutcome<C> {
         match wanted {
-            PlacementTarget::Primary => self.ask_primary(view),
+            PlacementTarget::Primary => self.acquire_primary(view),
             PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) => {
-                self.ask_at(view, *index, true)
+                self.acquire_at(view, *index, true)
             }
             PlacementTarget::Named(index) | PlacementTarget::AfterPosition(index, _) => {
-                self.ask_at(view, *index, false)
+                self.acquire_at(view, *index, false)
             }
         }
     }
 
-    fn ask_primary(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
-        let primary = view.database.as_ref().and_then(|own| own.primary);
+    fn acquire_primary(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
+        let primary = view.database.as_ref().and_then(|database| database.primary);
         let Some(index) = primary else {
             return match self.wait_for_another_primary() {
                 AcquireOutcome::Reroute => AcquireOutcome::Denied(AcquireError::NO_PRIMARY),
-                got => got,
+                outcome => outcome,
             };
         };
-        if self.resumed.is_some() || self.service.failover_queue.is_calm() {
-            return self.ask_at(view, index, false);
+        if self.resumed.is_some() || self.service.failover_queue.is_idle() {
+            return self.acquire_at(view, index, false);
         }
-        match self.stand_in_line() {
-            AcquireOutcome::Reroute => self.ask_at(view, index, false),
-            got => got,
+        match self.queue_for_primary() {
+            AcquireOutcome::Reroute => self.acquire_at(view, index, false),
+            outcome => outcome,
         }
     }
 
     /// Queues for a primary unless one is available now.
-    fn stand_in_line(&mut self) -> AcquireOutcome<C> {
-        match self.service.failover_queue.ask(clock::now_ms()) {
+    fn queue_for_primary(&mut self) -> AcquireOutcome<C> {
+        match self.service.failover_queue.admit(clock::now_ms()) {
             FailoverAdmission::Go => AcquireOutcome::Reroute,
-            FailoverAdmission::Wait(ticket, turn) => self.wait_for_turn(ticket, turn),
-            FailoverAdmission::Fail(trouble) => {
-                AcquireOutcome::Denied(AcquireError::Trouble(trouble))
+            FailoverAdmission::Wait(ticket, waiter) => self.wait_in_queue(ticket, waiter),
+            FailoverAdmission::Fail(error) => {
+                AcquireOutcome::Denied(AcquireError::NoPrimary(error))
             }
         }
     }
 
-    fn wait_for_turn(
+    fn wait_in_queue(
         &mut self,
         ticket: FailoverTicket,
-        turn: Arc<FailoverWaiter>,
+        waiter: Arc<FailoverWaiter>,
     ) -> AcquireOutcome<C> {
         self.handle
             .set_activity(SessionActivity::WaitingForPrimary, self.worker);
-        self.wait = Some(Wait::Primary { ticket, turn });
+        self.wait = Some(Wait::Primary { ticket, waiter });
         AcquireOutcome::Pending
     }
 
-    fn ask_at(
+    fn acquire_at(
         &mut self,
         view: &ServiceSnapshot,
         index: usize,
         is_reserved: bool,
     ) -> AcquireOutcome<C> {
         self.at = Placement::new(view, index, is_reserved);
-        self.ask_there(view)
+        self.acquire_chosen(view)
     }
 
-    fn ask_there(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
-        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+    fn acquire_chosen(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
+        let (Some(database), Some(at)) = (&view.database, &self.at) else {
             return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
         };
         loop {
-            let pooled = self.account.pooled(&at.server, own);
-            match self.worker_pool.borrow(&pooled, &self.place) {
+            let pooled = self.account.pool_handle(&at.server, database);
+            match self.worker_pool.acquire(&pooled, &self.slot) {
                 AcquireResult::Now(server) => return AcquireOutcome::Server(server),
                 AcquireResult::Later(until_ms) => return self.wait_until(until_ms),
                 // An operator has just had the pool's connections reopened: another pool replaces
@@ -214,13 +214,13 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     fn wait_until(&mut self, until_ms: u64) -> AcquireOutcome<C> {
-        self.waits_until(until_ms);
-        let look_around_ms = clock::now_ms() + REROUTE_AFTER_MS;
-        self.handle.set_deadline(until_ms.min(look_around_ms));
+        self.start_wait(until_ms);
+        let reroute_ms = clock::now_ms() + REROUTE_AFTER_MS;
+        self.handle.set_deadline(until_ms.min(reroute_ms));
         AcquireOutcome::Pending
     }
 
-    fn waits_until(&mut self, until_ms: u64) {
+    fn start_wait(&mut self, until_ms: u64) {
         let since_us = clock::now_us();
         self.wait = Some(Wait::Connection { until_ms, since_us });
         self.handle
@@ -231,8 +231,8 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     /// wait lasts up to the server's login time limit.
     pub(super) fn exchange(&mut self, connection: Box<C>) {
         self.handle.clear_server();
-        self.worker_pool.replace_connection(connection, &self.place);
-        self.waits_until(u64::MAX);
+        self.worker_pool.replace_connection(connection, &self.slot);
+        self.start_wait(u64::MAX);
     }
 
     /// Returns the result of waiting for a connection to a server of this service.
@@ -244,7 +244,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         let Some(Wait::Connection { since_us, .. }) = self.wait else {
             return None;
         };
-        let delivery = self.place.take(context)?;
+        let delivery = self.slot.take(context)?;
         self.wait = None;
         self.handle.set_deadline(0);
         let waited_us = clock::now_us().saturating_sub(since_us);
@@ -271,22 +271,21 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         })
     }
 
-    /// Returns whether the chosen server was the primary and has been replaced. The old one may
-    /// still accept writes, but they would be lost.
+    /// Returns whether the chosen server is no longer the primary: writes there would be lost.
     pub(super) fn is_at_former_primary(&self, view: &ServiceSnapshot) -> bool {
-        let (Some(own), Some(at)) = (&view.database, &self.at) else {
+        let (Some(database), Some(at)) = (&view.database, &self.at) else {
             return false;
         };
-        let primary = own.primary.and_then(|index| view.servers.get(index));
+        let primary = database.primary.and_then(|index| view.servers.get(index));
         let is_other = primary.is_none_or(|primary| primary.id != at.server.id);
-        !at.is_replica && (is_other || own.epoch != at.epoch)
+        !at.is_replica && (is_other || database.epoch != at.epoch)
     }
 
     pub(super) fn poll_primary(&mut self, context: &Context<'_>) -> Option<AcquireOutcome<C>> {
-        let Some(Wait::Primary { ticket, turn }) = &self.wait else {
+        let Some(Wait::Primary { ticket, waiter }) = &self.wait else {
             return None;
         };
-        let Poll::Ready(outcome) = turn.poll(context) else {
+        let Poll::Ready(outcome) = waiter.poll(context) else {
             return None;
         };
         let ticket = *ticket;
@@ -296,13 +295,13 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
                 self.resumed = Some(ticket);
                 AcquireOutcome::Reroute
             }
-            Err(trouble) => AcquireOutcome::Denied(AcquireError::Trouble(trouble)),
+            Err(error) => AcquireOutcome::Denied(AcquireError::NoPrimary(error)),
         })
     }
 
     /// Reroutes a read to another server, or queues for a primary that accepts writes. Nothing of
     /// the work may have been sent.
-    pub(super) fn turn_elsewhere(
+    pub(super) fn reroute(
         &mut self,
         is_read: bool,
         tried: &mut SmallVec<[u64; 2]>,
@@ -319,12 +318,13 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     /// Queues for a primary again, because the server expected to be primary is not.
     pub(super) fn wait_for_another_primary(&mut self) -> AcquireOutcome<C> {
         if let Some(ticket) = self.resumed.take() {
-            let turn = self.service.failover_queue.wait_on(ticket);
-            return self.wait_for_turn(ticket, turn);
+            let waiter = self.service.failover_queue.requeue(ticket);
+            return self.wait_in_queue(ticket, waiter);
         }
-        self.service.failover_queue.turn(PrimaryStatus::Away);
+        let queue = &self.service.failover_queue;
+        queue.set_primary(PrimaryStatus::Unavailable);
         // Another worker may just have learned of a new primary.
-        self.stand_in_line()
+        self.queue_for_primary()
     }
 
     /// Admits the next queued session, after the primary has answered this one's work.
@@ -347,13 +347,13 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     pub(super) fn ends_work(
         &self,
         since_us: u64,
-        ran: &StatementResult,
+        result: &StatementResult,
         ends_transaction: bool,
     ) -> u64 {
         let now_us = clock::now_us();
         let took_us = now_us.saturating_sub(since_us);
         let (stats, usage) = (self.stats(), &self.usage);
-        self.counts(ran, took_us, now_us / 1_000);
+        self.count_statement(result, took_us, now_us / 1_000);
         stats.queries.add(1);
         stats.query_us.observe(took_us);
         if self.is_at_replica() {
@@ -369,14 +369,14 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// Counts a statement for its user, its server and its digest.
-    fn counts(&self, ran: &StatementResult, took_us: u64, now_ms: u64) {
+    fn count_statement(&self, result: &StatementResult, took_us: u64, now_ms: u64) {
         let worker = self.worker.index;
-        let done = TimedResult::new(took_us, ran);
+        let done = TimedResult::new(took_us, result);
         self.usage.work.add(&done);
         if let Some(server) = self.server() {
             server.counters.work()[worker].add(&done);
         }
-        if let (Some(digest), Some(digests)) = (ran.digest, &*self.service.digests()) {
+        if let (Some(digest), Some(digests)) = (result.digest, &*self.service.digests()) {
             let when = (self.is_at_replica(), now_ms);
             digests.count(worker, digest, &done, when);
         }
@@ -387,7 +387,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// Returns whether the session has been queued for `REROUTE_AFTER_MS`.
-    pub(super) fn looks_around(&self) -> bool {
+    pub(super) fn should_reroute(&self) -> bool {
         let Some(Wait::Connection { until_ms, since_us }) = self.wait else {
             return false;
         };
@@ -396,12 +396,12 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// Leaves the queue if `wanted` has capacity now, or the awaited server may no longer serve.
-    pub(super) fn leaves_for(&mut self, wanted: PlacementTarget, view: &ServiceSnapshot) -> bool {
-        let Some(own) = &view.database else {
+    pub(super) fn reroute_to(&mut self, wanted: PlacementTarget, view: &ServiceSnapshot) -> bool {
+        let Some(database) = &view.database else {
             return false;
         };
-        let leaves = self.is_better(wanted.index(own), view, own);
-        wanted.forgo(own);
+        let leaves = self.is_better(wanted.index(database), view, database);
+        wanted.forgo(database);
         if leaves {
             self.leave_queues();
             self.at = None;
@@ -411,21 +411,21 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     fn is_better(
         &self,
-        there: Option<usize>,
+        wanted: Option<usize>,
         view: &ServiceSnapshot,
-        own: &DatabaseSnapshot,
+        database: &DatabaseSnapshot,
     ) -> bool {
         let Some(at) = &self.at else {
             return false;
         };
-        let here = view.servers.iter().position(|one| one.id == at.server.id);
-        if here == there {
+        let current = view.servers.iter().position(|one| one.id == at.server.id);
+        if current == wanted {
             return self.is_at_former_primary(view);
         }
         let may_serve =
-            |here: usize| own.primary == Some(here) || own.readers.members()[here].accepting;
-        let is_left = self.is_at_former_primary(view) || !here.is_some_and(may_serve);
-        is_left || there.is_some_and(|there| self.has_room(view, there))
+            |i: usize| database.primary == Some(i) || database.readers.members()[i].accepting;
+        let is_left = self.is_at_former_primary(view) || !current.is_some_and(may_serve);
+        is_left || wanted.is_some_and(|index| self.has_room(view, index))
     }
 
     /// Returns whether the wait for a connection has timed out, and leaves the queue if so.
@@ -434,17 +434,17 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             return false;
         };
         // The connection may arrive while the wait is being given up.
-        if clock::now_ms() < until_ms || !self.worker_pool.give_up(&self.place) {
+        if clock::now_ms() < until_ms || !self.worker_pool.cancel_wait(&self.slot) {
             return false;
         }
         self.wait = None;
-        self.stats().gave_up.add(1);
+        self.stats().timed_out.add(1);
         true
     }
 
     pub(super) fn leave_queues(&mut self) {
-        self.worker_pool.leave_line(&self.place);
-        if let Some(WaitResult::Connection(server)) = self.place.take_late() {
+        self.worker_pool.leave_queue(&self.slot);
+        if let Some(WaitResult::Connection(server)) = self.slot.take_late() {
             self.worker_pool.release(server, Condition::Clean);
         }
         if let Some(Wait::Primary { ticket, .. }) = self.wait.take() {
@@ -453,7 +453,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     /// Renews the server's connections, because the baseline of new ones has changed.
-    pub(super) fn renew_there(&self) {
+    pub(super) fn renew_server(&self) {
         if let Some(at) = &self.at {
             self.worker_pool.renew(self.worker, at.server.id);
         }
@@ -466,7 +466,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Releases the connection after `renew` has reset it in the background. If `renew` returns
     /// false, the connection is released as unclean.
-    pub(super) fn give_back_renewed(
+    pub(super) fn release_renewed(
         &self,
         mut server: Box<C>,
         renew: impl AsyncFnOnce(&mut C) -> bool + 'static,
@@ -496,5 +496,5 @@ impl<C: PoolableConnection> Drop for Acquirer<'_, C> {
 }
 
 impl AcquireError {
-    const NO_PRIMARY: Self = Self::Trouble(PrimaryError::NoPrimary { waited_ms: 0 });
+    const NO_PRIMARY: Self = Self::NoPrimary(PrimaryError::NoPrimary { waited_ms: 0 });
 }

@@ -43,9 +43,9 @@ pub(crate) enum KillOutcome {
 
 /// Passes a cancel request to the worker that may have the session with this key.
 pub(crate) fn pass_to_worker(shared: &EngineShared, claim: CancelClaim) {
-    if let Some(orders) = shared.orders.get(usize::from(claim.place().worker)) {
+    if let Some(sender) = shared.commands.get(usize::from(claim.place().worker)) {
         // A stopped worker has no sessions.
-        let _ = orders.send(WorkerCommand::Cancel(claim));
+        let _ = sender.send(WorkerCommand::Cancel(claim));
     }
 }
 
@@ -68,15 +68,15 @@ pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &
         return;
     };
     target.begin();
-    let (home, service) = (Rc::clone(worker), Arc::clone(service));
+    let (task_worker, service) = (Rc::clone(worker), Arc::clone(service));
     worker.spawn(async move {
         let sending = async {
-            match service.database.as_ref().map(|shared| &shared.own) {
+            match service.database.as_ref().map(|shared| &shared.protocol) {
                 Some(ProtocolService::Postgres(_)) => {
-                    postgres::cancel::send(&home, &service, &target).await
+                    postgres::cancel::send(&task_worker, &service, &target).await
                 }
                 Some(ProtocolService::MySql(_)) => {
-                    return mysql::cancel::send(&home, &service, &target).await;
+                    return mysql::cancel::send(&task_worker, &service, &target).await;
                 }
                 None => {}
             }
@@ -94,11 +94,11 @@ pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &
 /// Ends the query or the session of another client. Returns the result.
 pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: KillRequest) -> KillOutcome {
     let (reply, answers) = flume::unbounded();
-    for orders in &worker.shared.orders {
+    for sender in &worker.shared.commands {
         // A stopped worker has no sessions.
-        let _ = orders.send(WorkerCommand::KillSession {
+        let _ = sender.send(WorkerCommand::KillSession {
             service_id,
-            wanted: wanted.clone(),
+            request: wanted.clone(),
             reply: reply.clone(),
         });
     }
@@ -121,7 +121,7 @@ pub(crate) fn forward_kill(worker: &Worker, service: &Service, wanted: &KillRequ
     if mysql::id::is_of(number, generation(worker)) {
         return false;
     }
-    let former = worker.shared.former.load();
+    let former = worker.shared.predecessor.load();
     let words = ForwardedKill::write(&service.name, wanted);
     former.as_ref().is_some_and(|pass| pass(number, words))
 }
@@ -131,39 +131,39 @@ pub(crate) fn forward_kill(worker: &Worker, service: &Service, wanted: &KillRequ
 pub(crate) struct ForwardedKill {
     number: u32,
     only_query: bool,
-    whose: Whose,
+    owner: Owner,
 }
 
 /// Hash of a service name and a user name, of fixed length.
-type Whose = [u8; 32];
+type Owner = [u8; 32];
 
 /// Length of a forwarded `KILL`. No secret of a cancel request has this length.
-const PASSED_LENGTH: usize = 2 + size_of::<Whose>();
+const PASSED_LENGTH: usize = 2 + size_of::<Owner>();
 const PASSED_MARK: u8 = b'K';
 
 impl ForwardedKill {
     /// Encodes the request for the field that holds a cancel request's secret.
     fn write(service: &str, wanted: &KillRequest) -> Vec<u8> {
         let mut words = vec![PASSED_MARK, u8::from(wanted.only_query)];
-        words.extend(whose(service, &wanted.user));
+        words.extend(owner(service, &wanted.user));
         words
     }
 
     /// Decodes a forwarded `KILL`. Returns `None` if it is a cancel request.
     pub(crate) fn read(number: u32, words: &[u8]) -> Option<Self> {
         let words: &[u8; PASSED_LENGTH] = words.try_into().ok()?;
-        let [PASSED_MARK, only_query, whose @ ..] = words else {
+        let [PASSED_MARK, only_query, owner @ ..] = words else {
             return None;
         };
         Some(Self {
             number,
             only_query: *only_query != 0,
-            whose: *whose,
+            owner: *owner,
         })
     }
 }
 
-fn whose(service: &str, user: &str) -> Whose {
+fn owner(service: &str, user: &str) -> Owner {
     let mut hash = Sha256::new();
     // Service names contain no zero byte.
     hash.update([service.as_bytes(), b"\0", user.as_bytes()].concat());
@@ -175,7 +175,7 @@ pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &ForwardedKill) {
     worker.each_session(|live| {
         let is_meant = |handle: &Rc<SessionHandle>| {
             number(handle) == u64::from(passed.number)
-                && whose(&live.service.name, &handle.user) == passed.whose
+                && owner(&live.service.name, &handle.user) == passed.owner
         };
         if let Some(handle) = live.handle().filter(is_meant) {
             end(worker, live, &handle, passed.only_query);
@@ -196,12 +196,12 @@ pub(crate) fn kill_here(
         let Some(handle) = handle.filter(|_| live.service.id == service_id) else {
             return;
         };
-        let is_own = handle.user == wanted.user;
-        if is_own {
+        let is_owner = handle.user == wanted.user;
+        if is_owner {
             end(worker, live, &handle, wanted.only_query);
         }
         // The requesting session may have ended.
-        let _ = reply.send(if is_own {
+        let _ = reply.send(if is_owner {
             KillOutcome::Done
         } else {
             KillOutcome::NotYours
@@ -238,9 +238,9 @@ mod tests {
         let words = ForwardedKill::write("shop", &wanted("ann"));
         let passed = ForwardedKill::read(7, &words).unwrap();
         assert_eq!((passed.number, passed.only_query), (7, true));
-        assert_eq!(passed.whose, whose("shop", "ann"));
+        assert_eq!(passed.owner, owner("shop", "ann"));
         for (service, user) in [("shop", "bob"), ("sho", "pann"), ("other", "ann")] {
-            assert_ne!(passed.whose, whose(service, user));
+            assert_ne!(passed.owner, owner(service, user));
         }
         // Lengths of secrets in cancel requests, forwarded ones included.
         for length in [4, 5, 32, 33] {

@@ -76,8 +76,8 @@ pub(crate) struct SessionHandle {
     pub(crate) key: Option<cancel::Key>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) since_ms: u64,
-    doing: Cell<SessionActivity>,
-    doing_since_ms: Cell<u64>,
+    activity: Cell<SessionActivity>,
+    activity_since_ms: Cell<u64>,
     transaction_since_ms: Cell<u64>,
     /// Start of the transaction in microseconds, for the statistics; zero: none has begun.
     transaction_since_us: Cell<u64>,
@@ -138,8 +138,8 @@ impl SessionHandle {
             key,
             peer,
             since_ms: now_ms,
-            doing: Cell::new(SessionActivity::Idle),
-            doing_since_ms: Cell::new(now_ms),
+            activity: Cell::new(SessionActivity::Idle),
+            activity_since_ms: Cell::new(now_ms),
             transaction_since_ms: Cell::new(0),
             transaction_since_us: Cell::new(0),
             target: RefCell::default(),
@@ -168,12 +168,12 @@ impl SessionHandle {
         self.database.replace(database);
     }
 
-    pub(crate) fn doing(&self) -> SessionActivity {
-        self.doing.get()
+    pub(crate) fn activity(&self) -> SessionActivity {
+        self.activity.get()
     }
 
-    pub(crate) fn doing_since_ms(&self) -> u64 {
-        self.doing_since_ms.get()
+    pub(crate) fn activity_since_ms(&self) -> u64 {
+        self.activity_since_ms.get()
     }
 
     pub(crate) fn pins(&self) -> Pins {
@@ -217,7 +217,7 @@ impl SessionHandle {
         let target = self.target.borrow();
         target
             .as_ref()
-            .is_some_and(|target| target.pooled.server.id == server_id)
+            .is_some_and(|target| target.pool_handle.server.id == server_id)
     }
 
     pub(crate) fn target(&self) -> Option<Rc<CancelTarget>> {
@@ -226,14 +226,14 @@ impl SessionHandle {
 
     /// Sets the activity. The time is that of the worker's last sweep, which is as precise as the
     /// limits are.
-    pub(crate) fn set_activity(&self, doing: SessionActivity, worker: &Worker) {
-        if self.doing.replace(doing) == doing {
+    pub(crate) fn set_activity(&self, activity: SessionActivity, worker: &Worker) {
+        if self.activity.replace(activity) == activity {
             return;
         }
-        let now_ms = worker.swept_at_ms();
-        self.doing_since_ms.set(now_ms);
+        let now_ms = worker.last_sweep_ms();
+        self.activity_since_ms.set(now_ms);
         self.is_timed_out.set(false);
-        match doing {
+        match activity {
             SessionActivity::Idle | SessionActivity::Bound => {
                 self.transaction_since_ms.set(0);
                 self.transaction_since_us.set(0);
@@ -261,8 +261,8 @@ impl SessionHandle {
 
     /// Restarts the time limits, because a request is done and the next one has already been sent.
     pub(crate) fn begins_next(&self, is_transaction: bool, worker: &Worker) {
-        let now_ms = worker.swept_at_ms();
-        self.doing_since_ms.set(now_ms);
+        let now_ms = worker.last_sweep_ms();
+        self.activity_since_ms.set(now_ms);
         self.is_timed_out.set(false);
         if is_transaction {
             self.transaction_since_ms.set(now_ms);
@@ -271,7 +271,7 @@ impl SessionHandle {
 
     /// Sets the current server connection.
     pub(crate) fn set_server(&self, server: &ConnectionCore) {
-        self.target.replace(Some(Rc::clone(&server.cancels)));
+        self.target.replace(Some(Rc::clone(&server.cancel_target)));
     }
 
     /// Clears the current server connection.
@@ -285,17 +285,17 @@ impl SessionHandle {
 
     /// Returns the shorter of the client's limit and the service's; zero: no limit.
     pub(crate) fn idle_limit(&self, of_service: Duration) -> Duration {
-        let own = Duration::from_millis(self.idle_limit_ms.get());
-        match (own.is_zero(), of_service.is_zero()) {
+        let of_session = Duration::from_millis(self.idle_limit_ms.get());
+        match (of_session.is_zero(), of_service.is_zero()) {
             (true, _) => of_service,
-            (false, true) => own,
-            (false, false) => own.min(of_service),
+            (false, true) => of_session,
+            (false, false) => of_session.min(of_service),
         }
     }
 
     /// Sets the time limit that the rules give the next query.
     pub(crate) fn limit_query(&self, rules: Option<&AppliedRules>) {
-        let limit_ms = rules.and_then(|rules| rules.verdict.timeout_ms);
+        let limit_ms = rules.and_then(|rules| rules.outcome.timeout_ms);
         self.query_limit_ms.set(limit_ms);
     }
 
@@ -358,7 +358,7 @@ impl SessionHandle {
     }
 
     /// Requests cancellation of a query that exceeds its limit.
-    pub(crate) fn ask_for_cancel(&self) {
+    pub(crate) fn request_cancel(&self) {
         self.overtime.set(true);
         self.notify();
     }
@@ -403,14 +403,15 @@ impl SessionHandle {
         if passed(self.transaction_since_ms.get(), transaction) {
             return Some(ExceededLimit::Transaction);
         }
-        match self.doing.get() {
+        match self.activity.get() {
             SessionActivity::Active
-                if passed(self.doing_since_ms.get(), query) && !self.is_timed_out.replace(true) =>
+                if passed(self.activity_since_ms.get(), query)
+                    && !self.is_timed_out.replace(true) =>
             {
                 Some(ExceededLimit::Query)
             }
             SessionActivity::InTransaction
-                if passed(self.doing_since_ms.get(), idle_in_transaction) =>
+                if passed(self.activity_since_ms.get(), idle_in_transaction) =>
             {
                 Some(ExceededLimit::IdleInTransaction)
             }

@@ -17,44 +17,44 @@ use crate::upstream::worker_pool::{
 };
 
 /// Time a server may take while there are other candidates.
-const PATIENCE: Duration = Duration::from_millis(500);
+const CANDIDATE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Interval at which the availability of servers is checked.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits until a server of the service is available and returns the snapshot. The limit is the one
 /// for work without a primary; after it the snapshot may have none.
-pub(super) async fn awaited(service: &Service) -> Arc<ServiceSnapshot> {
+pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
     let since_ms = clock::now_ms();
     loop {
         let view = service.view_owned();
         let waited = Duration::from_millis(clock::now_ms().saturating_sub(since_ms));
-        let waits = view.database.as_ref().is_some_and(|own| {
-            candidates(&view, own).is_empty() && waited < own.times.without_server
+        let waits = view.database.as_ref().is_some_and(|database| {
+            candidates(&view, database).is_empty() && waited < database.times.without_server
         });
         if !waits {
             return view;
         }
-        compio::time::sleep(LOOK_AGAIN).await;
+        compio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Waits for a primary and returns the snapshot with the primary's index. Returns `None` if the
 /// login cannot wait longer.
-pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<ServiceSnapshot>, usize)> {
+pub(super) async fn wait_for_primary(service: &Service) -> Option<(Arc<ServiceSnapshot>, usize)> {
     let since_ms = clock::now_ms();
     loop {
         let view = service.view_owned();
-        let own = view.database.as_ref()?;
-        if let Some(primary) = own.primary {
+        let database = view.database.as_ref()?;
+        if let Some(primary) = database.primary {
             return Some((view, primary));
         }
         // The other half of the time limit is for the login itself.
-        let limit = own.times.without_server.min(own.times.login / 2);
+        let limit = database.times.without_server.min(database.times.login / 2);
         if Duration::from_millis(clock::now_ms().saturating_sub(since_ms)) >= limit {
             return None;
         }
-        compio::time::sleep(LOOK_AGAIN).await;
+        compio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -65,21 +65,21 @@ pub(super) async fn awaited_primary(service: &Service) -> Option<(Arc<ServiceSna
 /// server can serve.
 pub(super) fn candidates<'a>(
     view: &'a ServiceSnapshot,
-    own: &DatabaseSnapshot,
+    database: &DatabaseSnapshot,
 ) -> Vec<(&'a Arc<Server>, Duration)> {
-    let readers = (0..view.servers.len()).filter(|index| own.replicas[*index]);
-    let once: Vec<usize> = own.primary.into_iter().chain(readers).collect();
+    let readers = (0..view.servers.len()).filter(|index| database.replicas[*index]);
+    let once: Vec<usize> = database.primary.into_iter().chain(readers).collect();
     let twice = once.iter().chain(&once);
     let mut candidates: Vec<_> = twice
-        .map(|index| (&view.servers[*index], PATIENCE))
+        .map(|index| (&view.servers[*index], CANDIDATE_LIMIT))
         .collect();
-    if let Some((_, patience)) = candidates.last_mut() {
-        *patience = own.times.login.max(PATIENCE);
+    if let Some((_, limit)) = candidates.last_mut() {
+        *limit = database.times.login.max(CANDIDATE_LIMIT);
     }
     candidates
 }
 
-/// Connection that is released on drop, as unclean unless [`Self::leave`] was called.
+/// Connection that is released on drop, as unclean unless [`Self::release`] was called.
 pub(super) struct LoginConnection<'a, C: PoolableConnection> {
     worker_pool: &'a Rc<WorkerPool<C>>,
     pub(super) server: Option<Box<C>>,
@@ -87,7 +87,7 @@ pub(super) struct LoginConnection<'a, C: PoolableConnection> {
 
 impl<C: PoolableConnection> LoginConnection<'_, C> {
     /// Releases the connection as clean.
-    pub(super) fn leave(mut self) {
+    pub(super) fn release(mut self) {
         if let Some(server) = self.server.take() {
             self.worker_pool.release(server, Condition::Clean);
         }
@@ -105,13 +105,13 @@ impl<C: PoolableConnection> Drop for LoginConnection<'_, C> {
 /// Queued request for a connection that leaves the queue on drop.
 struct QueueGuard<'a, C: PoolableConnection> {
     worker_pool: &'a Rc<WorkerPool<C>>,
-    place: Rc<WaitSlot<C>>,
+    slot: Rc<WaitSlot<C>>,
 }
 
 impl<C: PoolableConnection> Drop for QueueGuard<'_, C> {
     fn drop(&mut self) {
-        self.worker_pool.leave_line(&self.place);
-        if let Some(WaitResult::Connection(server)) = self.place.take_late() {
+        self.worker_pool.leave_queue(&self.slot);
+        if let Some(WaitResult::Connection(server)) = self.slot.take_late() {
             self.worker_pool.release(server, Condition::Clean);
         }
     }
@@ -119,7 +119,7 @@ impl<C: PoolableConnection> Drop for QueueGuard<'_, C> {
 
 impl<C: PoolableConnection> QueueGuard<'_, C> {
     async fn delivery(&self) -> WaitResult<C> {
-        std::future::poll_fn(|context| match self.place.take(context) {
+        std::future::poll_fn(|context| match self.slot.take(context) {
             Some(delivery) => Poll::Ready(delivery),
             None => Poll::Pending,
         })
@@ -128,15 +128,15 @@ impl<C: PoolableConnection> QueueGuard<'_, C> {
 }
 
 /// Acquires a connection to a server, waiting for one if necessary.
-pub(super) async fn borrow<'a, C: PoolableConnection>(
+pub(super) async fn acquire<'a, C: PoolableConnection>(
     worker_pool: &'a Rc<WorkerPool<C>>,
     account: &UserPools<C>,
     server: &Arc<Server>,
     view: &DatabaseSnapshot,
 ) -> Result<LoginConnection<'a, C>, AcquireError> {
-    let in_line = QueueGuard {
+    let guard = QueueGuard {
         worker_pool,
-        place: WaitSlot::new(),
+        slot: WaitSlot::new(),
     };
     let connection = |server| LoginConnection {
         worker_pool,
@@ -144,15 +144,15 @@ pub(super) async fn borrow<'a, C: PoolableConnection>(
     };
     loop {
         // The pool may have been replaced during the wait.
-        let pooled = account.pooled(server, view);
-        let until_ms = match worker_pool.borrow(&pooled, &in_line.place) {
+        let pooled = account.pool_handle(server, view);
+        let until_ms = match worker_pool.acquire(&pooled, &guard.slot) {
             AcquireResult::Now(server) => return Ok(connection(server)),
             AcquireResult::Later(until_ms) => until_ms,
             AcquireResult::Refused(_) if pooled.pool.is_retired() => continue,
             AcquireResult::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
         };
         let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
-        match compio::time::timeout(wait, in_line.delivery()).await {
+        match compio::time::timeout(wait, guard.delivery()).await {
             Ok(WaitResult::Connection(server)) => return Ok(connection(server)),
             Ok(WaitResult::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
             Ok(WaitResult::Again) => {}

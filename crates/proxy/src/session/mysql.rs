@@ -46,7 +46,7 @@ use self::from_client::RemainingPayload;
 use self::login::{ClientHandshake, InitialState, LoginHandler, SessionParts};
 use self::pending_input::PendingInput;
 use self::server::ServerConnection;
-use self::shared::PostgresService;
+use self::shared::MysqlService;
 use self::statements::ClientStatements;
 use self::user_state::Account;
 use crate::engine::live_session::LiveSession;
@@ -99,12 +99,12 @@ struct Session<'a> {
     permit: &'a ClientPermit,
     live: &'a LiveSession,
     service: Arc<DatabaseService>,
-    shared: Arc<PostgresService>,
+    shared: Arc<MysqlService>,
     account: Rc<Account>,
     handle: Rc<SessionHandle>,
     /// Client connection; `None` only after the session has ended.
     client: Option<Stream>,
-    entrance: ClientHandshake,
+    handshake: ClientHandshake,
     /// State after login, restored by COM_RESET_CONNECTION.
     begin: InitialState,
     stage: Stage<'a>,
@@ -115,7 +115,7 @@ struct Session<'a> {
     /// Error to send for the current command after its remainder has been received.
     refusal: Option<ErrorReply>,
     /// Error that the next command receives instead of being executed.
-    lost: Option<ErrorReply>,
+    postponed_error: Option<ErrorReply>,
     /// Replies of Evenkeel that have not been sent.
     answers: Vec<u8>,
     /// Command that is being processed.
@@ -125,7 +125,7 @@ struct Session<'a> {
     server: Option<Box<ServerConnection>>,
     acquirer: Acquirer<'a, ServerConnection>,
     transcoder: Transcoder,
-    numbers: ClientStatements,
+    statements: ClientStatements,
     state: SessionState,
     token: causality::CausalityToken,
     /// True if an error left open whether the transaction is still active or was committed.
@@ -192,7 +192,7 @@ pub(super) async fn serve_session(
     ) else {
         return TerminationReason::NoServer;
     };
-    let Some(shared) = service.of_mysql().cloned() else {
+    let Some(shared) = service.as_mysql().cloned() else {
         return TerminationReason::NoServer;
     };
     if let Err(ending) =
@@ -202,7 +202,7 @@ pub(super) async fn serve_session(
     }
     // The number is exclusive to this client until it disconnects.
     let place = Place::new(worker.index, slot);
-    let Some(number) = worker.shared.connection_numbers.draw(place) else {
+    let Some(number) = worker.shared.connection_numbers.assign(place) else {
         return TerminationReason::NoServer;
     };
     let door = LoginHandler {
@@ -216,15 +216,15 @@ pub(super) async fn serve_session(
         id: id::of(&number, generation(worker)),
     };
     let admitting = Box::pin(door.clone().admit(Stream::plain(socket)));
-    let mut session = match live.unless_cut(admitting).await {
+    let mut session = match live.run_interruptible(admitting).await {
         Ok(Ok(session)) => session,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return interrupt.ending(),
     };
     loop {
-        live.take_handle(&session.handle);
+        live.set_handle(&session.handle);
         let polling = poll_fn(|context| session.poll(context));
-        let outcome = live.unless_cut(polling).await;
+        let outcome = live.run_interruptible(polling).await;
         live.drop_handle();
         let payload = match outcome {
             Ok(ExitReason::ChangesUser(payload)) => payload,
@@ -232,13 +232,13 @@ pub(super) async fn serve_session(
             Err(interrupt) => return session.end_cut(interrupt.ending()).await,
         };
         // Writes of the previous user must be visible to the new user.
-        session.counts_writes(Status::default());
+        session.count_writes(Status::default());
         let token = session.token.clone();
         let Some(changing) = session.leave_as_user(payload) else {
             return TerminationReason::ClientClosed;
         };
         let changing = Box::pin(door.clone().change_user(changing));
-        session = match live.unless_cut(changing).await {
+        session = match live.run_interruptible(changing).await {
             Ok(Ok(session)) => session,
             Ok(Err(ending)) => return ending,
             Err(interrupt) => return interrupt.ending(),
@@ -260,10 +260,10 @@ fn beginning(begin: &InitialState) -> InitialSettings<'_> {
 impl<'a> Session<'a> {
     /// Creates the session of a client that has logged in.
     fn new(parts: SessionParts<'a>) -> Self {
-        let agreed = parts.entrance.agreed;
+        let agreed = parts.handshake.agreed;
         let begin = &parts.begin;
-        let fresh = begin.fresh.pairs();
-        let state = SessionState::new(fresh, beginning(begin), parts.worker.interner());
+        let baseline = begin.baseline.pairs();
+        let state = SessionState::new(baseline, beginning(begin), parts.worker.interner());
         let acquirer = Acquirer::new(
             parts.worker,
             &parts.service,
@@ -280,19 +280,19 @@ impl<'a> Session<'a> {
             account: parts.account,
             handle: parts.handle,
             client: Some(parts.client),
-            entrance: parts.entrance,
+            handshake: parts.handshake,
             stage: Stage::Command,
             pending_input: PendingInput::default(),
             rest: RemainingPayload::default(),
             refusal: None,
-            lost: None,
+            postponed_error: None,
             answers: Vec::new(),
             active: ActiveRequest::default(),
             rules: None,
             server: None,
             acquirer,
             transcoder: Transcoder::new(agreed, agreed),
-            numbers: ClientStatements::default(),
+            statements: ClientStatements::default(),
             state,
             token: causality::CausalityToken::new(),
             unfit_since_ms: None,
@@ -312,7 +312,7 @@ impl<'a> Session<'a> {
     }
 
     fn hold(&mut self, bytes: &[u8]) {
-        self.pending_input.push(bytes, || self.worker.spare());
+        self.pending_input.push(bytes, || self.worker.take_spare());
     }
 
     /// Counts `length` bytes received from the client.
@@ -320,7 +320,7 @@ impl<'a> Session<'a> {
         let length = length as u64;
         let server = self.acquirer.server();
         self.live
-            .moved_at(self.worker, ByteDirection::FromClient, length, server);
+            .count_bytes_at(self.worker, ByteDirection::FromClient, length, server);
         self.acquirer.usage.from_clients.add(length);
     }
 
@@ -334,7 +334,7 @@ impl<'a> Session<'a> {
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
         self.live
-            .moved_at(worker, ByteDirection::ToClient, length, None);
+            .count_bytes_at(worker, ByteDirection::ToClient, length, None);
         self.acquirer.usage.to_clients.add(length);
         let sent = self.client()?.send_own(worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
@@ -343,7 +343,7 @@ impl<'a> Session<'a> {
     /// Returns the buffer for replies of Evenkeel.
     fn answers(&mut self) -> &mut Vec<u8> {
         if self.answers.capacity() == 0 {
-            self.answers = self.worker.spare();
+            self.answers = self.worker.take_spare();
         }
         &mut self.answers
     }
@@ -352,13 +352,15 @@ impl<'a> Session<'a> {
         &self.service.stats()[self.worker.index]
     }
 
-    fn does(&self, doing: SessionActivity) {
-        self.handle.set_activity(doing, self.worker);
+    fn set_activity(&self, activity: SessionActivity) {
+        self.handle.set_activity(activity, self.worker);
     }
 
     /// Returns whether the service has `mode = "session"`.
     fn keeps_connection(&self) -> bool {
         let view = self.permit.service().snapshot();
-        view.database.as_ref().is_some_and(|own| own.session_mode)
+        view.database
+            .as_ref()
+            .is_some_and(|database| database.session_mode)
     }
 }

@@ -60,16 +60,16 @@ pub(super) struct UncommittedWrites {
     /// True if there may be writes, perhaps not committed yet.
     pub(super) is_some: bool,
     /// GTIDs of the writes that the server has reported.
-    pub(super) told: Option<Gtids>,
+    pub(super) gtids: Option<Gtids>,
     /// True if there may be writes whose GTIDs were not reported.
     pub(super) is_partial: bool,
 }
 
 impl PlacementTarget {
     /// Returns the server's index in the snapshot; `None`: there is no primary.
-    pub(super) fn index(&self, own: &DatabaseSnapshot) -> Option<usize> {
+    pub(super) fn index(&self, database: &DatabaseSnapshot) -> Option<usize> {
         match self {
-            PlacementTarget::Primary => own.primary,
+            PlacementTarget::Primary => database.primary,
             PlacementTarget::Reader(index)
             | PlacementTarget::Named(index)
             | PlacementTarget::AfterPosition(index, _)
@@ -78,9 +78,9 @@ impl PlacementTarget {
     }
 
     /// Releases the reserved load slot of a target that is not used.
-    pub(super) fn forgo(self, own: &DatabaseSnapshot) {
+    pub(super) fn forgo(self, database: &DatabaseSnapshot) {
         if let PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) = self {
-            own.busy[index].release();
+            database.busy[index].release();
         }
     }
 }
@@ -89,17 +89,17 @@ impl Placement {
     /// Creates a placement at a server of the snapshot. `is_reserved`: its load slot is already
     /// reserved.
     pub(super) fn new(view: &ServiceSnapshot, index: usize, is_reserved: bool) -> Option<Self> {
-        let own = view.database.as_ref()?;
-        let busy = Arc::clone(&own.busy[index]);
+        let database = view.database.as_ref()?;
+        let busy = Arc::clone(&database.busy[index]);
         if !is_reserved {
             // There is no limit here: the slot only counts load.
             let _ = busy.try_reserve();
         }
         Some(Self {
             server: Arc::clone(&view.servers[index]),
-            is_replica: own.primary != Some(index),
+            is_replica: database.primary != Some(index),
             busy,
-            epoch: own.epoch,
+            epoch: database.epoch,
             written: UncommittedWrites::default(),
         })
     }
@@ -138,20 +138,24 @@ pub(super) struct ReadCandidates {
 
 impl ReadRequest<'_> {
     /// Determines the candidates from the current server positions.
-    pub(super) fn look(self, view: &ServiceSnapshot, own: &DatabaseSnapshot) -> ReadCandidates {
+    pub(super) fn candidates(
+        self,
+        view: &ServiceSnapshot,
+        database: &DatabaseSnapshot,
+    ) -> ReadCandidates {
         let positions = self.knowledge.positions();
         let mut written;
-        let requires = match own.consistency {
+        let requires = match database.consistency {
             Consistency::Eventual => RequiredPosition::Nothing,
             Consistency::ReadYourWrites => {
                 self.token
-                    .assume_writes_before(own.noted_since_us, own.epoch);
-                settled(self.token, &positions, own.epoch)
+                    .assume_writes_before(database.noted_since_us, database.epoch);
+                settled(self.token, &positions, database.epoch)
             }
             Consistency::Global => {
                 let writes = self.knowledge.writes();
-                written = writes.token(own.epoch, clock::now_us());
-                settled(&mut written, &positions, own.epoch)
+                written = writes.token(database.epoch, clock::now_us());
+                settled(&mut written, &positions, database.epoch)
             }
         };
         let candidates = view
@@ -159,17 +163,17 @@ impl ReadRequest<'_> {
             .iter()
             .enumerate()
             .map(|(index, server)| Candidate {
-                is_primary: own.primary == Some(index),
-                is_replica: own.replicas[index],
+                is_primary: database.primary == Some(index),
+                is_replica: database.replicas[index],
                 is_tried: self.tried.contains(&server.id)
                     || self.among.is_some_and(|group| !group.has(index)),
-                replica: match own.spares[index] {
+                replica: match database.spares[index] {
                     true => positions.replica(server.id).at_once(),
                     false => positions.replica(server.id),
                 },
             });
         let now_us = clock::now_us();
-        let readers = readers(requires, candidates, now_us, &own.causality);
+        let readers = readers(requires, candidates, now_us, &database.causality);
         let soon = match (requires, readers.soonest) {
             (RequiredPosition::Position(position), Some(index)) if self.may_wait => {
                 Some((index, position.clone()))
@@ -177,10 +181,10 @@ impl ReadRequest<'_> {
             _ => None,
         };
         ReadCandidates {
-            primary: own.primary,
+            primary: database.primary,
             readers,
             soon,
-            failed: places_of(self.tried, view),
+            failed: indexes_of(self.tried, view),
             may_wait: self.may_wait,
             now_us,
         }
@@ -188,13 +192,13 @@ impl ReadRequest<'_> {
 }
 
 /// Returns the snapshot indexes of these servers.
-fn places_of(servers: &[u64], view: &ServiceSnapshot) -> MemberSet {
-    let mut places = MemberSet::none();
+fn indexes_of(servers: &[u64], view: &ServiceSnapshot) -> MemberSet {
+    let mut indexes = MemberSet::none();
     for id in servers {
-        let place = view.servers.iter().position(|server| server.id == *id);
-        place.into_iter().for_each(|index| places.insert(index));
+        let position = view.servers.iter().position(|server| server.id == *id);
+        position.into_iter().for_each(|index| indexes.insert(index));
     }
-    places
+    indexes
 }
 
 /// Returns the required position. Writes get a position once the primary's has been sampled.
@@ -211,7 +215,7 @@ fn settled<'a>(
 
 impl ReadCandidates {
     /// Returns the availability for the router.
-    pub(super) fn seen(&self) -> route::ServerAvailability {
+    pub(super) fn availability(&self) -> route::ServerAvailability {
         route::ServerAvailability {
             primary: self.primary,
             replicas: self.readers.replicas,
@@ -223,14 +227,14 @@ impl ReadCandidates {
     /// goes to the primary anyway needs no positions.
     pub(super) fn want_positions(&self, decision: &Decision, knowledge: &ServerInfo) {
         if decision.is_read && self.readers.fresh == 0 && self.readers.replicas > 0 {
-            knowledge.track().want(self.now_us);
+            knowledge.track().request_positions(self.now_us);
         }
     }
 
     /// Returns whether a hint may select the server: it takes part in the service and has not
     /// failed the read.
-    fn may_be_named(&self, own: &DatabaseSnapshot, index: usize) -> bool {
-        let takes_part = own.primary == Some(index) || own.replicas[index];
+    fn may_be_named(&self, database: &DatabaseSnapshot, index: usize) -> bool {
+        let takes_part = database.primary == Some(index) || database.replicas[index];
         takes_part && !self.failed.contains(index)
     }
 
@@ -247,13 +251,13 @@ impl ReadCandidates {
     pub(super) fn place(
         mut self,
         target: RouteTarget,
-        own: &DatabaseSnapshot,
+        database: &DatabaseSnapshot,
         key: u64,
         has_room: impl Fn(usize) -> bool,
     ) -> PlacementTarget {
         match (target, self.soon.take()) {
             (RouteTarget::Primary, _) => PlacementTarget::Primary,
-            (RouteTarget::Server(index), _) if self.may_be_named(own, index) => {
+            (RouteTarget::Server(index), _) if self.may_be_named(database, index) => {
                 PlacementTarget::Named(index)
             }
             (RouteTarget::Server(_), _) => PlacementTarget::Primary,
@@ -261,7 +265,7 @@ impl ReadCandidates {
                 PlacementTarget::AfterPosition(index, position)
             }
             (RouteTarget::Readers { and_primary }, None) => {
-                self.pick(own, and_primary, key, has_room)
+                self.pick(database, and_primary, key, has_room)
             }
         }
     }
@@ -269,7 +273,7 @@ impl ReadCandidates {
     /// Picks a server for a read by the service's balancing.
     fn pick(
         self,
-        own: &DatabaseSnapshot,
+        database: &DatabaseSnapshot,
         and_primary: bool,
         key: u64,
         has_room: impl Fn(usize) -> bool,
@@ -279,16 +283,24 @@ impl ReadCandidates {
             true => self.readers.barred_waiting,
             false => self.readers.barred,
         };
-        if let Some(primary) = own.primary.filter(|_| !and_primary) {
+        if let Some(primary) = database.primary.filter(|_| !and_primary) {
             barred.insert(primary);
         }
-        let found = match picked(&barred, own, (key, self.now_us)) {
+        let found = match picked(&barred, database, (key, self.now_us)) {
             Some(first) if has_room(first) => Some(first),
-            Some(first) => Some(roomier(first, barred, own, (key, self.now_us), has_room)),
-            None => spare(&barred, own, has_room),
+            Some(first) => Some(less_busy(
+                first,
+                barred,
+                database,
+                (key, self.now_us),
+                has_room,
+            )),
+            None => spare(&barred, database, has_room),
         };
         match found {
-            Some(index) if waits && own.primary != Some(index) => PlacementTarget::AfterSync(index),
+            Some(index) if waits && database.primary != Some(index) => {
+                PlacementTarget::AfterSync(index)
+            }
             Some(index) => PlacementTarget::Reader(index),
             None => PlacementTarget::Primary,
         }
@@ -297,54 +309,58 @@ impl ReadCandidates {
 
 /// Picks another server with a free connection if all of the first one's are in use. Those may
 /// belong to clients whose work is blocked there.
-fn roomier(
+fn less_busy(
     first: usize,
     mut barred: MemberSet,
-    own: &DatabaseSnapshot,
-    who: (u64, u64),
+    database: &DatabaseSnapshot,
+    key: (u64, u64),
     has_room: impl Fn(usize) -> bool,
 ) -> usize {
     barred.insert(first);
-    while let Some(next) = picked(&barred, own, who) {
+    while let Some(next) = picked(&barred, database, key) {
         if has_room(next) {
-            own.busy[first].release();
+            database.busy[first].release();
             return next;
         }
-        own.busy[next].release();
+        database.busy[next].release();
         barred.insert(next);
     }
-    let Some(spare) = spare(&barred, own, has_room) else {
+    let Some(spare) = spare(&barred, database, has_room) else {
         return first;
     };
-    own.busy[first].release();
+    database.busy[first].release();
     spare
 }
 
 /// Picks a lagging server with a free connection, and reserves its load slot.
 fn spare(
     barred: &MemberSet,
-    own: &DatabaseSnapshot,
+    database: &DatabaseSnapshot,
     has_room: impl Fn(usize) -> bool,
 ) -> Option<usize> {
-    let mut spares = (0..own.spares.len()).filter(|index| own.spares[*index]);
+    let mut spares = (0..database.spares.len()).filter(|index| database.spares[*index]);
     let found = spares.find(|index| !barred.contains(*index) && has_room(*index))?;
     // There is no limit here: the slot only counts load.
-    let _ = own.busy[found].try_reserve();
+    let _ = database.busy[found].try_reserve();
     Some(found)
 }
 
 /// Picks a server by the service's balancing, and reserves its load slot.
-fn picked(barred: &MemberSet, own: &DatabaseSnapshot, (key, now_us): (u64, u64)) -> Option<usize> {
+fn picked(
+    barred: &MemberSet,
+    database: &DatabaseSnapshot,
+    (key, now_us): (u64, u64),
+) -> Option<usize> {
     let request = PickRequest {
         key,
         tried: barred,
         random: fast_random(),
         now_us,
     };
-    match own.readers.pick(&request) {
+    match database.readers.pick(&request) {
         Pick::Server(index) if !barred.contains(index) => Some(index),
         Pick::Server(index) => {
-            own.busy[index].release();
+            database.busy[index].release();
             None
         }
         Pick::AllFull | Pick::NoneUp => None,

@@ -32,7 +32,8 @@ pub(super) async fn read_client_address(
     if !expects_proxy_header(&view.settings, record.client) {
         return Ok(());
     }
-    let header = Box::pin(live.unless_cut(receive(socket, view.settings.connect_timeout))).await;
+    let header =
+        Box::pin(live.run_interruptible(receive(socket, view.settings.connect_timeout))).await;
     let (client, _) = header.map_err(|interrupt| interrupt.ending())??;
     record.client = client.or(record.client);
     Ok(())
@@ -69,12 +70,12 @@ async fn header_of(socket: &Socket) -> Result<Header, String> {
         };
         held.truncate(before + count);
         let parsed = proxy_header::parse(&held);
-        let own = match parsed {
+        let end = match parsed {
             Parsed::Frame(_, length) => length,
             Parsed::Incomplete => held.len(),
             Parsed::Invalid(fault) => return Err(fault.to_string()),
         };
-        take(socket, &mut held[before..own])?;
+        take(socket, &mut held[before..end])?;
         if let Parsed::Frame(header, _) = parsed {
             return Ok(header);
         }

@@ -36,7 +36,8 @@ pub(super) async fn serve_session(
     record: &mut Record,
 ) -> TerminationReason {
     // Boxed, because these futures end before the long part, the relay, begins.
-    let client = match Box::pin(live.unless_cut(greet(permit, socket, record.client))).await {
+    let client = match Box::pin(live.run_interruptible(greet(permit, socket, record.client))).await
+    {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return interrupt.ending(),
@@ -45,16 +46,16 @@ pub(super) async fn serve_session(
     let fd = client.socket.fd();
     let client_left = || has_left(fd);
     let (service, key) = (permit.service(), source_key(client.source));
-    let seeker = ConnectRequest {
+    let request = ConnectRequest {
         worker,
         service,
         key,
-        client_left: &client_left,
+        has_client_left: &client_left,
     };
     let mut search = ConnectAttempts::default();
     loop {
-        let found = find_server(&seeker, &client, &mut search, record);
-        let (upstream, view) = match Box::pin(live.unless_cut(found)).await {
+        let found = find_server(&request, &client, &mut search, record);
+        let (upstream, view) = match Box::pin(live.run_interruptible(found)).await {
             Ok(Ok(found)) => found,
             Ok(Err(ending)) => {
                 lingering_close::close_gracefully(worker, client.socket);
@@ -66,21 +67,21 @@ pub(super) async fn serve_session(
             RelayOutcome::Over(ending) => return ending,
             RelayOutcome::Mute(mute) => mute,
         };
-        if !search.failed(&seeker, upstream.lease.server(), mute.why.clone(), record) {
-            return give_up(&seeker, worker, client.socket, mute);
+        if !search.failed(&request, upstream.lease.server(), mute.why.clone(), record) {
+            return give_up(&request, worker, client.socket, mute);
         }
     }
 }
 
 /// Connects to a server and sends it the PROXY header.
 async fn find_server(
-    seeker: &ConnectRequest<'_>,
+    request: &ConnectRequest<'_>,
     client: &TcpClient,
     search: &mut ConnectAttempts,
     record: &mut Record,
 ) -> Result<(Upstream, Arc<ServiceSnapshot>), TerminationReason> {
     loop {
-        let (upstream, view) = upstream::reach(seeker, search, record).await?;
+        let (upstream, view) = upstream::reach(request, search, record).await?;
         let Some(version) = view.settings.send_proxy else {
             return Ok((upstream, view));
         };
@@ -91,12 +92,12 @@ async fn find_server(
         let server = upstream.lease.server();
         server.counters.resets.add(1);
         let sign = PassiveFailure::ClosedBeforeAnyByte;
-        seeker.worker.shared.tell(Event::Sign {
+        request.worker.shared.report_event(Event::Sign {
             server_id: server.id,
             sign,
         });
-        if !search.failed(seeker, server, error.to_string(), record) {
-            seeker.service.counters.connect_failed.add(1);
+        if !search.failed(request, server, error.to_string(), record) {
+            request.service.counters.connect_failed.add(1);
             return Err(TerminationReason::ConnectFailed(error.to_string()));
         }
     }
@@ -126,10 +127,10 @@ async fn relay_through(
         worker,
         client.is_untrusted,
     );
-    let outcome = match live.unless_cut(relaying).await {
+    let outcome = match live.run_interruptible(relaying).await {
         Ok(outcome) => outcome,
         // The session has not run since the order, so still no byte was relayed.
-        Err(Interrupt::Elsewhere(why)) if live.nothing_said() => {
+        Err(Interrupt::Elsewhere(why)) if live.is_untouched() => {
             RelayOutcome::Mute(SilentClose { why, reset: false })
         }
         Err(interrupt) => {
@@ -145,12 +146,12 @@ async fn relay_through(
 
 /// Ends the session like the last candidate server, which also closed without sending a byte.
 fn give_up(
-    seeker: &ConnectRequest<'_>,
+    request: &ConnectRequest<'_>,
     worker: &Rc<Worker>,
     client: Socket,
     mute: SilentClose,
 ) -> TerminationReason {
-    seeker.service.counters.connect_failed.add(1);
+    request.service.counters.connect_failed.add(1);
     if mute.reset {
         client.reset_on_close();
     } else {
@@ -170,24 +171,24 @@ async fn greet(
     let settings = &view.settings;
     // Only a header uses the address that the client connected to.
     let headers = !settings.accept_proxy_from.is_empty() || settings.send_proxy.is_some();
-    let own = if headers {
+    let local = if headers {
         socket.local_address()
     } else {
         None
     };
     if !proxy_protocol::expects_proxy_header(settings, peer) {
         // If either side uses headers, a server would trust one from an untrusted client.
-        let stranger = headers;
+        let is_untrusted = headers;
         return Ok(TcpClient {
             socket,
             source: peer,
-            destination: own,
-            is_untrusted: stranger,
+            destination: local,
+            is_untrusted,
         });
     }
     let limit = settings.connect_timeout;
     let (source, destination) = proxy_protocol::receive(&socket, limit).await?;
-    let (source, destination) = (source.or(peer), destination.or(own));
+    let (source, destination) = (source.or(peer), destination.or(local));
     Ok(TcpClient {
         socket,
         source,
@@ -221,7 +222,7 @@ fn end_from_outside(
         ending,
         TerminationReason::IdleTimeout | TerminationReason::HalfCloseTimeout
     );
-    if !timeout || live.owes() {
+    if !timeout || live.is_stalled() {
         client.reset_on_close();
         server.reset_on_close();
     }
@@ -238,7 +239,7 @@ fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcom
     }
     if let Some(sign) = closed_before_any_byte(live, outcome) {
         server.counters.early_closes.add(1);
-        worker.shared.tell(Event::Sign {
+        worker.shared.report_event(Event::Sign {
             server_id: server.id,
             sign,
         });

@@ -16,7 +16,7 @@ mod tests;
 
 pub use body::Body;
 pub use parsing_change::{ParsingChange, sets_anything};
-pub use pins::of_function;
+pub use pins::builtin_pins;
 pub use split::parts;
 
 use std::sync::Arc;
@@ -49,30 +49,30 @@ pub trait CatalogLookup {
     }
 
     /// Returns the pins that such implicit code may cause. `None`: users can replace none of it.
-    fn implied_code(&self) -> Option<Pins> {
+    fn implicit_pins(&self) -> Option<Pins> {
         None
     }
 
     /// Returns the pins that event triggers may cause. `None`: there are none.
-    fn event_code(&self) -> Option<Pins> {
+    fn event_pins(&self) -> Option<Pins> {
         None
     }
 
     /// Returns the pins that a call of a function or procedure of that name may cause. `None`: none
     /// of that name is known.
-    fn binds(&self, name: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
         let _ = name;
         Some(Pins::NONE)
     }
 
     /// Returns whether users have created functions of that name.
-    fn is_of_users(&self, name: &[u8]) -> bool {
+    fn is_user_function(&self, name: &[u8]) -> bool {
         let _ = name;
         false
     }
 
     /// Returns whether any function that does more than read can be called as a field of a row.
-    fn has_of_rows(&self) -> bool {
+    fn has_row_functions(&self) -> bool {
         false
     }
 
@@ -81,8 +81,9 @@ pub trait CatalogLookup {
         false
     }
 
-    /// Returns whether `row.name` may call such a function (see [`CatalogLookup::has_of_rows`]).
-    fn is_of_row(&self, name: &[u8]) -> bool {
+    /// Returns whether `row.name` may call such a function, see
+    /// [`CatalogLookup::has_row_functions`].
+    fn is_row_function(&self, name: &[u8]) -> bool {
         let _ = name;
         false
     }
@@ -119,32 +120,32 @@ impl CatalogLookup for Catalog {
         Catalog::implied(self)
     }
 
-    fn implied_code(&self) -> Option<Pins> {
-        Catalog::implied_code(self)
+    fn implicit_pins(&self) -> Option<Pins> {
+        Catalog::implicit_pins(self)
     }
 
-    fn event_code(&self) -> Option<Pins> {
-        Catalog::event_code(self)
+    fn event_pins(&self) -> Option<Pins> {
+        Catalog::event_pins(self)
     }
 
-    fn binds(&self, name: &[u8]) -> Option<Pins> {
-        Catalog::binds(self, name)
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
+        Catalog::call_pins(self, name)
     }
 
-    fn is_of_users(&self, name: &[u8]) -> bool {
-        Catalog::is_of_users(self, name)
+    fn is_user_function(&self, name: &[u8]) -> bool {
+        Catalog::is_user_function(self, name)
     }
 
-    fn has_of_rows(&self) -> bool {
-        Catalog::has_of_rows(self)
+    fn has_row_functions(&self) -> bool {
+        Catalog::has_row_functions(self)
     }
 
     fn has_languages(&self) -> bool {
         Catalog::has_languages(self)
     }
 
-    fn is_of_row(&self, name: &[u8]) -> bool {
-        Catalog::is_of_row(self, name)
+    fn is_row_function(&self, name: &[u8]) -> bool {
+        Catalog::is_row_function(self, name)
     }
 
     fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
@@ -225,13 +226,13 @@ pub enum RoutingHint {
 }
 
 impl RoutingHint {
-    /// Resolves the hint for the router; `place` returns the index of the named server.
+    /// Resolves the hint for the router; `position` returns the index of the named server.
     #[must_use]
-    pub fn routed(&self, place: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
+    pub fn routed(&self, position: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
         match self {
             RoutingHint::Primary => route::ResolvedHint::Primary,
             RoutingHint::Replica => route::ResolvedHint::Replica,
-            RoutingHint::Server(name) => route::ResolvedHint::Server(place(name)),
+            RoutingHint::Server(name) => route::ResolvedHint::Server(position(name)),
         }
     }
 }
@@ -321,7 +322,7 @@ impl TextAnalysis {
 
     /// Returns whether the text creates objects that may be temporary without a keyword for it.
     #[must_use]
-    pub fn makes_tables(&self) -> bool {
+    pub fn creates_tables(&self) -> bool {
         let makes = |one: &RoutedStatement| {
             one.kind == StatementClass::Ddl || one.traits.any(RoutingTraits::MAKES_TABLE)
         };
@@ -338,7 +339,7 @@ impl TextAnalysis {
 
     /// Returns whether the end of any statement is relevant to the session.
     #[must_use]
-    pub fn is_of_consequence(&self) -> bool {
+    pub fn has_effects(&self) -> bool {
         !self.effects.is_empty() || self.runs_procedures()
     }
 
@@ -352,7 +353,7 @@ impl TextAnalysis {
     }
 
     /// Returns the analysis of a text with more effects or statements than are tracked.
-    fn too_much(hint: Option<RoutingHint>) -> TextAnalysis {
+    fn too_large(hint: Option<RoutingHint>) -> TextAnalysis {
         TextAnalysis {
             hint,
             parsing_change: ParsingChange::Anything,
@@ -413,9 +414,9 @@ pub fn read_in_doubt(
 ) -> TextAnalysis {
     let facts = postgres::facts(text, backslashes);
     if facts.is_cut() {
-        return TextAnalysis::too_much(facts.hint().map(owned_hint));
+        return TextAnalysis::too_large(facts.hint().map(owned_hint));
     }
-    let mut meaning = TextAnalysis {
+    let mut analysis = TextAnalysis {
         statements: SmallVec::new(),
         hint: facts.hint().map(owned_hint),
         effects: SmallVec::new(),
@@ -435,39 +436,41 @@ pub fn read_in_doubt(
         source: None,
         vacating: None,
     };
-    let mut reader = AnalysisContext {
+    let mut context = AnalysisContext {
         text,
         backslashes,
         catalog,
         doubts_functions,
     };
     for (index, statement) in facts.statements().enumerate() {
-        let routed = routing::statement(&reader, statement);
-        meaning.writes |= routing::may_write(statement.kind, &routed);
+        let routed = routing::statement(&context, statement);
+        analysis.writes |= routing::may_write(statement.kind, &routed);
         let changes_catalog = routing::changes_catalog(statement.kind, &routed);
-        meaning.changes_catalog |= changes_catalog;
-        meaning.changes_functions |= changes_catalog && routing::names_routine(&reader, statement);
-        meaning.statements.push(routed);
+        analysis.changes_catalog |= changes_catalog;
+        analysis.changes_functions |=
+            changes_catalog && routing::names_routine(&context, statement);
+        analysis.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        let mut effects = effects::EffectCollector::of(index, &mut meaning.effects);
-        effects::collect(&reader, statement, &mut effects);
-        meaning.object = meaning.object.take().or_else(|| effects.object.take());
-        meaning.may_shadow_tables |= effects.hides_tables(statement);
-        meaning.uses_nextval |= effects.draws;
-        meaning.uses_lastval |= effects.asks;
-        meaning.may_use_lastval |= effects.may_ask;
-        meaning.vacating = meaning.vacating.or_else(|| vacating(&reader, statement));
-        meaning.has_external_effects |= routing::acts_outside(&reader, statement);
-        meaning.may_run_later |= meaning.has_external_effects || routing::may_run_later(statement);
-        let rereads = parsing_change::of(&reader, statement, &effects);
-        meaning.parsing_change = meaning.parsing_change.max(rereads);
-        meaning.may_set_search_path |= parsing_change::sets_path(&reader, statement, &effects);
-        if meaning.effects.len() > EFFECTS_MAX {
-            return TextAnalysis::too_much(meaning.hint);
+        let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
+        effects::collect(&context, statement, &mut effects);
+        analysis.object = analysis.object.take().or_else(|| effects.object.take());
+        analysis.may_shadow_tables |= effects.may_shadow_tables(statement);
+        analysis.uses_nextval |= effects.uses_nextval;
+        analysis.uses_lastval |= effects.uses_lastval;
+        analysis.may_use_lastval |= effects.may_use_lastval;
+        analysis.vacating = analysis.vacating.or_else(|| vacating(&context, statement));
+        analysis.has_external_effects |= routing::acts_outside(&context, statement);
+        analysis.may_run_later |=
+            analysis.has_external_effects || routing::may_run_later(statement);
+        let change = parsing_change::of(&context, statement, &effects);
+        analysis.parsing_change = analysis.parsing_change.max(change);
+        analysis.may_set_search_path |= parsing_change::sets_path(&context, statement, &effects);
+        if analysis.effects.len() > EFFECTS_MAX {
+            return TextAnalysis::too_large(analysis.hint);
         }
-        reader.doubts_functions |= meaning.changes_functions;
+        context.doubts_functions |= analysis.changes_functions;
     }
-    meaning
+    analysis
 }
 
 /// Input for the analysis of a statement.
@@ -481,13 +484,13 @@ struct AnalysisContext<'a> {
 
 /// Returns the databases that a statement drops, renames, moves or copies.
 fn vacating(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &facts::StatementFacts,
 ) -> Option<Box<Vacating>> {
     if statement.kind != facts::StatementKind::Ddl {
         return None;
     }
-    let found = postgres::vacating(reader.text, statement, reader.backslashes)?;
+    let found = postgres::vacating(context.text, statement, context.backslashes)?;
     let name = |name: &[u8]| Box::from(String::from_utf8_lossy(name));
     let renamed = found.renamed.iter().map(|one| name(one)).collect();
     Some(Box::new(Vacating {

@@ -26,8 +26,8 @@
 //! client: roles, COMMIT RELEASE, and unknown statements.
 //!
 //! Information for the next statement: LAST_INSERT_ID() is stored and restored ([`InfoNeeds`],
-//! [`SessionState::question`]). For warnings, FOUND_ROWS() and ROW_COUNT() the connection is kept
-//! for a short time ([`SessionState::hold`]).
+//! [`SessionState::state_query`]). For warnings, FOUND_ROWS() and ROW_COUNT() the connection is
+//! kept for a short time ([`SessionState::hold`]).
 //!
 //! No effect on the session: SET GLOBAL, SET PASSWORD, grants, KILL.
 
@@ -47,7 +47,7 @@ mod tests;
 mod values;
 mod variables;
 
-pub(in crate::session_state) use facts::Facts;
+pub(in crate::session_state) use facts::SettingFacts;
 
 pub use analysis::{
     CatalogLookup, Effect, EffectKind, Kill, RoutingHint, SessionObject, TextAnalysis, Value,
@@ -59,7 +59,7 @@ pub use diff::{SettingsDiff, settings_diff};
 pub use information::{HoldPolicy, InfoNeeds, InfoUsage};
 pub use leaky_variables::{LEAKY_VARIABLES, disable_leaky_variables};
 pub use server_identity::{IDENTIFYING, identity};
-pub use session::{InitialSettings, SessionState, StateQuery, StatementReply, TakeBack};
+pub use session::{InitialSettings, SessionState, StateQuery, StatementReply, TrackerRestore};
 pub use sync_wait::{CLUSTERING, loses_sync_wait_on_reset};
 pub use values::status_of;
 pub use variables::{FOLLOWED, is_followed};

@@ -28,7 +28,7 @@ pub use reported::{ReportedParameters, is_of_server, spelling};
 pub use session::SessionState;
 pub use startup::{StartupError, from_startup};
 
-use super::mysql::Facts;
+use super::mysql::SettingFacts;
 
 /// A name or a value, shared by the sets that contain it.
 type Text = Rc<[u8]>;
@@ -42,24 +42,24 @@ pub struct SettingSet(Rc<Set>);
 
 struct Set {
     pairs: Box<[(Text, Text)]>,
-    facts: OnceCell<Facts>,
+    facts: OnceCell<SettingFacts>,
 }
 
 impl SettingSet {
     /// Returns the value of a setting, or `None` if the set does not contain it.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        let place = self
+        let index = self
             .0
             .pairs
             .binary_search_by(|(own, _)| own.as_ref().cmp(name));
-        let pair = self.0.pairs.get(place.ok()?)?;
+        let pair = self.0.pairs.get(index.ok()?)?;
         Some(&pair.1)
     }
 
     /// Returns the facts that MySQL statements depend on; computed at the first call.
-    pub(in crate::session_state) fn facts(&self) -> Facts {
-        *self.0.facts.get_or_init(|| Facts::of(self))
+    pub(in crate::session_state) fn facts(&self) -> SettingFacts {
+        *self.0.facts.get_or_init(|| SettingFacts::of(self))
     }
 
     /// Returns the names and values, sorted by name.

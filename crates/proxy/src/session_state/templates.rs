@@ -10,10 +10,10 @@ use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::template::{Template, shape};
 
 /// Number of cached templates. Each shape maps to one slot.
-const PLACES: usize = 128;
+const SLOTS: usize = 128;
 
 /// Number of recently used slots that are tried before the shape is computed, which takes longer.
-const TRIED: usize = 8;
+const RECENT: usize = 8;
 
 /// Context that a text's analysis depends on besides the text itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub struct TemplateContext {
 
 /// Cache of analyses by the shapes of texts. The default is empty and allocates nothing.
 pub struct Templates<M> {
-    places: Vec<TemplateSlot<M>>,
+    slots: Vec<TemplateSlot<M>>,
     /// The slots that matched most recently; most texts occur repeatedly.
-    tried: [usize; TRIED],
-    /// The index in `tried` that is replaced next.
+    recent: [usize; RECENT],
+    /// The index in `recent` that is replaced next.
     oldest: usize,
 }
 
@@ -37,70 +37,70 @@ struct TemplateSlot<M> {
     /// The shape that this slot was last searched for; a text is cached at its second occurrence
     /// only.
     shape: u64,
-    known: Option<Box<CachedAnalysis<M>>>,
+    cached: Option<Box<CachedAnalysis<M>>>,
 }
 
 struct CachedAnalysis<M> {
     template: Template,
-    within: TemplateContext,
-    meaning: M,
+    context: TemplateContext,
+    analysis: M,
 }
 
 impl<M: Clone> Templates<M> {
     /// Returns the analysis of a text: a cached one if the texts differ in plain literals only,
     /// else the result of `read`. The result is cached if `is_fixed` returns that it does not
     /// depend on literals.
-    pub fn meaning(
+    pub fn analysis(
         &mut self,
         text: &[u8],
-        within: TemplateContext,
+        context: TemplateContext,
         is_fixed: impl FnOnce(&M) -> bool,
         read: impl FnOnce() -> M,
     ) -> M {
-        if self.places.is_empty() {
-            self.places.resize_with(PLACES, TemplateSlot::default);
+        if self.slots.is_empty() {
+            self.slots.resize_with(SLOTS, TemplateSlot::default);
         }
-        let mut tried = self.tried.iter();
-        if let Some(known) = tried.find_map(|&index| self.places[index].known_of(text, within)) {
+        let mut recent = self.recent.iter();
+        if let Some(known) = recent.find_map(|&index| self.slots[index].find(text, context)) {
             return known.clone();
         }
         let shape = shape(text);
-        let index = (shape >> 57) as usize % PLACES;
-        let place = &mut self.places[index];
-        if let Some(known) = place.known_of(text, within) {
-            self.tried[self.oldest] = index;
-            self.oldest = (self.oldest + 1) % TRIED;
+        let index = (shape >> 57) as usize % SLOTS;
+        let slot = &mut self.slots[index];
+        if let Some(known) = slot.find(text, context) {
+            self.recent[self.oldest] = index;
+            self.oldest = (self.oldest + 1) % RECENT;
             return known.clone();
         }
-        let meaning = read();
-        let is_known_shape = std::mem::replace(&mut place.shape, shape) == shape;
-        if is_known_shape && is_fixed(&meaning) {
-            let template = Template::of(text, within.dialect);
-            place.known = template.map(|template| {
+        let analysis = read();
+        let is_known_shape = std::mem::replace(&mut slot.shape, shape) == shape;
+        if is_known_shape && is_fixed(&analysis) {
+            let template = Template::of(text, context.dialect);
+            slot.cached = template.map(|template| {
                 Box::new(CachedAnalysis {
                     template,
-                    within,
-                    meaning: meaning.clone(),
+                    context,
+                    analysis: analysis.clone(),
                 })
             });
         }
-        meaning
+        analysis
     }
 }
 
 impl<M> TemplateSlot<M> {
-    fn known_of(&self, text: &[u8], within: TemplateContext) -> Option<&M> {
-        let known = self.known.as_deref()?;
-        let fits = known.within == within && known.template.fits(text);
-        fits.then_some(&known.meaning)
+    fn find(&self, text: &[u8], context: TemplateContext) -> Option<&M> {
+        let known = self.cached.as_deref()?;
+        let fits = known.context == context && known.template.fits(text);
+        fits.then_some(&known.analysis)
     }
 }
 
 impl<M> Default for Templates<M> {
     fn default() -> Self {
         Self {
-            places: Vec::new(),
-            tried: [0; TRIED],
+            slots: Vec::new(),
+            recent: [0; RECENT],
             oldest: 0,
         }
     }
@@ -110,14 +110,14 @@ impl<M> Default for TemplateSlot<M> {
     fn default() -> Self {
         Self {
             shape: 0,
-            known: None,
+            cached: None,
         }
     }
 }
 
 impl<M> fmt::Debug for Templates<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.places.iter().filter(|place| place.known.is_some());
+        let known = self.slots.iter().filter(|slot| slot.cached.is_some());
         write!(f, "{} templates", known.count())
     }
 }

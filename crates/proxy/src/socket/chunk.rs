@@ -130,8 +130,8 @@ impl Socket {
         }
     }
 
-    /// Sends bytes in memory from [`Worker::spare`], which is returned there. The caller must have
-    /// seen [`Socket::poll_sent`] ready.
+    /// Sends bytes in memory from [`Worker::take_spare`], which is returned there. The caller must
+    /// have seen [`Socket::poll_sent`] ready.
     pub(crate) fn send_own(&self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         match self.standing() {
             Some((ring, port)) if !bytes.is_empty() => ring.start_send(&port, Payload::Own(bytes)),

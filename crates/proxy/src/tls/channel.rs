@@ -18,7 +18,7 @@ use super::{ChannelError, Names};
 
 /// Maximum number of bytes that wait for their continuation. A record has at most 18 kB; handshake
 /// messages may span several, but each comes once and takes 1 to 10 kB, mostly certificates.
-pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
+pub(super) const PENDING_BYTES_MAX: usize = 64 << 10;
 
 /// Maximum payload of a record, in bytes.
 const RECORD_BYTES_MAX: usize = 16 << 10;
@@ -32,7 +32,7 @@ const RECORD_EXTRA_BYTES: usize = 40;
 pub struct Channel {
     connection: Connection,
     /// Beginning of an incomplete record or message.
-    held: Vec<u8>,
+    pending: Vec<u8>,
     /// Output to send next: handshakes, alerts, key updates.
     output: Vec<u8>,
     must_name_protocol: bool,
@@ -84,7 +84,7 @@ impl Channel {
     fn new(connection: Connection) -> Self {
         Self {
             connection,
-            held: Vec::new(),
+            pending: Vec::new(),
             output: Vec::new(),
             must_name_protocol: false,
             hashes: None,
@@ -108,13 +108,13 @@ impl Channel {
             return Ok(self.progress());
         }
         let plain_before = plain.len();
-        let digested = self.digest(cipher, plain);
-        if digested.is_err() {
+        let decrypted = self.decrypt(cipher, plain);
+        if decrypted.is_err() {
             self.has_failed = true;
-            self.held = Vec::new();
+            self.pending = Vec::new();
             plain.truncate(plain_before);
         }
-        digested
+        decrypted
     }
 
     /// Encrypts for the socket, after earlier output. Fails before the handshake is complete and
@@ -163,7 +163,7 @@ impl Channel {
     /// Returns whether no bytes are incomplete or waiting to be sent: the connection may be
     /// released.
     pub fn is_at_border(&self) -> bool {
-        self.held.is_empty() && self.output.is_empty()
+        self.pending.is_empty() && self.output.is_empty()
     }
 
     /// Returns the common name in a client's verified certificate.
@@ -236,18 +236,18 @@ impl Channel {
         }
     }
 
-    fn digest(&mut self, cipher: &[u8], plain: &mut Vec<u8>) -> Result<Progress, ChannelError> {
+    fn decrypt(&mut self, cipher: &[u8], plain: &mut Vec<u8>) -> Result<Progress, ChannelError> {
         let was_handshaking = self.is_handshaking();
-        self.held.extend_from_slice(cipher);
+        self.pending.extend_from_slice(cipher);
         let mut output = mem::take(&mut self.output);
-        let walked = self.walk(&mut ChannelOperation::Read(plain), &mut output);
+        let processed = self.process(&mut ChannelOperation::Read(plain), &mut output);
         self.output = output;
-        walked?;
+        processed?;
         if was_handshaking {
             self.check_protocol_named()?;
         }
-        match self.held.len() > HELD_BYTES_MAX {
-            true => Err(ChannelError::Overlong(HELD_BYTES_MAX)),
+        match self.pending.len() > PENDING_BYTES_MAX {
+            true => Err(ChannelError::Overlong(PENDING_BYTES_MAX)),
             false => Ok(self.progress()),
         }
     }
@@ -261,32 +261,32 @@ impl Channel {
 
     fn write(
         &mut self,
-        mut wish: ChannelOperation<'_>,
+        mut operation: ChannelOperation<'_>,
         cipher: &mut Vec<u8>,
     ) -> Result<(), ChannelError> {
         self.take_output(cipher);
-        let written = self.walk(&mut wish, cipher);
+        let written = self.process(&mut operation, cipher);
         self.has_failed |= written.is_err();
         written
     }
 
     /// Runs the library's steps until it needs more bytes or the operation is complete; discards
     /// processed bytes.
-    fn walk(
+    fn process(
         &mut self,
-        wish: &mut ChannelOperation<'_>,
+        operation: &mut ChannelOperation<'_>,
         output: &mut Vec<u8>,
     ) -> Result<(), ChannelError> {
-        let mut at = 0;
+        let mut position = 0;
         let ended = loop {
-            match self.step(&mut at, wish, output) {
+            match self.step(&mut position, operation, output) {
                 Ok(Step::Again) => {}
                 Ok(Step::PeerClosed) => self.is_closed_by_peer = true,
                 Ok(Step::Done) => break Ok(()),
                 Err(error) => {
                     // An alert notifies the peer; further calls would only fail again.
                     while self.state().wants_write() {
-                        if self.step(&mut at, wish, output).is_err() {
+                        if self.step(&mut position, operation, output).is_err() {
                             break;
                         }
                     }
@@ -294,26 +294,30 @@ impl Channel {
                 }
             }
         };
-        if at == self.held.len() || self.is_closed_by_peer {
-            self.held = Vec::new();
-        } else if at > 0 {
-            self.held = self.held.split_off(at);
+        if position == self.pending.len() || self.is_closed_by_peer {
+            self.pending = Vec::new();
+        } else if position > 0 {
+            self.pending = self.pending.split_off(position);
         }
         ended
     }
 
     fn step(
         &mut self,
-        at: &mut usize,
-        wish: &mut ChannelOperation<'_>,
+        position: &mut usize,
+        operation: &mut ChannelOperation<'_>,
         output: &mut Vec<u8>,
     ) -> Result<Step, Error> {
-        let input = &mut self.held[*at..];
+        let input = &mut self.pending[*position..];
         let (discard, step) = match &mut self.connection {
-            Connection::OfClient(one) => settle(one.process_tls_records(input), wish, output),
-            Connection::ToServer(one) => settle(one.process_tls_records(input), wish, output),
+            Connection::OfClient(one) => {
+                apply_state(one.process_tls_records(input), operation, output)
+            }
+            Connection::ToServer(one) => {
+                apply_state(one.process_tls_records(input), operation, output)
+            }
         };
-        *at += discard;
+        *position += discard;
         step
     }
 
@@ -345,15 +349,15 @@ enum Step {
 }
 
 /// Handles a state of the library; also returns the number of processed bytes.
-fn settle<Side>(
+fn apply_state<Side>(
     status: UnbufferedStatus<'_, '_, Side>,
-    wish: &mut ChannelOperation<'_>,
+    operation: &mut ChannelOperation<'_>,
     output: &mut Vec<u8>,
 ) -> (usize, Result<Step, Error>) {
     let mut discard = status.discard;
     let step = status.state.and_then(|state| match state {
         ConnectionState::ReadTraffic(traffic) => {
-            discard += take_records(traffic, wish)?;
+            discard += take_records(traffic, operation)?;
             Ok(Step::Again)
         }
         ConnectionState::EncodeTlsData(data) => {
@@ -365,7 +369,7 @@ fn settle<Side>(
             Ok(Step::Again)
         }
         ConnectionState::WriteTraffic(mut traffic) => {
-            fulfil(&mut traffic, wish, output)?;
+            write_traffic(&mut traffic, operation, output)?;
             Ok(Step::Done)
         }
         ConnectionState::PeerClosed => Ok(Step::PeerClosed),
@@ -378,13 +382,13 @@ fn settle<Side>(
 
 fn take_records<Side>(
     mut traffic: ReadTraffic<'_, '_, Side>,
-    wish: &mut ChannelOperation<'_>,
+    operation: &mut ChannelOperation<'_>,
 ) -> Result<usize, Error> {
     let mut discard = 0;
     while let Some(record) = traffic.next_record() {
         let record = record?;
         discard += record.discard;
-        match wish {
+        match operation {
             ChannelOperation::Read(plain) => plain.extend_from_slice(record.payload),
             // All decrypted data was taken when it arrived.
             ChannelOperation::Encrypt(_) | ChannelOperation::Close => {
@@ -407,22 +411,22 @@ fn encode<Side>(mut data: EncodeTlsData<'_, Side>, output: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-fn fulfil<Side>(
+fn write_traffic<Side>(
     traffic: &mut WriteTraffic<'_, Side>,
-    wish: &ChannelOperation<'_>,
+    operation: &ChannelOperation<'_>,
     output: &mut Vec<u8>,
 ) -> Result<(), Error> {
     let start = output.len();
-    let bytes = match wish {
+    let bytes = match operation {
         ChannelOperation::Read(_) => return Ok(()),
         ChannelOperation::Encrypt(plain) => plain.len(),
         ChannelOperation::Close => 0,
     };
-    let mut room = bytes + (bytes / RECORD_BYTES_MAX + 1) * RECORD_EXTRA_BYTES;
+    let mut capacity = bytes + (bytes / RECORD_BYTES_MAX + 1) * RECORD_EXTRA_BYTES;
     loop {
-        output.resize(start + room, 0);
+        output.resize(start + capacity, 0);
         let into = &mut output[start..];
-        let written = match wish {
+        let written = match operation {
             ChannelOperation::Encrypt(plain) => traffic.encrypt(plain, into),
             ChannelOperation::Read(_) | ChannelOperation::Close => traffic.queue_close_notify(into),
         };
@@ -432,8 +436,8 @@ fn fulfil<Side>(
                 return Ok(());
             }
             // Key updates precede the data.
-            Err(EncryptError::InsufficientSize(size)) if size.required_size > room => {
-                room = size.required_size;
+            Err(EncryptError::InsufficientSize(size)) if size.required_size > capacity => {
+                capacity = size.required_size;
             }
             Err(error) => {
                 output.truncate(start);

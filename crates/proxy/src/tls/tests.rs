@@ -11,7 +11,7 @@ use rustls::{ClientConfig, version};
 use self::papers::{Authority, Paper};
 use super::{
     ALPN_POSTGRESQL, Acceptor, AlpnProtocol, Channel, ChannelError, Connector, Tls,
-    channel::HELD_BYTES_MAX,
+    channel::PENDING_BYTES_MAX,
     trust::{AnyCertificate, provider},
 };
 
@@ -297,8 +297,8 @@ fn a_handshake_that_never_ends_is_ended() {
             .receive(&[0x16, 3, 1, 0, 1, byte], &mut Vec::new())
             .err()
     });
-    assert_eq!(fault, Some(ChannelError::Overlong(HELD_BYTES_MAX)));
-    assert!(sent <= HELD_BYTES_MAX + 6);
+    assert_eq!(fault, Some(ChannelError::Overlong(PENDING_BYTES_MAX)));
+    assert!(sent <= PENDING_BYTES_MAX + 6);
 }
 
 #[test]

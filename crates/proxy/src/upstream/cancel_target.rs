@@ -15,7 +15,7 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Address and key for cancel requests to one connection, and the number of requests in flight.
 pub(crate) struct CancelTarget {
-    pub(crate) pooled: Arc<PoolHandle>,
+    pub(crate) pool_handle: Arc<PoolHandle>,
     /// Address of the connection's peer: names move, and have several addresses. `None`: a Unix
     /// socket.
     pub(crate) peer: Option<SocketAddr>,
@@ -28,12 +28,12 @@ pub(crate) struct CancelTarget {
 
 impl CancelTarget {
     pub(super) fn new(
-        pooled: &Arc<PoolHandle>,
+        pool_handle: &Arc<PoolHandle>,
         peer: Option<SocketAddr>,
         key: Option<(u32, Box<[u8]>)>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            pooled: Arc::clone(pooled),
+            pool_handle: Arc::clone(pool_handle),
             peer,
             key: RefCell::new(key),
             count: Cell::new(0),
@@ -51,7 +51,7 @@ impl CancelTarget {
     }
 
     /// Returns whether the numbers of both connections come from the same MySQL server.
-    pub(crate) fn is_of_the_same_server(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_key(&self, other: &Self) -> bool {
         let (own, other) = (self.key.borrow(), other.key.borrow());
         let identities = own.as_ref().zip(other.as_ref());
         identities.is_some_and(|((_, own), (_, other))| own == other)
@@ -69,7 +69,7 @@ impl CancelTarget {
     }
 
     /// Waits until no cancel request is in flight. Returns false if that takes too long.
-    pub(crate) async fn none_left(&self) -> bool {
+    pub(crate) async fn wait_until_none(&self) -> bool {
         let all_over = std::future::poll_fn(|context| {
             if self.count.get() == 0 {
                 return Poll::Ready(());

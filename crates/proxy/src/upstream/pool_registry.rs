@@ -23,7 +23,7 @@ use crate::service::database::{DatabaseSnapshot, Sizes};
 #[derive(Debug)]
 pub(crate) struct PoolRegistry {
     pub(crate) pools: Arc<SharedPools>,
-    pooled: Mutex<HashMap<PoolKey, Arc<PoolHandle>>>,
+    by_key: Mutex<HashMap<PoolKey, Arc<PoolHandle>>>,
     paused: Mutex<Paused>,
     /// Numbers of the paused databases, which may have no clients yet.
     paused_numbers: Mutex<HashMap<String, NameId>>,
@@ -98,7 +98,7 @@ impl PoolRegistry {
     pub(crate) fn new(pools: SharedPools) -> Self {
         Self {
             pools: Arc::new(pools),
-            pooled: Mutex::default(),
+            by_key: Mutex::default(),
             paused: Mutex::default(),
             paused_numbers: Mutex::default(),
             numbers: Mutex::default(),
@@ -112,7 +112,7 @@ impl PoolRegistry {
     }
 
     /// Returns the pool with this key, if it exists.
-    pub(crate) fn pooled(&self, key: &PoolKey) -> Option<Arc<PoolHandle>> {
+    pub(crate) fn pool_handle(&self, key: &PoolKey) -> Option<Arc<PoolHandle>> {
         self.map().get(key).cloned()
     }
 
@@ -122,7 +122,7 @@ impl PoolRegistry {
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<PoolHandle>>> {
-        self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a user's pool at a server.
@@ -144,27 +144,28 @@ impl PoolRegistry {
             return Arc::clone(known);
         }
         let quotas = view.sizes.quotas(&pool_user.user, &pool_user.database);
-        let pooled = Arc::new(PoolHandle {
+        let pool_handle = Arc::new(PoolHandle {
             pool: self.pools.pool(key, &quotas, &server.load),
             server: Arc::clone(server),
             pool_user: Arc::clone(pool_user),
         });
-        map.insert(key, Arc::clone(&pooled));
-        pooled
+        map.insert(key, Arc::clone(&pool_handle));
+        pool_handle
     }
 
     /// Changes the limits of the existing pools.
-    pub(crate) fn resize(&self, sizes: &Sizes, orders: &mut Vec<WorkerTask>) {
+    pub(crate) fn resize(&self, sizes: &Sizes, tasks: &mut Vec<WorkerTask>) {
         for one in self.all() {
             let quotas = sizes.quotas(&one.pool_user.user, &one.pool_user.database);
             self.pools.set_quotas(&one.pool, &quotas);
         }
-        self.pools.serve(clock::now_ms(), orders);
+        self.pools.serve(clock::now_ms(), tasks);
     }
 
     /// Forgets pools that are not in use.
-    pub(crate) fn tidy(&self) {
-        self.map().retain(|_, pooled| Arc::strong_count(pooled) > 1);
+    pub(crate) fn remove_unused(&self) {
+        self.map()
+            .retain(|_, pool_handle| Arc::strong_count(pool_handle) > 1);
     }
 }
 

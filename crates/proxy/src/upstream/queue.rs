@@ -59,17 +59,17 @@ impl Queue {
 
 /// Waits at most `wait` for a permit on a server.
 pub(super) async fn wait(
-    seeker: &ConnectRequest<'_>,
+    request: &ConnectRequest<'_>,
     tried_ids: &[u64],
     wait: Duration,
 ) -> Result<Grant, TerminationReason> {
-    let (service, registry) = (seeker.service, &seeker.worker.shared.registry);
+    let (service, registry) = (request.service, &request.worker.shared.registry);
     if service.queued() >= service.snapshot().settings.queue_length {
         service.counters.queue_full.add(1);
         return Err(TerminationReason::QueueFull);
     }
     let (granted, grant) = flume::bounded(1);
-    let place = QueueEntry::take(seeker, tried_ids, granted);
+    let place = QueueEntry::take(request, tried_ids, granted);
     serve_waiting(service, registry);
     let outcome = compio::time::timeout(wait, grant.recv_async()).await;
     drop(place);
@@ -83,7 +83,7 @@ pub(super) async fn wait(
         .and_then(Result::ok)
         .or_else(|| grant.try_recv().ok())
     {
-        Some(_) if (seeker.client_left)() => Err(TerminationReason::ClientLeft),
+        Some(_) if (request.has_client_left)() => Err(TerminationReason::ClientLeft),
         Some(granted) => Ok(granted),
         None => {
             service.counters.queue_timeout.add(1);
@@ -155,15 +155,19 @@ struct QueueEntry<'a> {
 }
 
 impl<'a> QueueEntry<'a> {
-    fn take(seeker: &ConnectRequest<'a>, tried_ids: &[u64], granted: flume::Sender<Grant>) -> Self {
-        let (service, registry) = (seeker.service, &seeker.worker.shared.registry);
+    fn take(
+        request: &ConnectRequest<'a>,
+        tried_ids: &[u64],
+        granted: flume::Sender<Grant>,
+    ) -> Self {
+        let (service, registry) = (request.service, &request.worker.shared.registry);
         let queue = &service.queue;
         let ticket = registry.tickets.fetch_add(1, Relaxed);
         queue.count(registry);
         let tried_ids = tried_ids.to_vec();
         queue.lock().push_back(Waiter {
             ticket,
-            key: seeker.key,
+            key: request.key,
             tried_ids,
             granted,
         });

@@ -125,19 +125,19 @@ pub(crate) async fn reach(
         server.endpoint_failed();
         let sign = PassiveFailure::ConnectFailed(error.message.clone());
         let server_id = server.id;
-        worker.shared.tell(Event::Sign { server_id, sign });
+        worker.shared.report_event(Event::Sign { server_id, sign });
     }
     Err(error)
 }
 
 /// Connects to the peer of an existing connection, whose server's name may now resolve to another
 /// address.
-pub(crate) async fn reach_again(
+pub(crate) async fn reach_same_peer(
     worker: &Rc<Worker>,
     service: &Service,
     one: &CancelTarget,
 ) -> Result<Stream, ConnectError> {
-    let (view, server) = (service.view_owned(), &one.pooled.server);
+    let (view, server) = (service.view_owned(), &one.pool_handle.server);
     let endpoint = one.peer.map(Endpoint::Tcp).or_else(|| server.endpoint());
     match connect(worker, endpoint.as_ref(), &view.settings).await {
         Ok(socket) => Ok(Stream::plain(socket)),
@@ -147,7 +147,7 @@ pub(crate) async fn reach_again(
 
 /// Limits the opening of a connection to twice the connect timeout: the second half is for the
 /// login.
-pub(crate) async fn in_time<T>(
+pub(crate) async fn with_login_timeout<T>(
     view: &ServiceSnapshot,
     server: &Server,
     joining: impl Future<Output = Result<T, ConnectError>>,

@@ -31,7 +31,7 @@ impl ServerPermit {
 impl Drop for ServerPermit {
     fn drop(&mut self) {
         self.server.load.release();
-        self.registry.place_freed(&self.server);
+        self.registry.handle_freed_permit(&self.server);
     }
 }
 
@@ -54,7 +54,7 @@ impl ServiceRegistry {
 
     /// Reports that a permit on the server is free, or may be; the client that has waited longest
     /// gets it.
-    pub(crate) fn place_freed(self: &Arc<Self>, server: &Arc<Server>) {
+    pub(crate) fn handle_freed_permit(self: &Arc<Self>, server: &Arc<Server>) {
         // The release before this fence and the load after it must not be reordered: a client
         // counts itself before it checks for a free permit.
         fence(SeqCst);

@@ -23,7 +23,7 @@ const FIRST: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time for which catalog readers stay away, counted from each round, in milliseconds.
-const AWAY_MS: u64 = 1_000;
+const CLOSED_MS: u64 = 1_000;
 
 /// Pauses after a RENAME; a replica with a longer lag than their sum is not waited for.
 const REPLICA_PAUSES: [Duration; 5] = [
@@ -37,51 +37,54 @@ const REPLICA_PAUSES: [Duration; 5] = [
 /// A statement in progress that other sessions must leave a database for.
 pub(crate) struct Vacating {
     worker: Rc<Worker>,
-    what: Rc<What>,
+    task: Rc<VacateTask>,
     /// True if the statement may have been executed.
-    may_be_done: bool,
+    may_have_run: bool,
 }
 
 #[derive(Clone)]
-struct What {
+struct VacateTask {
     server_id: u64,
-    does: Box<analysis::Vacating>,
+    effect: Box<analysis::Vacating>,
 }
 
 impl Vacating {
     /// Starts when the statement is being sent to a server.
-    pub(crate) fn begin(worker: &Rc<Worker>, server_id: u64, does: &analysis::Vacating) -> Self {
-        let does = Box::new(does.clone());
-        let what = Rc::new(What { server_id, does });
-        worker.spawn(go_on(Rc::downgrade(worker), Rc::downgrade(&what)));
+    pub(crate) fn begin(worker: &Rc<Worker>, server_id: u64, effect: &analysis::Vacating) -> Self {
+        let effect = Box::new(effect.clone());
+        let task = Rc::new(VacateTask { server_id, effect });
+        worker.spawn(vacate_repeatedly(
+            Rc::downgrade(worker),
+            Rc::downgrade(&task),
+        ));
         Self {
             worker: Rc::clone(worker),
-            what,
-            may_be_done: true,
+            task,
+            may_have_run: true,
         }
     }
 
     /// Records the server's reply to the statement.
     pub(crate) fn answered(&mut self, has_failed: bool) {
-        self.may_be_done = !has_failed;
+        self.may_have_run = !has_failed;
     }
 }
 
 impl Drop for Vacating {
     fn drop(&mut self) {
-        if !self.may_be_done {
+        if !self.may_have_run {
             return;
         }
-        for service in services_before(&self.worker, self.what.server_id) {
-            for name in &self.what.does.renamed {
+        for service in services_with(&self.worker, self.task.server_id) {
+            for name in &self.task.effect.renamed {
                 replaced(&service, name);
             }
         }
-        if self.what.does.renames {
-            // A copy, because `go_on` runs for as long as the statement's own instance exists.
-            let what = What::clone(&self.what);
+        if self.task.effect.renames {
+            // A copy: `vacate_repeatedly` runs for as long as the statement's own instance exists.
+            let task = VacateTask::clone(&self.task);
             let worker = Rc::downgrade(&self.worker);
-            self.worker.spawn(leave_replicas(worker, what));
+            self.worker.spawn(retire_replica_pools(worker, task));
         }
     }
 }
@@ -89,30 +92,30 @@ impl Drop for Vacating {
 /// Retires connections to a renamed database at replicas, where no session must leave for the
 /// statement. Connections opened under a name before the replica has applied the statement are in
 /// another database than later ones.
-async fn leave_replicas(worker: Weak<Worker>, what: What) {
+async fn retire_replica_pools(worker: Weak<Worker>, task: VacateTask) {
     for pause in REPLICA_PAUSES {
         compio::time::sleep(pause).await;
         let Some(worker) = worker.upgrade() else {
             return;
         };
-        for service in services_before(&worker, what.server_id) {
-            outdate_at_replicas(&worker, &service, &what);
+        for service in services_with(&worker, task.server_id) {
+            retire_at_replicas(&worker, &service, &task);
         }
     }
 }
 
-fn outdate_at_replicas(worker: &Worker, service: &Service, what: &What) {
+fn retire_at_replicas(worker: &Worker, service: &Service, task: &VacateTask) {
     let Some(shared) = &service.database else {
         return;
     };
     let is_meant = |one: &PoolHandle| {
-        let mut names = what.does.renamed.iter();
-        one.server.id != what.server_id && names.any(|name| **name == *one.pool_user.database)
+        let mut names = task.effect.renamed.iter();
+        one.server.id != task.server_id && names.any(|name| **name == *one.pool_user.database)
     };
-    for ticket in shared.pool_registry.outdate(is_meant) {
+    for ticket in shared.pool_registry.retire_pools(is_meant) {
         let (service_id, message) = (service.id, PoolMessage::Again(ticket));
         // A worker that has ended has no clients either.
-        let _ = worker.shared.orders[ticket.worker].send(WorkerCommand::Pool {
+        let _ = worker.shared.commands[ticket.worker].send(WorkerCommand::Pool {
             service_id,
             message,
         });
@@ -128,46 +131,46 @@ fn replaced(service: &Service, name: &str) {
     }
 }
 
-async fn go_on(worker: Weak<Worker>, what: Weak<What>) {
+async fn vacate_repeatedly(worker: Weak<Worker>, task: Weak<VacateTask>) {
     let mut pause = FIRST;
     loop {
         compio::time::sleep(pause).await;
-        let (Some(worker), Some(what)) = (worker.upgrade(), what.upgrade()) else {
+        let (Some(worker), Some(task)) = (worker.upgrade(), task.upgrade()) else {
             return;
         };
-        for service in services_before(&worker, what.server_id) {
-            vacate(&worker, &service, &what);
+        for service in services_with(&worker, task.server_id) {
+            vacate(&worker, &service, &task);
         }
         pause = INTERVAL;
     }
 }
 
-fn services_before(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
+fn services_with(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
     let mut services = worker.shared.registry.pooled_services();
     services.retain(|service| service.snapshot().lists(server_id));
     services
 }
 
 /// Closes the service's idle connections at all workers, and suspends reads of the catalog.
-fn vacate(worker: &Worker, service: &Service, what: &What) {
+fn vacate(worker: &Worker, service: &Service, task: &VacateTask) {
     let Some(shared) = &service.database else {
         return;
     };
-    let name = &*what.does.database;
+    let name = &*task.effect.database;
     if let Some(database) = shared.knowledge.databases().get(name) {
-        database.leave_until(clock::now_ms() + AWAY_MS);
+        database.close_until(clock::now_ms() + CLOSED_MS);
     }
-    let server = what.server_id;
+    let server = task.server_id;
     let database = shared.pool_registry.number(name.as_bytes()).get();
     let is_meant = |key: &PoolKey| key.server == server && key.database == database;
     let stats = shared.pool_registry.pools.stats();
     if !stats.iter().any(|one| one.idle > 0 && is_meant(&one.key)) {
         return;
     }
-    for orders in &worker.shared.orders {
+    for sender in &worker.shared.commands {
         let (service_id, message) = (service.id, PoolMessage::Vacate { server, database });
         // A worker that has ended has no connections either.
-        let _ = orders.send(WorkerCommand::Pool {
+        let _ = sender.send(WorkerCommand::Pool {
             service_id,
             message,
         });

@@ -57,7 +57,7 @@ pub(crate) struct WorkerPool<C: PoolableConnection> {
     waiting: RefCell<HashMap<u64, Rc<WaitSlot<C>>>>,
     /// State shared by the sessions of one user in one database, while any exist.
     accounts: RefCell<HashMap<AccountKey, Weak<UserPools<C>>>>,
-    upkept_ms: Cell<u64>,
+    last_maintenance_ms: Cell<u64>,
 }
 
 /// User, database, generation and identity.
@@ -87,7 +87,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             connections: RefCell::default(),
             waiting: RefCell::default(),
             accounts: RefCell::default(),
-            upkept_ms: Cell::new(0),
+            last_maintenance_ms: Cell::new(0),
         }
     }
 
@@ -110,45 +110,47 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     /// Requests a connection of a pool for a session; if it must wait, it does so in its wait slot.
-    pub(crate) fn borrow(
+    pub(crate) fn acquire(
         self: &Rc<Self>,
-        pooled: &PoolHandle,
-        place: &Rc<WaitSlot<C>>,
+        pool_handle: &PoolHandle,
+        slot: &Rc<WaitSlot<C>>,
     ) -> AcquireResult<C> {
         loop {
-            let mut orders = Vec::new();
-            let core = self
-                .idle
-                .borrow_mut()
-                .acquire(&pooled.pool, clock::now_ms(), &mut orders);
-            let borrowed = match core {
-                AcquireDecision::Take(loan) => self.take(loan).map(AcquireResult::Now),
+            let mut tasks = Vec::new();
+            let core =
+                self.idle
+                    .borrow_mut()
+                    .acquire(&pool_handle.pool, clock::now_ms(), &mut tasks);
+            let outcome = match core {
+                AcquireDecision::Take(checkout) => self.check_out(checkout).map(AcquireResult::Now),
                 AcquireDecision::Refuse(refusal) => Some(AcquireResult::Refused(refusal)),
                 AcquireDecision::Wait { ticket, until_ms } => {
-                    place.enqueue(ticket);
+                    slot.enqueue(ticket);
                     self.waiting
                         .borrow_mut()
-                        .insert(ticket.number, Rc::clone(place));
+                        .insert(ticket.number, Rc::clone(slot));
                     Some(AcquireResult::Later(until_ms))
                 }
             };
-            self.give_out(orders);
-            if let Some(borrowed) = borrowed {
-                return borrowed;
+            self.send_tasks(tasks);
+            if let Some(outcome) = outcome {
+                return outcome;
             }
         }
     }
 
     /// Returns whether a client can get a connection without waiting for another session.
-    pub(crate) fn has_room(&self, pooled: &PoolHandle) -> bool {
-        self.idle.borrow().has_room(&pooled.pool, clock::now_ms())
+    pub(crate) fn has_capacity(&self, pool_handle: &PoolHandle) -> bool {
+        self.idle
+            .borrow()
+            .has_capacity(&pool_handle.pool, clock::now_ms())
     }
 
     /// Returns the connection of a checkout; `None`: it has ended meanwhile and is closed.
-    fn take(self: &Rc<Self>, loan: Checkout) -> Option<Box<C>> {
-        let mut connection = self.lift(&loan)?;
+    fn check_out(self: &Rc<Self>, checkout: Checkout) -> Option<Box<C>> {
+        let mut connection = self.take_connection(&checkout)?;
         let core = connection.core_mut();
-        core.loan = Some(loan);
+        core.checkout = Some(checkout);
         if core.stream.has_arrived() {
             self.release(connection, Condition::Unclean);
             return None;
@@ -156,14 +158,14 @@ impl<C: PoolableConnection> WorkerPool<C> {
         Some(connection)
     }
 
-    fn lift(&self, loan: &Checkout) -> Option<Box<C>> {
+    fn take_connection(&self, checkout: &Checkout) -> Option<Box<C>> {
         let mut connections = self.connections.borrow_mut();
-        connections.get_mut(loan.connection as usize)?.take()
+        connections.get_mut(checkout.connection as usize)?.take()
     }
 
     /// Cancels a session's wait. Returns true if a delivery was in progress and will continue.
-    pub(crate) fn leave_line(&self, place: &WaitSlot<C>) -> bool {
-        let Some(ticket) = place.leave_line() else {
+    pub(crate) fn leave_queue(&self, slot: &WaitSlot<C>) -> bool {
+        let Some(ticket) = slot.leave_queue() else {
             return false;
         };
         self.waiting.borrow_mut().remove(&ticket.number);
@@ -171,15 +173,15 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     /// Returns whether a session that has timed out really gets no connection.
-    pub(crate) fn give_up(&self, place: &WaitSlot<C>) -> bool {
-        let Some(ticket) = place.ticket() else {
-            place.leave_line();
+    pub(crate) fn cancel_wait(&self, slot: &WaitSlot<C>) -> bool {
+        let Some(ticket) = slot.ticket() else {
+            slot.leave_queue();
             return true;
         };
         if self.registry.pools.cancel(ticket) == CancelOutcome::Answered {
             return false;
         }
-        place.leave_line();
+        slot.leave_queue();
         self.waiting.borrow_mut().remove(&ticket.number);
         true
     }
@@ -187,38 +189,38 @@ impl<C: PoolableConnection> WorkerPool<C> {
     /// Takes a connection back from a session.
     pub(crate) fn release(self: &Rc<Self>, mut connection: Box<C>, condition: Condition) {
         let core = connection.core_mut();
-        let Some(loan) = core.loan.take() else {
+        let Some(checkout) = core.checkout.take() else {
             return;
         };
-        if condition == Condition::Clean && core.cancels.get() > 0 {
-            core.loan = Some(loan);
-            return self.give_back_after_cancels(connection);
+        if condition == Condition::Clean && core.cancel_target.get() > 0 {
+            core.checkout = Some(checkout);
+            return self.release_after_cancels(connection);
         }
         core.stream.watch();
-        if let Some(shelf) = self
+        if let Some(entry) = self
             .connections
             .borrow_mut()
-            .get_mut(loan.connection as usize)
+            .get_mut(checkout.connection as usize)
         {
-            *shelf = Some(connection);
+            *entry = Some(connection);
         }
-        let mut orders = Vec::new();
+        let mut tasks = Vec::new();
         let returned =
             self.idle
                 .borrow_mut()
-                .release(loan, condition, clock::now_ms(), &mut orders);
-        self.settle(returned);
-        self.give_out(orders);
+                .release(checkout, condition, clock::now_ms(), &mut tasks);
+        self.apply_release(returned);
+        self.send_tasks(tasks);
     }
 
     /// Waits first, because a cancel request in flight could hit the next client's query.
-    fn give_back_after_cancels(self: &Rc<Self>, connection: Box<C>) {
+    fn release_after_cancels(self: &Rc<Self>, connection: Box<C>) {
         let this = Rc::clone(self);
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
         worker.spawn(async move {
-            let clean = connection.core().cancels.none_left().await;
+            let clean = connection.core().cancel_target.wait_until_none().await;
             let condition = if clean {
                 Condition::Clean
             } else {
@@ -228,77 +230,82 @@ impl<C: PoolableConnection> WorkerPool<C> {
         });
     }
 
-    fn settle(self: &Rc<Self>, returned: ReleaseDecision) {
+    fn apply_release(self: &Rc<Self>, returned: ReleaseDecision) {
         match returned {
             ReleaseDecision::Idle => {}
-            ReleaseDecision::Hand(ticket, loan) => self.hand(ticket, loan),
+            ReleaseDecision::Assign(ticket, checkout) => self.assign(ticket, checkout),
             ReleaseDecision::Close(closing) => self.close(closing),
         }
     }
 
     /// Assigns a connection to the holder of the ticket.
-    fn hand(self: &Rc<Self>, ticket: WaitTicket, loan: Checkout) {
+    fn assign(self: &Rc<Self>, ticket: WaitTicket, checkout: Checkout) {
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
         if ticket.worker != worker.index {
-            return self.send_away(&worker, ticket, loan);
+            return self.send_to_worker(&worker, ticket, checkout);
         }
-        let Some(mut connection) = self.lift(&loan) else {
+        let Some(mut connection) = self.take_connection(&checkout) else {
             return;
         };
         let core = connection.core_mut();
-        core.loan = Some(loan);
+        core.checkout = Some(checkout);
         let has_spoken = core.stream.has_arrived();
-        let place = self.waiting.borrow_mut().remove(&ticket.number);
-        match place {
-            Some(place) if !has_spoken => place.deliver(WaitResult::Connection(connection)),
-            Some(place) => {
+        let slot = self.waiting.borrow_mut().remove(&ticket.number);
+        match slot {
+            Some(slot) if !has_spoken => slot.deliver(WaitResult::Connection(connection)),
+            Some(slot) => {
                 self.release(connection, Condition::Unclean);
-                place.deliver(WaitResult::Again);
+                slot.deliver(WaitResult::Again);
             }
             None if has_spoken => self.release(connection, Condition::Unclean),
             None => self.release(connection, Condition::Clean),
         }
     }
 
-    fn send_away(self: &Rc<Self>, worker: &Rc<Worker>, ticket: WaitTicket, mut loan: Checkout) {
-        let Some(connection) = self.lift(&loan) else {
+    fn send_to_worker(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        ticket: WaitTicket,
+        mut checkout: Checkout,
+    ) {
+        let Some(connection) = self.take_connection(&checkout) else {
             return;
         };
-        let (this, home) = (Rc::clone(self), Rc::clone(worker));
+        let (this, owner) = (Rc::clone(self), Rc::clone(worker));
         worker.spawn(async move {
-            let number = loan.connection;
-            let packed = ConnectionTransfer::pack(connection, &home).await;
+            let number = checkout.connection;
+            let packed = ConnectionTransfer::pack(connection, &owner).await;
             let message = match packed {
                 Some(transfer) => {
                     this.connections.borrow_mut().remove(number as usize);
                     PoolMessage::Take {
                         ticket,
-                        loan,
+                        checkout,
                         transfer: Box::new(transfer),
                     }
                 }
                 None => {
-                    loan.connection = number;
-                    this.lose(loan);
+                    checkout.connection = number;
+                    this.release_lost(checkout);
                     PoolMessage::Again(ticket)
                 }
             };
-            this.send_message(&home, ticket.worker, message);
+            this.send_message(&owner, ticket.worker, message);
         });
     }
 
     /// Releases the checkout of a connection that has ended.
-    fn lose(self: &Rc<Self>, loan: Checkout) {
-        let mut orders = Vec::new();
+    fn release_lost(self: &Rc<Self>, checkout: Checkout) {
+        let mut tasks = Vec::new();
         let now_ms = clock::now_ms();
         let returned =
             self.idle
                 .borrow_mut()
-                .release(loan, Condition::Unclean, now_ms, &mut orders);
-        self.settle(returned);
-        self.give_out(orders);
+                .release(checkout, Condition::Unclean, now_ms, &mut tasks);
+        self.apply_release(returned);
+        self.send_tasks(tasks);
     }
 
     fn close(self: &Rc<Self>, closing: ClosingConnection) {
@@ -308,174 +315,181 @@ impl<C: PoolableConnection> WorkerPool<C> {
             .flatten();
         drop(connections);
         let server = gone.map(|connection| {
-            let server = Arc::clone(&connection.core().pooled.server);
+            let server = Arc::clone(&connection.core().pool_handle.server);
             connection.disconnect(closing.why.as_str());
             server
         });
-        let mut orders = Vec::new();
+        let mut tasks = Vec::new();
         self.idle
             .borrow_mut()
-            .closed(closing, clock::now_ms(), &mut orders);
-        self.give_out(orders);
+            .closed(closing, clock::now_ms(), &mut tasks);
+        self.send_tasks(tasks);
         if let (Some(worker), Some(server)) = (self.worker.upgrade(), server) {
-            self.place_freed(&worker, &server);
+            self.handle_freed_permit(&worker, &server);
         }
     }
 
     /// Delivers the tasks of the shared pools to the workers.
-    pub(crate) fn give_out(self: &Rc<Self>, orders: Vec<WorkerTask>) {
-        if orders.is_empty() {
+    pub(crate) fn send_tasks(self: &Rc<Self>, tasks: Vec<WorkerTask>) {
+        if tasks.is_empty() {
             return;
         }
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
-        for order in orders {
-            let to = order.worker;
+        for task in tasks {
+            let to = task.worker;
             if to == worker.index {
-                self.obey(&worker, order);
+                self.run_task(&worker, task);
             } else {
-                self.send_message(&worker, to, PoolMessage::Order(order));
+                self.send_message(&worker, to, PoolMessage::Task(task));
             }
         }
     }
 
     fn send_message(&self, worker: &Worker, to: usize, message: PoolMessage) {
         let service_id = self.service.id;
-        let order = crate::engine::WorkerCommand::Pool {
+        let command = crate::engine::WorkerCommand::Pool {
             service_id,
             message,
         };
         // A worker that has ended has no clients either.
-        let _ = worker.shared.orders[to].send(order);
+        let _ = worker.shared.commands[to].send(command);
     }
 
-    fn obey(self: &Rc<Self>, worker: &Rc<Worker>, order: WorkerTask) {
-        let mut orders = Vec::new();
+    fn run_task(self: &Rc<Self>, worker: &Rc<Worker>, task: WorkerTask) {
+        let mut tasks = Vec::new();
         let now_ms = clock::now_ms();
-        match order.task {
-            TaskKind::Connect => self.connect(worker, order.pool),
-            TaskKind::Recheck { at_ms } => self.look_again(worker, order.pool, at_ms),
+        match task.task {
+            TaskKind::Connect => self.connect(worker, task.pool),
+            TaskKind::Recheck { at_ms } => self.recheck_later(worker, task.pool, at_ms),
             TaskKind::HandOverIdle => {
-                let given = self
+                let handed_over = self
                     .idle
                     .borrow_mut()
-                    .give_idle(&order.pool, now_ms, &mut orders);
-                if let Some((ticket, loan)) = given {
-                    self.hand(ticket, loan);
+                    .hand_over_idle(&task.pool, now_ms, &mut tasks);
+                if let Some((ticket, checkout)) = handed_over {
+                    self.assign(ticket, checkout);
                 }
             }
             TaskKind::Evict { on_behalf } => {
-                let evicted =
-                    self.idle
-                        .borrow_mut()
-                        .evict(&order.pool, on_behalf, now_ms, &mut orders);
+                let evicted = self
+                    .idle
+                    .borrow_mut()
+                    .evict(&task.pool, on_behalf, now_ms, &mut tasks);
                 if let Some(closing) = evicted {
                     self.close(closing);
                 }
             }
         }
-        self.give_out(orders);
+        self.send_tasks(tasks);
     }
 
-    fn look_again(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<Pool>, at_ms: u64) {
+    fn recheck_later(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<Pool>, at_ms: u64) {
         let this = Rc::clone(self);
         worker.spawn(async move {
             let pause_ms = at_ms.saturating_sub(clock::now_ms());
             compio::time::sleep(Duration::from_millis(pause_ms)).await;
-            let mut orders = Vec::new();
+            let mut tasks = Vec::new();
             this.idle
                 .borrow_mut()
-                .look_again(&pool, clock::now_ms().max(at_ms), &mut orders);
-            this.give_out(orders);
+                .recheck(&pool, clock::now_ms().max(at_ms), &mut tasks);
+            this.send_tasks(tasks);
         });
     }
 
     fn connect(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<Pool>) {
-        let (this, home) = (Rc::clone(self), Rc::clone(worker));
+        let (this, owner) = (Rc::clone(self), Rc::clone(worker));
         worker.spawn(async move {
-            let opened = match this.registry.pooled(pool.key()) {
-                Some(pooled) => Box::pin(C::open(&home, &this.service, &pooled)).await,
+            let opened = match this.registry.pool_handle(pool.key()) {
+                Some(pool_handle) => Box::pin(C::open(&owner, &this.service, &pool_handle)).await,
                 None => Err(ConnectError::outdated()),
             };
             match opened {
-                Ok(connection) => this.opened(&pool, connection),
-                Err(error) => this.not_opened(&home, &pool, error),
+                Ok(connection) => this.handle_opened(&pool, connection),
+                Err(error) => this.handle_open_error(&owner, &pool, error),
             }
         });
     }
 
-    fn opened(self: &Rc<Self>, pool: &Arc<Pool>, connection: Box<C>) {
+    fn handle_opened(self: &Rc<Self>, pool: &Arc<Pool>, connection: Box<C>) {
         connection.core().stream.watch();
         let number = self.connections.borrow_mut().insert(Some(connection));
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let mut orders = Vec::new();
-        let returned = self.idle.borrow_mut().opened(
-            pool,
-            number,
-            clock::now_ms(),
-            fast_random(),
-            &mut orders,
-        );
-        self.settle(returned);
-        self.give_out(orders);
+        let mut tasks = Vec::new();
+        let returned =
+            self.idle
+                .borrow_mut()
+                .opened(pool, number, clock::now_ms(), fast_random(), &mut tasks);
+        self.apply_release(returned);
+        self.send_tasks(tasks);
     }
 
-    fn not_opened(self: &Rc<Self>, worker: &Rc<Worker>, pool: &Arc<Pool>, error: ConnectError) {
+    fn handle_open_error(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        pool: &Arc<Pool>,
+        error: ConnectError,
+    ) {
         let failure = if error.is_full() {
             let pause_ms = FULL_PAUSE_MS;
             OpenFailure::Full { pause_ms }
         } else {
             OpenFailure::Failed
         };
-        let mut orders = Vec::new();
+        let mut tasks = Vec::new();
         let now_ms = clock::now_ms();
-        let told = self
+        let failed_waiter = self
             .idle
             .borrow_mut()
-            .connect_failed(pool, failure, now_ms, &mut orders);
-        if let Some(ticket) = told {
-            self.tell(worker, ticket, Arc::new(error));
+            .connect_failed(pool, failure, now_ms, &mut tasks);
+        if let Some(ticket) = failed_waiter {
+            self.report_error(worker, ticket, Arc::new(error));
         }
-        self.give_out(orders);
+        self.send_tasks(tasks);
     }
 
-    fn tell(self: &Rc<Self>, worker: &Rc<Worker>, ticket: WaitTicket, error: Arc<ConnectError>) {
+    fn report_error(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        ticket: WaitTicket,
+        error: Arc<ConnectError>,
+    ) {
         if ticket.worker != worker.index {
             return self.send_message(worker, ticket.worker, PoolMessage::Failed(ticket, error));
         }
-        let place = self.waiting.borrow_mut().remove(&ticket.number);
-        if let Some(place) = place {
-            place.deliver(WaitResult::Failed(error));
+        let slot = self.waiting.borrow_mut().remove(&ticket.number);
+        if let Some(slot) = slot {
+            slot.deliver(WaitResult::Failed(error));
         }
     }
 
     /// Handles a message of another worker.
     pub(crate) fn handle_message(self: &Rc<Self>, worker: &Rc<Worker>, message: PoolMessage) {
         match message {
-            PoolMessage::Order(order) => self.obey(worker, order),
-            PoolMessage::Failed(ticket, error) => self.tell(worker, ticket, error),
+            PoolMessage::Task(task) => self.run_task(worker, task),
+            PoolMessage::Failed(ticket, error) => self.report_error(worker, ticket, error),
             PoolMessage::Vacate { server, database } => self.vacate(server, database),
             PoolMessage::Again(ticket) => {
-                let place = self.waiting.borrow_mut().remove(&ticket.number);
-                if let Some(place) = place {
-                    place.deliver(WaitResult::Again);
+                let slot = self.waiting.borrow_mut().remove(&ticket.number);
+                if let Some(slot) = slot {
+                    slot.deliver(WaitResult::Again);
                 }
             }
             PoolMessage::Take {
                 ticket,
-                mut loan,
+                mut checkout,
                 transfer,
             } => match transfer.unpack::<C>(worker) {
                 Some(connection) => {
                     connection.core().stream.watch();
                     let number = self.connections.borrow_mut().insert(Some(connection));
-                    loan.connection = u32::try_from(number).unwrap_or(u32::MAX);
-                    self.hand(ticket, loan);
+                    checkout.connection = u32::try_from(number).unwrap_or(u32::MAX);
+                    self.assign(ticket, checkout);
                 }
                 None => {
-                    loan.connection = u32::MAX;
-                    self.lose(loan);
+                    checkout.connection = u32::MAX;
+                    self.release_lost(checkout);
                     self.handle_message(worker, PoolMessage::Again(ticket));
                 }
             },

@@ -250,7 +250,9 @@ fn types_and_domains_of_users_are_implied() {
 #[track_caller]
 fn check_bonds(catalog: &Catalog, expect: &[(&str, Option<&str>)]) {
     for (name, bound) in expect {
-        let pins = catalog.binds(name.as_bytes()).map(|pins| pins.to_string());
+        let pins = catalog
+            .call_pins(name.as_bytes())
+            .map(|pins| pins.to_string());
         assert_eq!(pins.as_deref(), *bound, "{name}");
     }
 }
@@ -419,9 +421,9 @@ fn what_has_not_changed_is_not_read_again_and_any_change_is_seen() {
     let event = "CREATE FUNCTION e() RETURNS event_trigger LANGUAGE plpgsql AS
            'BEGIN PERFORM pg_advisory_lock(1); END';
          CREATE EVENT TRIGGER e ON sql_drop EXECUTE FUNCTION e()";
-    let of_events = after(event).event_code().map(|pins| pins.to_string());
+    let of_events = after(event).event_pins().map(|pins| pins.to_string());
     assert_eq!(of_events.as_deref(), Some(LOCKS));
-    assert_eq!(after("ALTER EVENT TRIGGER e DISABLE").event_code(), None);
+    assert_eq!(after("ALTER EVENT TRIGGER e DISABLE").event_pins(), None);
     after("DROP FUNCTION f() CASCADE");
     assert!(look(&server, &mut asker).unwrap().is_none());
 }

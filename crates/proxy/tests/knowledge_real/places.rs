@@ -61,7 +61,7 @@ fn a_replica_reaches_what_the_primary_tells_and_a_promoted_one_is_on_a_timeline_
         primary.sql("postgres", "CREATE TABLE t (a int)");
         let before_us = now_us();
         let place = ask(&primary, &mut of_primary).await;
-        assert!(place.asked_us >= before_us);
+        assert!(place.queried_us >= before_us);
         assert_eq!(
             (written(&place).timeline, place.wait),
             (1, WaitSupport::Nothing)

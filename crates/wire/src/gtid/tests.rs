@@ -20,8 +20,8 @@ fn spans(text: &str) -> Result<Spans<'_>, ParseError> {
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(read: Result<T, ParseError>, at: usize, expected: Expected) {
-    assert_eq!(read.unwrap_err(), ParseError { at, expected });
+fn refused<T: std::fmt::Debug>(read: Result<T, ParseError>, offset: usize, expected: Expected) {
+    assert_eq!(read.unwrap_err(), ParseError { offset, expected });
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn every_beginning_reads_as_a_beginning_or_is_refused_within_it() {
         }
         assert!(read.next().is_none(), "cut at {cut}");
         if let Some(Err(fault)) = mysql(&whole.as_bytes()[..cut]).find(Result::is_err) {
-            assert!(fault.at <= cut, "cut at {cut}: {fault}");
+            assert!(fault.offset <= cut, "cut at {cut}: {fault}");
         }
     }
 }
@@ -146,7 +146,7 @@ fn check_promises(text: &str) {
     for end in &ends {
         for (index, fault) in end.iter().enumerate() {
             let Some(fault) = fault else { continue };
-            assert!(fault.at <= text.len(), "{text:?}: {fault}");
+            assert!(fault.offset <= text.len(), "{text:?}: {fault}");
             assert_eq!(index + 1, end.len(), "{text:?} goes on after a fault");
         }
     }

@@ -9,12 +9,15 @@ const TAG_LENGTH_MAX: usize = 32;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Text<'a> {
     rest: &'a [u8],
-    at: usize,
+    offset: usize,
 }
 
 impl<'a> Text<'a> {
     pub(super) fn new(text: &'a [u8]) -> Text<'a> {
-        Text { rest: text, at: 0 }
+        Text {
+            rest: text,
+            offset: 0,
+        }
     }
 
     pub(super) fn is_at_end(self) -> bool {
@@ -27,7 +30,7 @@ impl<'a> Text<'a> {
 
     pub(super) fn fault(self, expected: Expected) -> ParseError {
         ParseError {
-            at: self.at,
+            offset: self.offset,
             expected,
         }
     }
@@ -95,6 +98,6 @@ impl<'a> Text<'a> {
 
     fn advance(&mut self, count: usize) {
         self.rest = self.rest.get(count..).unwrap_or_default();
-        self.at = self.at.saturating_add(count);
+        self.offset = self.offset.saturating_add(count);
     }
 }

@@ -4,10 +4,10 @@
 //! ([`Conversation::sent`]) and every [`Event`] received ([`Conversation::reply`]). In between, the
 //! conversation keeps the queue of pending replies. It returns to
 //! [`ServerScanner`](super::server_scanner::ServerScanner) which reply to expect
-//! ([`Conversation::answer_due`]). Servers answer one command after the other, so commands may be
-//! sent before earlier ones are answered. Evenkeel's own commands are sent among the client's, and
-//! their replies are discarded. Local replies, which Evenkeel gives itself, wait until they are
-//! first in the queue.
+//! ([`Conversation::expected_reply`]). Servers answer one command after the other, so commands may
+//! be sent before earlier ones are answered. Evenkeel's own commands are sent among the client's,
+//! and their replies are discarded. Local replies, which Evenkeel gives itself, wait until they
+//! are first in the queue.
 //!
 //! A command may follow one that made the server read other data (a client's file, a step of a
 //! login). The server's interpretation of it is then unknown, and [`Conversation::is_certain`]
@@ -93,7 +93,7 @@ pub struct Reply {
     /// Destination of the reply's bytes.
     pub delivery: Delivery,
     /// Outcome of the reply.
-    pub settled: ReplyOutcome,
+    pub outcome: ReplyOutcome,
 }
 
 /// Outcome of a reply.
@@ -142,7 +142,7 @@ enum PendingReply {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    owed: PendingReply,
+    pending: PendingReply,
     origin: Origin,
     token: RequestToken,
 }
@@ -184,7 +184,7 @@ impl Conversation {
 
     /// Returns how many replies are pending; the caller limits their number.
     #[must_use]
-    pub fn owed(&self) -> usize {
+    pub fn pending_count(&self) -> usize {
         self.queue.len()
     }
 
@@ -194,7 +194,7 @@ impl Conversation {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let transaction = self.status.has(Status::IN_TRANSACTION);
-        self.is_quiet() && !transaction && !self.statements.hold_anything()
+        self.is_quiet() && !transaction && !self.statements.is_any_held()
     }
 
     /// Returns whether a command of Evenkeel would be answered next: like
@@ -234,16 +234,16 @@ impl Conversation {
     /// before.
     #[must_use]
     pub fn resolve(&self, statement: StatementId) -> Resolved {
-        let prepares = |entry: &Entry| entry.owed == PendingReply::Request(Request::Prepare);
+        let prepares = |entry: &Entry| entry.pending == PendingReply::Request(Request::Prepare);
         let pending = self.queue.iter().any(prepares);
         self.statements.resolve(statement, pending)
     }
 
     /// Returns the kind of the next reply. `None`: no reply is pending, or a local reply is first.
     #[must_use]
-    pub fn answer_due(&self) -> Option<ExpectedReply> {
-        match self.queue.front()?.owed {
-            PendingReply::Request(request) => answer(request),
+    pub fn expected_reply(&self) -> Option<ExpectedReply> {
+        match self.queue.front()?.pending {
+            PendingReply::Request(request) => expected_reply(request),
             PendingReply::Answer => None,
         }
     }
@@ -268,13 +268,13 @@ impl Conversation {
         if request == Request::Quit {
             return;
         }
-        let owed = PendingReply::Request(request);
-        self.push(owed, origin, token);
+        let pending = PendingReply::Request(request);
+        self.push(pending, origin, token);
         self.settle_silent();
     }
 
     /// Registers a reply that the caller gives itself when it is due ([`Conversation::due`]).
-    pub fn answer(&mut self, token: RequestToken) {
+    pub fn add_local_reply(&mut self, token: RequestToken) {
         self.push(PendingReply::Answer, Origin::Client, token);
     }
 
@@ -282,7 +282,7 @@ impl Conversation {
     /// command sent and each reply received.
     pub fn due(&mut self) -> Option<RequestToken> {
         let front = self.queue.front()?;
-        if front.owed != PendingReply::Answer {
+        if front.pending != PendingReply::Answer {
             return None;
         }
         let token = front.token;
@@ -305,19 +305,19 @@ impl Conversation {
     pub fn reply(&mut self, event: &Event<'_>) -> Result<Reply, OutOfSync> {
         let delivery = self.delivery();
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
-        let PendingReply::Request(request) = entry.owed else {
+        let PendingReply::Request(request) = entry.pending else {
             return Err(OutOfSync);
         };
         if let Some(status) = event.status() {
             self.status = status.without(OF_ONE_REPLY);
         }
-        let settled = self.settle(request, event, entry.token)?;
-        Ok(Reply { delivery, settled })
+        let outcome = self.settle(request, event, entry.token)?;
+        Ok(Reply { delivery, outcome })
     }
 
-    fn push(&mut self, owed: PendingReply, origin: Origin, token: RequestToken) {
+    fn push(&mut self, pending: PendingReply, origin: Origin, token: RequestToken) {
         self.queue.push_back(Entry {
-            owed,
+            pending,
             origin,
             token,
         });
@@ -326,7 +326,7 @@ impl Conversation {
     /// Applies commands that have no reply, in the order in which the server reaches them.
     fn settle_silent(&mut self) {
         while let Some(Entry {
-            owed: PendingReply::Request(request),
+            pending: PendingReply::Request(request),
             ..
         }) = self.queue.front()
         {
@@ -385,13 +385,13 @@ impl Conversation {
                 Ok(ReplyOutcome::Nothing)
             }
         }
-        .and_then(|settled| {
-            let file_answered = self.file && settled != ReplyOutcome::FileWanted;
+        .and_then(|outcome| {
+            let file_answered = self.file && outcome != ReplyOutcome::FileWanted;
             // A reply before the file ended: the server did not read all of it.
             if file_answered {
                 Err(OutOfSync)
             } else {
-                Ok(settled)
+                Ok(outcome)
             }
         })
     }
@@ -467,7 +467,7 @@ impl Request {
 
 /// Returns the kind of reply to a command; `None` if it has none.
 #[must_use]
-pub fn answer(request: Request) -> Option<ExpectedReply> {
+pub fn expected_reply(request: Request) -> Option<ExpectedReply> {
     Some(match request {
         Request::Query | Request::Execute(_) => ExpectedReply::Results,
         Request::Prepare => ExpectedReply::Prepare,

@@ -34,7 +34,7 @@ impl Header {
     /// Returns whether the payload continues in the next packet.
     #[must_use]
     #[inline]
-    pub fn goes_on(self) -> bool {
+    pub fn is_continued(self) -> bool {
         self.payload_length == PAYLOAD_LENGTH_MAX
     }
 
@@ -81,7 +81,7 @@ pub fn frame(bytes: &[u8], length_max: u32) -> Parsed<Frame<'_>> {
         Parsed::Invalid(fault) => return Parsed::Invalid(fault),
     };
     let length = header.payload_length;
-    if length > length_max || header.goes_on() {
+    if length > length_max || header.is_continued() {
         return Parsed::Invalid(ProtocolError::TooLong { length, length_max });
     }
     match bytes.get(HEADER_LENGTH..header.frame_length()) {
@@ -160,7 +160,7 @@ impl Joiner {
             }
             self.next_sequence = self.next_sequence.wrapping_add(1);
             self.left = header.payload_length as usize;
-            self.last = !header.goes_on();
+            self.last = !header.is_continued();
             passed = HEADER_LENGTH;
         }
         let rest = bytes.get(passed..).unwrap_or_default();

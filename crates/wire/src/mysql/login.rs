@@ -9,7 +9,7 @@ mod client_auth;
 mod server_auth;
 
 pub use check::{Check, Secret};
-pub use client_auth::{ClaimedIdentity, ClientAuth, ClientAuthStep, Method, wave_through};
+pub use client_auth::{ClaimedIdentity, ClientAuth, ClientAuthStep, Method, accept_unchecked};
 pub use server_auth::{Hello, ServerAuth, ServerAuthResult, ServerAuthStep, ServerKey};
 
 use std::fmt;

@@ -44,7 +44,7 @@ impl Nonce {
 
     /// Returns the nonce that a server sent.
     #[must_use]
-    pub fn given(bytes: [u8; 20]) -> Self {
+    pub fn from_bytes(bytes: [u8; 20]) -> Self {
         Nonce(bytes)
     }
 

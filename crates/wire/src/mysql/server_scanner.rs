@@ -74,13 +74,13 @@ enum ReplyPhase {
 #[derive(Debug, Clone, Copy)]
 pub struct ServerScanner {
     agreed: Capabilities,
-    place: ReplyPhase,
+    phase: ReplyPhase,
     /// Number of irrelevant bytes of the current packet that have not been received.
     skip: usize,
     /// True if the current packet was full: the next one continues its payload.
-    goes_on: bool,
+    is_continued: bool,
     /// True if only the beginning of the current packet is held.
-    cut: bool,
+    is_cut: bool,
     /// True if the rows are the OUT parameters of a CALL.
     out_parameters: bool,
     /// Sequence number of the next packet.
@@ -95,10 +95,10 @@ impl ServerScanner {
     pub fn new(agreed: Capabilities) -> Self {
         ServerScanner {
             agreed,
-            place: ReplyPhase::Head,
+            phase: ReplyPhase::Head,
             skip: 0,
-            goes_on: false,
-            cut: false,
+            is_continued: false,
+            is_cut: false,
             out_parameters: false,
             sequence: 0,
             rows: 0,
@@ -114,13 +114,13 @@ impl ServerScanner {
     /// Returns whether the bytes consumed so far end at the end of a reply or of one of its
     /// results.
     #[must_use]
-    pub fn at_border(&self) -> bool {
-        self.skip == 0 && !self.goes_on && self.place == ReplyPhase::Head
+    pub fn is_at_border(&self) -> bool {
+        self.skip == 0 && !self.is_continued && self.phase == ReplyPhase::Head
     }
 
     /// Returns the next relevant packet in `bytes`, which begin where the last step's consumed
-    /// bytes ended (`passed + length`, or `passed`). `answer` is used at the beginning of a reply.
-    pub fn next<'a>(&mut self, bytes: &'a [u8], answer: ExpectedReply) -> Step<'a> {
+    /// bytes ended (`passed + length`, or `passed`). `expected` is used where a reply begins.
+    pub fn next<'a>(&mut self, bytes: &'a [u8], expected: ExpectedReply) -> Step<'a> {
         let mut passed = 0_usize;
         loop {
             let rest = bytes.get(passed..).unwrap_or_default();
@@ -130,7 +130,7 @@ impl ServerScanner {
             if self.skip > 0 {
                 return Step::Wait { passed, need: 1 };
             }
-            if let Some(event) = self.between() {
+            if let Some(event) = self.packetless_event() {
                 let length = 0;
                 return Step::Event {
                     passed,
@@ -144,7 +144,7 @@ impl ServerScanner {
                 Parsed::Incomplete { need } => return Step::Wait { passed, need },
                 Parsed::Invalid(fault) => return Step::Invalid(fault),
             };
-            if self.goes_on {
+            if self.is_continued {
                 self.pass(header);
                 continue;
             }
@@ -155,14 +155,14 @@ impl ServerScanner {
                 let need = HEADER_LENGTH.saturating_add(1);
                 return Step::Wait { passed, need };
             };
-            if self.place == ReplyPhase::Head
-                && matches!(answer, ExpectedReply::Rows | ExpectedReply::Definitions)
+            if self.phase == ReplyPhase::Head
+                && matches!(expected, ExpectedReply::Rows | ExpectedReply::Definitions)
             {
                 self.out_parameters = false;
-                self.place = ReplyPhase::Rows;
+                self.phase = ReplyPhase::Rows;
             }
-            if self.matters(header, *first, answer) {
-                return self.stop(header, rest, passed, answer);
+            if self.is_relevant(header, *first, expected) {
+                return self.stop(header, rest, passed, expected);
             }
             self.pass(header);
         }
@@ -173,21 +173,21 @@ impl ServerScanner {
     fn pass(&mut self, header: Header) {
         self.skip = header.frame_length();
         self.sequence = header.sequence.wrapping_add(1);
-        if !self.goes_on {
+        if !self.is_continued {
             self.rows = self
                 .rows
-                .wrapping_add(u64::from(self.place == ReplyPhase::Rows));
-            self.place = match self.place {
+                .wrapping_add(u64::from(self.phase == ReplyPhase::Rows));
+            self.phase = match self.phase {
                 ReplyPhase::Columns(left) => after_columns(left.saturating_sub(1), self.agreed),
                 ReplyPhase::Prepared { left, then } if left > 1 => ReplyPhase::Prepared {
                     left: left.saturating_sub(1),
                     then,
                 },
                 ReplyPhase::Prepared { then, .. } => ReplyPhase::PreparedEnd { then },
-                place => place,
+                phase => phase,
             };
         }
-        self.goes_on = header.goes_on();
+        self.is_continued = header.is_continued();
     }
 
     fn no_eof(&self) -> bool {
@@ -195,17 +195,17 @@ impl ServerScanner {
     }
 
     /// Returns an event that occurs without a packet.
-    fn between(&mut self) -> Option<Event<'static>> {
-        if self.goes_on {
+    fn packetless_event(&mut self) -> Option<Event<'static>> {
+        if self.is_continued {
             return None;
         }
-        match self.place {
+        match self.phase {
             ReplyPhase::Complete => {
-                self.place = ReplyPhase::Head;
+                self.phase = ReplyPhase::Head;
                 Some(Event::Complete)
             }
             ReplyPhase::PreparedEnd { then } if self.no_eof() => {
-                self.place = prepared(then, 0);
+                self.phase = prepared(then, 0);
                 Some(self.metadata_end(None))
             }
             _ => None,
@@ -214,11 +214,11 @@ impl ServerScanner {
 
     /// Returns whether this packet is more than a row or a definition.
     #[inline]
-    fn matters(&self, header: Header, first: u8, answer: ExpectedReply) -> bool {
-        match self.place {
+    fn is_relevant(&self, header: Header, first: u8, expected: ExpectedReply) -> bool {
+        match self.phase {
             ReplyPhase::Rows => first >= backend::EOF && Self::ends(header, first),
             ReplyPhase::Columns(_) | ReplyPhase::Prepared { .. } => first == backend::ERROR,
-            ReplyPhase::Head if answer == ExpectedReply::Stream => first >= backend::EOF,
+            ReplyPhase::Head if expected == ExpectedReply::Stream => first >= backend::EOF,
             _ => true,
         }
     }
@@ -226,7 +226,7 @@ impl ServerScanner {
     /// Returns whether a packet among rows ends them. A row that begins like an EOF has a value of
     /// 16 MiB or more, and its first packet is full.
     fn ends(header: Header, first: u8) -> bool {
-        first == backend::ERROR || !header.goes_on()
+        first == backend::ERROR || !header.is_continued()
     }
 
     fn stop<'a>(
@@ -234,12 +234,12 @@ impl ServerScanner {
         header: Header,
         rest: &'a [u8],
         passed: usize,
-        answer: ExpectedReply,
+        expected: ExpectedReply,
     ) -> Step<'a> {
         let whole = header.frame_length();
         let length = whole.min(HELD_LENGTH_MAX);
         let held = rest.get(HEADER_LENGTH..length);
-        if self.place == ReplyPhase::FirstRow {
+        if self.phase == ReplyPhase::FirstRow {
             let first = rest.get(HEADER_LENGTH).copied().unwrap_or_default();
             let row = first != backend::EOF || !Self::ends(header, first);
             self.sequence = header.sequence;
@@ -252,7 +252,7 @@ impl ServerScanner {
                 }
                 Some(payload) if !row && self.has_cursor(payload) => {}
                 _ => {
-                    self.place = ReplyPhase::Rows;
+                    self.phase = ReplyPhase::Rows;
                     let event = self.metadata_end(None);
                     let length = 0;
                     return Step::Event {
@@ -270,11 +270,11 @@ impl ServerScanner {
             };
         };
         self.sequence = header.sequence;
-        self.cut = length < whole;
-        match self.event(payload, answer) {
+        self.is_cut = length < whole;
+        match self.event(payload, expected) {
             Ok(event) => {
                 self.skip = whole.saturating_sub(length);
-                self.goes_on = header.goes_on();
+                self.is_continued = header.is_continued();
                 Step::Event {
                     passed,
                     event,
@@ -294,11 +294,11 @@ impl ServerScanner {
     /// that case no EOF can be inserted between the definitions and this packet.
     fn has_cursor(&self, payload: &[u8]) -> bool {
         let ok = self.ok(payload);
-        ok.is_ok_and(|ok| tells_cursor(ok.status))
+        ok.is_ok_and(|ok| reports_cursor(ok.status))
     }
 
     fn ok<'a>(&self, payload: &'a [u8]) -> Result<OkPacket<'a>, ProtocolError> {
-        match self.cut {
+        match self.is_cut {
             true => OkPacket::read_beginning(payload),
             false => OkPacket::read(payload, self.agreed),
         }
@@ -307,21 +307,21 @@ impl ServerScanner {
     fn event<'a>(
         &mut self,
         payload: &'a [u8],
-        answer: ExpectedReply,
+        expected: ExpectedReply,
     ) -> Result<Event<'a>, ProtocolError> {
         let first = payload.first().copied().unwrap_or_default();
         // After the definitions of a statement no server replies with an error.
-        let decided = matches!(self.place, ReplyPhase::PreparedEnd { .. });
+        let decided = matches!(self.phase, ReplyPhase::PreparedEnd { .. });
         if first == backend::ERROR && !decided {
             return self.error(payload);
         }
-        match self.place {
-            ReplyPhase::Head => self.head(first, payload, answer),
+        match self.phase {
+            ReplyPhase::Head => self.head(first, payload, expected),
             ReplyPhase::ColumnsEnd => {
                 let eof = Eof::read(payload)?;
-                let cursor = tells_cursor(eof.status);
+                let cursor = reports_cursor(eof.status);
                 self.out_parameters = eof.status.has(Status::OUT_PARAMETERS);
-                self.place = if cursor {
+                self.phase = if cursor {
                     ReplyPhase::Head
                 } else {
                     ReplyPhase::Rows
@@ -332,11 +332,11 @@ impl ServerScanner {
                 })
             }
             ReplyPhase::PreparedEnd { then } => {
-                self.place = prepared(then, 0);
+                self.phase = prepared(then, 0);
                 Eof::read(payload).map(|eof| self.metadata_end(Some(eof)))
             }
             _ => {
-                self.place = ReplyPhase::Head;
+                self.phase = ReplyPhase::Head;
                 self.end(payload).map(Event::ResultEnd)
             }
         }
@@ -366,7 +366,7 @@ impl ServerScanner {
         if report.code == ErrorReport::PROGRESS && self.agreed.has(Capabilities::PROGRESS) {
             return Ok(Event::Progress);
         }
-        self.place = ReplyPhase::Head;
+        self.phase = ReplyPhase::Head;
         Ok(Event::Error(ErrorReport {
             is_unasked: self.sequence == 0,
             ..report
@@ -377,9 +377,9 @@ impl ServerScanner {
         &mut self,
         first: u8,
         payload: &'a [u8],
-        answer: ExpectedReply,
+        expected: ExpectedReply,
     ) -> Result<Event<'a>, ProtocolError> {
-        match (answer, first) {
+        match (expected, first) {
             (
                 ExpectedReply::Results | ExpectedReply::Simple | ExpectedReply::Login,
                 backend::OK,
@@ -399,7 +399,7 @@ impl ServerScanner {
             }
             (ExpectedReply::Prepare, backend::OK) => {
                 let ok = PrepareOk::read(payload)?;
-                self.place = prepared(ok.parameters, ok.columns);
+                self.phase = prepared(ok.parameters, ok.columns);
                 Ok(Event::PrepareOk(ok))
             }
             (ExpectedReply::Text, _) => Ok(Event::Text),
@@ -417,14 +417,14 @@ impl ServerScanner {
             return Err(malformed);
         }
         let columns = if cached { 0 } else { columns };
-        self.place = after_columns(columns, self.agreed);
+        self.phase = after_columns(columns, self.agreed);
         Ok(Event::ResultHeader { columns })
     }
 }
 
 /// Returns whether a cursor has the rows. Within a CALL, MariaDB also reports the procedure's own
 /// open cursors although the rows follow; but none of these results is the last one.
-fn tells_cursor(status: Status) -> bool {
+fn reports_cursor(status: Status) -> bool {
     status.has(Status::CURSOR_EXISTS) && !status.has(Status::MORE_RESULTS)
 }
 

@@ -27,7 +27,7 @@ pub struct Tracker<'a> {
 
 impl<'a> Tracker<'a> {
     /// Replaces the change by one of this variable.
-    pub fn call(&mut self, name: &'a [u8], value: &'a [u8]) {
+    pub fn rename(&mut self, name: &'a [u8], value: &'a [u8]) {
         self.change = Change::Variable { name, value };
         self.is_renamed = true;
     }

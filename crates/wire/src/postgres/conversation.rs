@@ -40,7 +40,7 @@ enum PendingReply {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    owed: PendingReply,
+    pending: PendingReply,
     origin: Origin,
     token: RequestToken,
 }
@@ -53,7 +53,7 @@ pub struct Conversation {
     status: TransactionStatus,
     copy: CopyState,
     /// Syncs that a failed COPY has consumed, or that are still to be answered.
-    strays: u32,
+    stray_replies: u32,
     /// How many statements of the Query at the front of the queue have succeeded.
     completed: u32,
     /// True if the server discards all messages until a Sync that has not been sent yet.
@@ -76,7 +76,7 @@ impl Conversation {
             discarded: VecDeque::new(),
             status: TransactionStatus::Idle,
             copy: CopyState::No,
-            strays: 0,
+            stray_replies: 0,
             completed: 0,
             skipping: false,
             open: false,
@@ -93,22 +93,22 @@ impl Conversation {
 
     /// Returns how many replies are pending; the caller limits their number.
     #[must_use]
-    pub fn owed(&self) -> usize {
+    pub fn pending_count(&self) -> usize {
         self.queue.len()
     }
 
     /// Returns whether the server itself owes a reply. Local replies that are due can be sent with
     /// that one; never after it, and not before the client sends Flush or Sync.
     #[must_use]
-    pub fn owes_reply(&self) -> bool {
-        let is_request = |entry: &Entry| matches!(entry.owed, PendingReply::Request(_));
+    pub fn is_reply_pending(&self) -> bool {
+        let is_request = |entry: &Entry| matches!(entry.pending, PendingReply::Request(_));
         self.queue.iter().any(is_request)
     }
 
     /// Returns whether a ReadyForQuery is pending: some batch or query that was sent has not ended.
     #[must_use]
-    pub fn owes_ready(&self) -> bool {
-        let ends = |entry: &Entry| match entry.owed {
+    pub fn is_ready_pending(&self) -> bool {
+        let ends = |entry: &Entry| match entry.pending {
             PendingReply::Request(request) => ends_in_ready(request),
             _ => false,
         };
@@ -129,17 +129,17 @@ impl Conversation {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         // The first condition decides in nearly all calls.
-        let settled = self.queue.is_empty() && !self.open && !self.skipping;
+        let is_settled = self.queue.is_empty() && !self.open && !self.skipping;
         let well = self.certain && !self.ended && self.copy == CopyState::No;
-        settled && well && self.discarded.is_empty()
+        is_settled && well && self.discarded.is_empty()
     }
 
     /// Returns whether only whole queries and batches were sent, answered or not. If so, a local
     /// reply in place of a query can join the queue.
     #[must_use]
     pub fn is_between_batches(&self) -> bool {
-        let settled = !self.open && !self.skipping;
-        settled && self.certain && !self.ended && self.copy == CopyState::No
+        let is_settled = !self.open && !self.skipping;
+        is_settled && self.certain && !self.ended && self.copy == CopyState::No
     }
 
     /// Returns whether replies can still be attributed to requests. If not, the session has to end
@@ -196,7 +196,7 @@ impl Conversation {
     ///
     /// Returns `Drop` if it is never due, because it follows an error.
     #[must_use]
-    pub fn answer(&mut self, answer: LocalReply, token: RequestToken) -> Sending {
+    pub fn add_local_reply(&mut self, answer: LocalReply, token: RequestToken) -> Sending {
         if self.skipping {
             return Sending::Drop;
         }
@@ -210,7 +210,7 @@ impl Conversation {
             return Some(discarded);
         }
         let front = self.queue.front()?;
-        let PendingReply::Answer(answer) = front.owed else {
+        let PendingReply::Answer(answer) = front.pending else {
             return None;
         };
         let token = front.token;
@@ -225,11 +225,11 @@ impl Conversation {
     /// Fails if the message answers no request.
     pub fn reply(&mut self, event: &Event<'_>) -> Result<Reply, OutOfSync> {
         let delivery = self.delivery();
-        let settled = match event {
+        let outcome = match event {
             Event::Notification => {
                 return Ok(Reply {
                     delivery: Delivery::Forward,
-                    settled: ReplyOutcome::Nothing,
+                    outcome: ReplyOutcome::Nothing,
                 });
             }
             Event::Notice(_) | Event::ParameterStatus(_) => ReplyOutcome::Nothing,
@@ -237,16 +237,18 @@ impl Conversation {
             Event::Error(report) if report.is_fatal() => self.fatal(*report),
             _ if !self.certain => self.uncertain_reply(event),
             Event::Error(report) => return self.error(*report),
-            Event::ReadyForQuery(status) if self.is_stray() => return Ok(self.stray(*status)),
+            Event::ReadyForQuery(status) if self.is_stray() => {
+                return Ok(self.handle_stray(*status));
+            }
             Event::ReadyForQuery(status) => self.ready(*status)?,
             _ => self.progress(event)?,
         };
-        Ok(Reply { delivery, settled })
+        Ok(Reply { delivery, outcome })
     }
 
-    fn push(&mut self, owed: PendingReply, origin: Origin, token: RequestToken) {
+    fn push(&mut self, pending: PendingReply, origin: Origin, token: RequestToken) {
         self.queue.push_back(Entry {
-            owed,
+            pending,
             origin,
             token,
         });
@@ -262,7 +264,7 @@ impl Conversation {
     }
 
     fn front(&self) -> Option<PendingReply> {
-        self.queue.front().map(|entry| entry.owed)
+        self.queue.front().map(|entry| entry.pending)
     }
 
     fn fatal(&mut self, report: ErrorReport<'_>) -> ReplyOutcome {
@@ -287,7 +289,7 @@ impl Conversation {
 
     fn error(&mut self, report: ErrorReport<'_>) -> Result<Reply, OutOfSync> {
         let Some(Entry {
-            owed: PendingReply::Request(request),
+            pending: PendingReply::Request(request),
             origin,
             token,
         }) = self.queue.front().copied()
@@ -304,7 +306,7 @@ impl Conversation {
                 Origin::Client => Delivery::Forward,
                 Origin::Ours => Delivery::Discard,
             },
-            settled: ReplyOutcome::Failed {
+            outcome: ReplyOutcome::Failed {
                 token: Some(token),
                 sqlstate: report.sqlstate(),
             },
@@ -315,7 +317,7 @@ impl Conversation {
     /// to come is the client's. §54.2.3: after an error the server discards messages until a Sync.
     fn skip_to_sync(&mut self) -> Origin {
         while let Some(entry) = self.queue.front().copied() {
-            match entry.owed {
+            match entry.pending {
                 PendingReply::Request(Request::Sync) => return entry.origin,
                 PendingReply::Request(Request::Parse) => {
                     self.discarded
@@ -339,13 +341,13 @@ impl Conversation {
 
     fn ready(&mut self, status: TransactionStatus) -> Result<ReplyOutcome, OutOfSync> {
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
-        if !matches!(entry.owed, PendingReply::Request(request) if ends_in_ready(request)) {
+        if !matches!(entry.pending, PendingReply::Request(request) if ends_in_ready(request)) {
             return Err(OutOfSync);
         }
         self.status = status;
         self.copy = CopyState::No;
         self.pop();
-        self.certain &= self.strays == 0 || self.is_fenced();
+        self.certain &= self.stray_replies == 0 || self.is_fenced();
         Ok(match entry.origin {
             Origin::Client => ReplyOutcome::Ready,
             Origin::Ours => ReplyOutcome::OursEnded(entry.token),
@@ -355,11 +357,11 @@ impl Conversation {
     /// Processes a reply that is neither an error nor ReadyForQuery.
     fn progress(&mut self, event: &Event<'_>) -> Result<ReplyOutcome, OutOfSync> {
         let entry = self.queue.front().copied().ok_or(OutOfSync)?;
-        let PendingReply::Request(request) = entry.owed else {
+        let PendingReply::Request(request) = entry.pending else {
             return Err(OutOfSync);
         };
         let token = entry.token;
-        let settled = match (request, event) {
+        let outcome = match (request, event) {
             (Request::Parse, Event::ParseComplete) => ReplyOutcome::Parsed(token),
             (Request::Close, Event::CloseComplete) => ReplyOutcome::Closed(token),
             (Request::Execute, Event::CommandComplete(_) | Event::EmptyQuery) => {
@@ -378,9 +380,9 @@ impl Conversation {
         };
         self.copy = CopyState::No;
         // Stray Syncs precede every request that is answered now.
-        self.strays = 0;
+        self.stray_replies = 0;
         self.pop();
-        Ok(settled)
+        Ok(outcome)
     }
 
     /// Counts a successful statement of a Query; ReadyForQuery or another statement follows.

@@ -213,14 +213,14 @@ mod tests {
             panic!()
         };
         let mut out = Vec::new();
-        let mut flight = StreamEditor::new(&input, &mut out);
-        flight.keep(start);
+        let mut editor = StreamEditor::new(&input, &mut out);
+        editor.keep(start);
         let statement = found.statement.unwrap();
-        flight.rename(header, statement, b"a longer name");
-        flight.keep(shown - statement.end);
-        let rest = flight.rest().len();
-        flight.keep(rest);
-        assert_eq!(flight.finish(), EditOutcome::Edited);
+        editor.rename(header, statement, b"a longer name");
+        editor.keep(shown - statement.end);
+        let rest = editor.rest().len();
+        editor.keep(rest);
+        assert_eq!(editor.finish(), EditOutcome::Edited);
         let mut expect = Vec::new();
         build::sync(&mut expect);
         build::bind(&mut expect, b"", b"a longer name", &[Some(b"value")]);

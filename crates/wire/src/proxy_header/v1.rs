@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Ends, Header, HeaderError, LINE_LENGTH_MAX, Outcome};
+use super::{AddressPair, Header, HeaderError, LINE_LENGTH_MAX, Outcome};
 
 const GREETING: &[u8] = b"PROXY ";
 
@@ -194,12 +194,12 @@ fn port_begun(field: &[u8]) -> Result<(), HeaderError> {
 
 /// Encodes the line; an IPv6 address always as groups, never with an IPv4 tail (§2.1 has no such
 /// form).
-pub(super) fn encode(ends: Ends) -> Vec<u8> {
-    match ends {
-        Ends::V4((from, from_port), (to, to_port)) => {
+pub(super) fn encode(pair: AddressPair) -> Vec<u8> {
+    match pair {
+        AddressPair::V4((from, from_port), (to, to_port)) => {
             format!("PROXY TCP4 {from} {to} {from_port} {to_port}\r\n")
         }
-        Ends::V6((from, from_port), (to, to_port)) => {
+        AddressPair::V6((from, from_port), (to, to_port)) => {
             let (from, to) = (groups(from), groups(to));
             format!("PROXY TCP6 {from} {to} {from_port} {to_port}\r\n")
         }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use super::{BLOCK_LENGTH_MAX, Ends, Header, HeaderError, Outcome, crc32c};
+use super::{AddressPair, BLOCK_LENGTH_MAX, Header, HeaderError, Outcome, crc32c};
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -53,7 +53,7 @@ pub(super) fn parse(bytes: &[u8]) -> Outcome {
     let after_checksum = match addresses_length {
         Some(skip) => {
             let tlvs = block.unwrap_or(rest).get(skip..).unwrap_or_default();
-            walk_tlvs(tlvs, usize::from(length).saturating_sub(skip))?
+            check_tlvs(tlvs, usize::from(length).saturating_sub(skip))?
         }
         None => None,
     };
@@ -64,12 +64,12 @@ pub(super) fn parse(bytes: &[u8]) -> Outcome {
     if let (Some(after_checksum), Some(whole)) = (after_checksum, bytes.get(..consumed)) {
         check_checksum(whole, after_checksum)?;
     }
-    let told = if command == COMMAND_PROXY {
+    let addresses = if command == COMMAND_PROXY {
         header(family, block)
     } else {
         None
     };
-    Ok(Some((told.unwrap_or_default(), consumed)))
+    Ok(Some((addresses.unwrap_or_default(), consumed)))
 }
 
 fn command(version_and_command: u8) -> Result<u8, HeaderError> {
@@ -111,7 +111,7 @@ fn addresses_length(command: u8, family: u8, length: u16) -> Result<Option<usize
 /// Checks the TLVs that have arrived: they must fill the block to its last byte.
 ///
 /// Returns how many bytes of the block follow the checksum's value, if there is a checksum.
-fn walk_tlvs(arrived: &[u8], length: usize) -> Result<Option<usize>, HeaderError> {
+fn check_tlvs(arrived: &[u8], length: usize) -> Result<Option<usize>, HeaderError> {
     let (mut arrived, mut left) = (arrived, length);
     let mut after_checksum = None;
     while left > 0 {
@@ -189,19 +189,19 @@ fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
 }
 
 /// Encodes the header, without TLVs.
-pub(super) fn encode(ends: Ends) -> Vec<u8> {
+pub(super) fn encode(pair: AddressPair) -> Vec<u8> {
     let mut header = Vec::with_capacity(FIXED_LENGTH.saturating_add(usize::from(IPV6_LENGTH)));
     header.extend_from_slice(SIGNATURE);
     header.push(VERSION_2 | COMMAND_PROXY);
-    let (from_port, to_port) = match ends {
-        Ends::V4((from, from_port), (to, to_port)) => {
+    let (from_port, to_port) = match pair {
+        AddressPair::V4((from, from_port), (to, to_port)) => {
             header.push(TCP_OVER_IPV4);
             header.extend_from_slice(&IPV4_LENGTH.to_be_bytes());
             header.extend_from_slice(&from.octets());
             header.extend_from_slice(&to.octets());
             (from_port, to_port)
         }
-        Ends::V6((from, from_port), (to, to_port)) => {
+        AddressPair::V6((from, from_port), (to, to_port)) => {
             header.push(TCP_OVER_IPV6);
             header.extend_from_slice(&IPV6_LENGTH.to_be_bytes());
             header.extend_from_slice(&from.octets());

@@ -13,10 +13,10 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use datetime_literals::tells_moment;
+pub use datetime_literals::may_mean_now;
 pub use details::{
-    Creation, creation, defines_query, executed, may_set_role, names_set, set_values, sets_locally,
-    string_value, trigger_function,
+    Creation, creation, defines_query, executed, may_set_role, set_config_names, set_values,
+    sets_locally, string_value, trigger_function,
 };
 pub use lexer::Tokens;
 pub use session_results::is_described_by_session;

@@ -41,7 +41,7 @@ pub(super) enum ConsoleCommand {
 pub(super) type CommandScope = Option<String>;
 
 /// Statements that MySQL drivers send for transactions, which the console does not have.
-const NOTHING_HERE: [&str; 4] = ["BEGIN", "START", "COMMIT", "ROLLBACK"];
+const IGNORED: [&str; 4] = ["BEGIN", "START", "COMMIT", "ROLLBACK"];
 
 impl ConsoleCommand {
     /// Returns the tag of PostgreSQL's CommandComplete.
@@ -90,7 +90,7 @@ impl ConsoleCommand {
         };
         if ["SELECT", "WITH", "VALUES"]
             .iter()
-            .any(|first| verb.begins_with(first))
+            .any(|first| verb.starts_with(first))
         {
             return Query::select(text, &words, dialect).map(Self::Query);
         }
@@ -100,21 +100,21 @@ impl ConsoleCommand {
             "USE" => one(&line).flatten().map(Self::Use),
             "KILL" if dialect == Dialect::MySql => kill(&mut line)?,
             "KILL_CLIENT" => Some(Self::KillClient(client(line.word()?)?)),
-            word if NOTHING_HERE.contains(&word) && dialect == Dialect::MySql => Some(Self::Set),
-            word => one(&line).and_then(|of| command(word, of)),
+            word if IGNORED.contains(&word) && dialect == Dialect::MySql => Some(Self::Set),
+            word => one(&line).and_then(|scope| command(word, scope)),
         }
         .ok_or_else(|| unknown(text))
     }
 }
 
 /// Returns the command for a verb and its argument.
-fn command(verb: &str, of: CommandScope) -> Option<ConsoleCommand> {
-    Some(match (verb, of) {
+fn command(verb: &str, scope: CommandScope) -> Option<ConsoleCommand> {
+    Some(match (verb, scope) {
         ("RELOAD", None) => ConsoleCommand::Reload,
-        ("PAUSE", of) => ConsoleCommand::Pause(of),
-        ("RESUME", of) => ConsoleCommand::Resume(of),
-        ("RECONNECT", of) => ConsoleCommand::Reconnect(of),
-        ("KILL", of) => ConsoleCommand::Kill(of),
+        ("PAUSE", scope) => ConsoleCommand::Pause(scope),
+        ("RESUME", scope) => ConsoleCommand::Resume(scope),
+        ("RECONNECT", scope) => ConsoleCommand::Reconnect(scope),
+        ("KILL", scope) => ConsoleCommand::Kill(scope),
         _ => return None,
     })
 }
@@ -132,7 +132,7 @@ fn one(line: &Line<'_>) -> Option<CommandScope> {
 fn kill(line: &mut Line<'_>) -> Result<Option<ConsoleCommand>, ConsoleError> {
     if line.takes("QUERY") {
         let message = "KILL QUERY is not supported, KILL id terminates the client";
-        return Err(ConsoleError::new(ConsoleErrorKind::NotHere, message));
+        return Err(ConsoleError::new(ConsoleErrorKind::Unsupported, message));
     }
     line.takes("CONNECTION");
     let is_number = |word: &Word| !word.is_quoted && word.text.parse::<u64>().is_ok();

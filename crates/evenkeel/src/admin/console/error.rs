@@ -8,7 +8,7 @@ use crate::status::Stopped;
 /// Error of the console.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ConsoleError {
-    pub(super) why: ConsoleErrorKind,
+    pub(super) kind: ConsoleErrorKind,
     pub(super) message: String,
 }
 
@@ -25,13 +25,13 @@ pub(super) enum ConsoleErrorKind {
     /// The command requires the token.
     Forbidden,
     /// The client may not connect.
-    Stranger,
+    AuthFailed,
     /// The control plane refused the command.
-    NotNow,
+    Unavailable,
     /// The process is shutting down.
-    Ending,
+    ShuttingDown,
     /// The protocol has the feature, the console does not.
-    NotHere,
+    Unsupported,
     /// The client violated the protocol.
     Protocol,
     NoStatement,
@@ -45,9 +45,9 @@ pub(super) enum ConsoleErrorKind {
 }
 
 impl ConsoleError {
-    pub(super) fn new(why: ConsoleErrorKind, message: impl Into<String>) -> Self {
+    pub(super) fn new(kind: ConsoleErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { why, message }
+        Self { kind, message }
     }
 }
 
@@ -61,10 +61,10 @@ impl ConsoleErrorKind {
             ConsoleErrorKind::NoVariable => b"42704",
             ConsoleErrorKind::Value => b"22023",
             ConsoleErrorKind::Forbidden => b"42501",
-            ConsoleErrorKind::Stranger => b"28000",
-            ConsoleErrorKind::NotNow => b"55000",
-            ConsoleErrorKind::Ending => b"57P01",
-            ConsoleErrorKind::NotHere => b"0A000",
+            ConsoleErrorKind::AuthFailed => b"28000",
+            ConsoleErrorKind::Unavailable => b"55000",
+            ConsoleErrorKind::ShuttingDown => b"57P01",
+            ConsoleErrorKind::Unsupported => b"0A000",
             ConsoleErrorKind::Protocol => b"08P01",
             ConsoleErrorKind::NoStatement => b"26000",
             ConsoleErrorKind::NoPortal => b"34000",
@@ -82,10 +82,10 @@ impl ConsoleErrorKind {
             ConsoleErrorKind::NoVariable => (1193, b"HY000"),
             ConsoleErrorKind::Value => (1210, b"HY000"),
             ConsoleErrorKind::Forbidden => (1227, b"42000"),
-            ConsoleErrorKind::Stranger => (1045, b"28000"),
-            ConsoleErrorKind::NotNow => (1105, b"HY000"),
-            ConsoleErrorKind::Ending => (1053, b"08S01"),
-            ConsoleErrorKind::NotHere => (1295, b"HY000"),
+            ConsoleErrorKind::AuthFailed => (1045, b"28000"),
+            ConsoleErrorKind::Unavailable => (1105, b"HY000"),
+            ConsoleErrorKind::ShuttingDown => (1053, b"08S01"),
+            ConsoleErrorKind::Unsupported => (1295, b"HY000"),
             ConsoleErrorKind::Protocol => (1835, b"HY000"),
             ConsoleErrorKind::NoStatement | ConsoleErrorKind::NoPortal => (1243, b"HY000"),
             ConsoleErrorKind::TooMany => (1461, b"42000"),
@@ -98,6 +98,6 @@ impl ConsoleErrorKind {
 
 impl From<Stopped> for ConsoleError {
     fn from(stopped: Stopped) -> Self {
-        Self::new(ConsoleErrorKind::Ending, stopped.to_string())
+        Self::new(ConsoleErrorKind::ShuttingDown, stopped.to_string())
     }
 }

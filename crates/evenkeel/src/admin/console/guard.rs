@@ -49,7 +49,7 @@ impl Guard {
         match &self.token {
             Some(token) if !is_near || user == CHANGER => ConsoleAccess::Token(token),
             None if !is_near => ConsoleAccess::Closed(ConsoleError::new(
-                ConsoleErrorKind::Stranger,
+                ConsoleErrorKind::AuthFailed,
                 "remote access requires a token and none is configured: set token_file in [admin]",
             )),
             _ => ConsoleAccess::Open,

@@ -4,7 +4,7 @@ mod answer;
 mod login;
 mod session;
 
-pub(super) use session::converse;
+pub(super) use session::serve_session;
 
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, Frame};

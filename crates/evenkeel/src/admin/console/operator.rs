@@ -16,7 +16,7 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct CommandRunner<'a> {
     pub(super) console: &'a Console,
     pub(super) dialect: Dialect,
-    pub(super) who: ConsoleUser,
+    pub(super) user: ConsoleUser,
 }
 
 /// Identity of a client.
@@ -31,7 +31,7 @@ pub(super) struct ConsoleUser {
 /// Result of a statement.
 pub(super) enum CommandResult {
     Table(Table),
-    RuleText(String),
+    Message(String),
     Nothing,
 }
 
@@ -40,14 +40,14 @@ impl CommandRunner<'_> {
         &mut self,
         statement: &ConsoleCommand,
     ) -> Result<CommandResult, ConsoleError> {
-        if statement.changes() && !self.who.may_change {
+        if statement.changes() && !self.user.may_change {
             return Err(ConsoleError::new(
                 ConsoleErrorKind::Forbidden,
                 "permission denied: log in as user admin with the token as password (token_file in \
                  [admin])",
             ));
         }
-        let said = match statement {
+        let message = match statement {
             ConsoleCommand::Show(show) => {
                 return Ok(CommandResult::Table(Table {
                     columns: show.column_names(),
@@ -60,40 +60,40 @@ impl CommandRunner<'_> {
                     rows: self.query(query).await?,
                 }));
             }
-            ConsoleCommand::Help => return Ok(CommandResult::RuleText(show::HELP.to_owned())),
+            ConsoleCommand::Help => return Ok(CommandResult::Message(show::HELP.to_owned())),
             ConsoleCommand::Use(schema) => {
-                self.who.schema = Some(schema.clone());
+                self.user.schema = Some(schema.clone());
                 return Ok(CommandResult::Nothing);
             }
             ConsoleCommand::Empty | ConsoleCommand::Set => return Ok(CommandResult::Nothing),
-            ConsoleCommand::Reload => self.tell(Command::Reload).await?,
-            ConsoleCommand::Pause(of) => self.pause(of).await?,
-            ConsoleCommand::Resume(of) => {
+            ConsoleCommand::Reload => self.send(Command::Reload).await?,
+            ConsoleCommand::Pause(scope) => self.pause(scope).await?,
+            ConsoleCommand::Resume(scope) => {
                 let resume = |service, database| Command::Resume { service, database };
-                self.tell_services(of, resume).await?
+                self.send_to_services(scope, resume).await?
             }
-            ConsoleCommand::Reconnect(of) => {
+            ConsoleCommand::Reconnect(scope) => {
                 let reconnect = |service, database| Command::Reconnect { service, database };
-                self.tell_services(of, reconnect).await?
+                self.send_to_services(scope, reconnect).await?
             }
-            ConsoleCommand::Kill(of) => {
+            ConsoleCommand::Kill(scope) => {
                 let pause = |service, database| Command::Pause { service, database };
-                self.tell_services(of, pause).await?;
+                self.send_to_services(scope, pause).await?;
                 let kill = |service, database| Command::Kill {
                     service,
                     which: KillWhich::Database(database),
                 };
-                self.tell_services(of, kill).await?
+                self.send_to_services(scope, kill).await?
             }
             ConsoleCommand::KillClient(id) => {
                 let kill = |service, _| Command::Kill {
                     service,
                     which: KillWhich::Client(*id),
                 };
-                self.tell_services(&None, kill).await?
+                self.send_to_services(&None, kill).await?
             }
         };
-        Ok(CommandResult::RuleText(said))
+        Ok(CommandResult::Message(message))
     }
 
     /// Parses and plans a statement.
@@ -129,66 +129,66 @@ impl CommandRunner<'_> {
     }
 
     fn value(&self, value: Value) -> sqlite::Value {
-        let who = &self.who;
+        let user = &self.user;
         match value {
             Value::Variable(text) => text
                 .parse()
                 .map_or_else(|_| text.to_owned().into(), sqlite::Value::Integer),
             Value::Version => self.dialect.version().to_owned().into(),
-            Value::Schema => who.schema.clone().into(),
-            Value::User => who.user.clone().into(),
-            Value::Connection => who.connection.into(),
+            Value::Schema => user.schema.clone().into(),
+            Value::User => user.user.clone().into(),
+            Value::Connection => user.connection.into(),
         }
     }
 
-    async fn tell(&self, command: Command) -> Result<String, ConsoleError> {
-        said(self.console.control.command(command).await?)
+    async fn send(&self, command: Command) -> Result<String, ConsoleError> {
+        into_result(self.console.control.command(command).await?)
     }
 
     /// Sends a command to all services in the scope. One success is enough for a success.
-    async fn tell_services(
+    async fn send_to_services(
         &self,
-        of: &CommandScope,
+        scope: &CommandScope,
         command: impl Fn(String, Option<String>) -> Command,
     ) -> Result<String, ConsoleError> {
-        let (services, database) = self.services(of).await?;
+        let (services, database) = self.services(scope).await?;
         let (mut done, mut failed) = (Vec::new(), None);
         for service in services {
-            match self.tell(command(service, database.clone())).await {
+            match self.send(command(service, database.clone())).await {
                 Ok(message) => done.push(message),
-                Err(complaint) => failed = Some(complaint),
+                Err(error) => failed = Some(error),
             }
         }
         match failed {
-            Some(complaint) if done.is_empty() => Err(complaint),
+            Some(error) if done.is_empty() => Err(error),
             _ => Ok(done.join("; ")),
         }
     }
 
-    async fn pause(&self, of: &CommandScope) -> Result<String, ConsoleError> {
-        let (services, database) = self.services(of).await?;
+    async fn pause(&self, scope: &CommandScope) -> Result<String, ConsoleError> {
+        let (services, database) = self.services(scope).await?;
         let control = self.console.control.clone();
         // The client may disconnect: a pause that does not complete must still be undone.
         let pausing = tokio::spawn(async move {
             let database = database.as_deref();
             control.pause_all(&services, database, PAUSE_LIMIT).await
         });
-        said(pausing.await.map_err(|_| Stopped)??)
+        into_result(pausing.await.map_err(|_| Stopped)??)
     }
 
     /// Returns the services in the scope, and the database. `service/database` means one service.
     async fn services(
         &self,
-        of: &CommandScope,
+        scope: &CommandScope,
     ) -> Result<(Vec<String>, Option<String>), ConsoleError> {
         let status = self.console.control.status().await?;
         let pooled = status.services.iter().filter(|one| one.database.is_some());
         let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
         if names.is_empty() {
             let message = "no service pools server connections";
-            return Err(ConsoleError::new(ConsoleErrorKind::NotNow, message));
+            return Err(ConsoleError::new(ConsoleErrorKind::Unavailable, message));
         }
-        let Some(name) = of else {
+        let Some(name) = scope else {
             return Ok((names, None));
         };
         match name.split_once('/') {
@@ -196,20 +196,20 @@ impl CommandRunner<'_> {
                 let database = (!database.is_empty()).then(|| database.to_owned());
                 Ok((vec![service.to_owned()], database))
             }
-            _ => Ok((with_pools_of(name, &status)?, Some(name.clone()))),
+            _ => Ok((services_with_pools(name, &status)?, Some(name.clone()))),
         }
     }
 }
 
 /// Returns the services that have pools per database.
-fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, ConsoleError> {
+fn services_with_pools(database: &str, status: &Status) -> Result<Vec<String>, ConsoleError> {
     let services = status.services.iter();
     let meant = services.filter(|one| one.database.is_some() && one.protocol != "mysql");
     let names: Vec<String> = meant.map(|one| one.name.clone()).collect();
     match names.is_empty() {
         false => Ok(names),
         true => Err(ConsoleError::new(
-            ConsoleErrorKind::NotNow,
+            ConsoleErrorKind::Unavailable,
             format!(
                 "MySQL server connections do not belong to a database: {database:?} has none of \
                  its own. Give a service, as in PAUSE orders/"
@@ -218,9 +218,12 @@ fn with_pools_of(database: &str, status: &Status) -> Result<Vec<String>, Console
     }
 }
 
-fn said(reply: Reply) -> Result<String, ConsoleError> {
+fn into_result(reply: Reply) -> Result<String, ConsoleError> {
     match reply.ok {
         true => Ok(reply.message),
-        false => Err(ConsoleError::new(ConsoleErrorKind::NotNow, reply.message)),
+        false => Err(ConsoleError::new(
+            ConsoleErrorKind::Unavailable,
+            reply.message,
+        )),
     }
 }

@@ -3,7 +3,7 @@
 mod login;
 mod session;
 
-pub(super) use session::converse;
+pub(super) use session::serve_session;
 
 use evenkeel_wire::postgres::frame::{self, Frame};
 use evenkeel_wire::postgres::{Parsed, ProtocolError};
@@ -27,7 +27,7 @@ async fn message(stream: &mut Stream) -> Result<(u8, Vec<u8>), End> {
 
 fn parsed<T>(parsed: Parsed<T>) -> Result<Option<(T, usize)>, ProtocolError> {
     match parsed {
-        Parsed::Frame(thing, length) => Ok(Some((thing, length))),
+        Parsed::Frame(value, length) => Ok(Some((value, length))),
         Parsed::Incomplete { .. } => Ok(None),
         Parsed::Invalid(fault) => Err(fault),
     }

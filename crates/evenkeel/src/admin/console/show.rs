@@ -44,7 +44,7 @@ pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Ro
     let needs_connections = shows.iter().any(|show| show.needs_connections());
     let mut pooled = Vec::new();
     for service in &status.services {
-        let Some(own) = &service.database else {
+        let Some(database) = &service.database else {
             continue;
         };
         let connections = match needs_connections {
@@ -56,9 +56,9 @@ pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Ro
                 .unwrap_or_default(),
             false => Connections::default(),
         };
-        pooled.push(Pooled {
+        pooled.push(PooledService {
             service,
-            own,
+            database,
             connections,
         });
     }
@@ -72,7 +72,7 @@ pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Ro
 async fn rows_of(
     show: Show,
     status: &Status,
-    pooled: &[Pooled<'_>],
+    pooled: &[PooledService<'_>],
     console: &Console,
 ) -> Result<Vec<Row>, ConsoleError> {
     Ok(match show {
@@ -102,19 +102,19 @@ async fn rows_of(
 }
 
 /// Service with connection pools.
-struct Pooled<'a> {
+struct PooledService<'a> {
     service: &'a ServiceStatus,
-    own: &'a DatabaseStatus,
+    database: &'a DatabaseStatus,
     connections: Connections,
 }
 
-impl Pooled<'_> {
+impl PooledService<'_> {
     fn server(&self, name: &str) -> Option<&ServerStatus> {
         self.service.servers.iter().find(|one| one.name == name)
     }
 
     /// Returns the host and port of a server.
-    fn place(&self, name: &str) -> (Option<String>, Option<String>) {
+    fn address_of(&self, name: &str) -> (Option<String>, Option<String>) {
         let server = self.server(name);
         let resolved = server.and_then(|one| one.resolved.first());
         match resolved.and_then(|address| address.rsplit_once(':')) {
@@ -144,27 +144,27 @@ impl Pooled<'_> {
     }
 
     fn is_paused(&self, database: &str) -> bool {
-        self.own.all_paused || self.own.paused.iter().any(|name| name == database)
+        self.database.all_paused || self.database.paused.iter().any(|name| name == database)
     }
 
     /// Returns all known databases.
     fn databases(&self) -> BTreeSet<&str> {
-        let pools = self.own.pools.iter().map(|one| &*one.database);
-        let used = self.own.users.iter().map(|one| &*one.database);
+        let pools = self.database.pools.iter().map(|one| &*one.database);
+        let used = self.database.users.iter().map(|one| &*one.database);
         let clients = self.connections.clients.iter().map(|one| &*one.database);
-        let paused = self.own.paused.iter().map(String::as_str);
+        let paused = self.database.paused.iter().map(String::as_str);
         let all = pools.chain(used).chain(clients).chain(paused);
         all.filter(|name| !name.is_empty()).collect()
     }
 
     fn users(&self) -> BTreeSet<&str> {
-        let pools = self.own.pools.iter().map(|one| &*one.user);
-        let used = self.own.users.iter().map(|one| &*one.user);
+        let pools = self.database.pools.iter().map(|one| &*one.user);
+        let used = self.database.users.iter().map(|one| &*one.user);
         pools.chain(used).collect()
     }
 }
 
-fn each(pooled: &[Pooled<'_>], rows: impl Fn(&Pooled<'_>) -> Vec<Row>) -> Vec<Row> {
+fn each(pooled: &[PooledService<'_>], rows: impl Fn(&PooledService<'_>) -> Vec<Row>) -> Vec<Row> {
     pooled.iter().flat_map(rows).collect()
 }
 
@@ -197,7 +197,7 @@ fn state(client: &ClientStatus) -> &'static str {
     }
 }
 
-fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
+fn clients(one: &PooledService<'_>, now_unix_ms: u64) -> Vec<Row> {
     let row = |client: &ClientStatus| {
         let (address, port) = match client.peer.rsplit_once(':') {
             Some((address, port)) => (address.trim_matches(['[', ']']), Some(port)),
@@ -209,7 +209,7 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             0
         };
         let (wait, wait_us) = split(waits_ms);
-        let bound_by = client.bound_by();
+        let pin_names = client.pin_names();
         vec![
             text("C"),
             text(&client.user),
@@ -226,7 +226,7 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             text(client.id),
             text(&client.state),
             client.server.clone(),
-            (!bound_by.is_empty()).then_some(bound_by),
+            (!pin_names.is_empty()).then_some(pin_names),
             client
                 .pinned_by
                 .first()
@@ -238,7 +238,7 @@ fn clients(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
 }
 
 /// Returns the clients in the format of MySQL's process list. Query texts are not stored.
-fn processes(one: &Pooled<'_>) -> Vec<Row> {
+fn processes(one: &PooledService<'_>) -> Vec<Row> {
     let row = |client: &ClientStatus| {
         let command = match state(client) {
             "idle" => "Sleep",
@@ -258,10 +258,10 @@ fn processes(one: &Pooled<'_>) -> Vec<Row> {
     one.connections.clients.iter().map(row).collect()
 }
 
-fn servers(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
-    let lent = one.connections.clients.iter().filter_map(|client| {
+fn servers(one: &PooledService<'_>, now_unix_ms: u64) -> Vec<Row> {
+    let active = one.connections.clients.iter().filter_map(|client| {
         let server = client.server.as_ref()?;
-        let (host, port) = one.place(server);
+        let (host, port) = one.address_of(server);
         Some(vec![
             text("S"),
             text(&client.user),
@@ -278,7 +278,7 @@ fn servers(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
         ])
     });
     let idle = one.connections.idle.iter().map(|idle| {
-        let (host, port) = one.place(&idle.server);
+        let (host, port) = one.address_of(&idle.server);
         vec![
             text("S"),
             text(&idle.user),
@@ -294,7 +294,7 @@ fn servers(one: &Pooled<'_>, now_unix_ms: u64) -> Vec<Row> {
             text(&one.service.name),
         ]
     });
-    lent.chain(idle).collect()
+    active.chain(idle).collect()
 }
 
 /// Sum for a user and a database over all servers.
@@ -308,9 +308,9 @@ struct PoolSum {
     active: u64,
 }
 
-fn pools(one: &Pooled<'_>) -> Vec<Row> {
+fn pools(one: &PooledService<'_>) -> Vec<Row> {
     let mut sums: BTreeMap<(&str, &str), PoolSum> = BTreeMap::new();
-    for pool in &one.own.pools {
+    for pool in &one.database.pools {
         let sum = sums.entry((&pool.database, &pool.user)).or_default();
         sum.connections += pool.connections;
         sum.idle += pool.idle;
@@ -344,23 +344,27 @@ fn pools(one: &Pooled<'_>) -> Vec<Row> {
             text(sum.opening),
             maxwait,
             maxwait_us,
-            text(&one.own.pool_mode),
+            text(&one.database.pool_mode),
             text(&one.service.name),
         ]
     };
     sums.iter().map(row).collect()
 }
 
-fn databases(one: &Pooled<'_>) -> Vec<Row> {
+fn databases(one: &PooledService<'_>) -> Vec<Row> {
     let roles = one.service.servers.iter();
     let mut primaries = roles.filter(|server| {
         let role = server.role.as_ref();
         role.is_some_and(|role| role.role == crate::status::RoleName::Primary)
     });
     let first = primaries.next().or(one.service.servers.first());
-    let (host, port) = first.map_or((None, None), |server| one.place(&server.name));
+    let (host, port) = first.map_or((None, None), |server| one.address_of(&server.name));
     let row = |name: &str| {
-        let of = one.own.pools.iter().filter(|pool| pool.database == name);
+        let of = one
+            .database
+            .pools
+            .iter()
+            .filter(|pool| pool.database == name);
         let connections: u64 = of.map(|pool| pool.connections).sum();
         vec![
             text(name),
@@ -368,10 +372,10 @@ fn databases(one: &Pooled<'_>) -> Vec<Row> {
             port.clone(),
             text(name),
             None,
-            text(one.own.pool_size),
-            text(one.own.pool_min_idle),
+            text(one.database.pool_size),
+            text(one.database.pool_min_idle),
             text(0),
-            text(&one.own.pool_mode),
+            text(&one.database.pool_mode),
             text(connections),
             text(one.clients_of(|client| client.database == name)),
             text(u8::from(one.is_paused(name))),
@@ -382,13 +386,13 @@ fn databases(one: &Pooled<'_>) -> Vec<Row> {
     one.databases().into_iter().map(row).collect()
 }
 
-fn users(one: &Pooled<'_>) -> Vec<Row> {
+fn users(one: &PooledService<'_>) -> Vec<Row> {
     let row = |name: &str| {
-        let of = one.own.pools.iter().filter(|pool| pool.user == name);
+        let of = one.database.pools.iter().filter(|pool| pool.user == name);
         let connections: u64 = of.map(|pool| pool.connections).sum();
         vec![
             text(name),
-            text(&one.own.pool_mode),
+            text(&one.database.pool_mode),
             text(connections),
             text(one.clients_of(|client| client.user == name)),
             text(&one.service.name),
@@ -397,7 +401,7 @@ fn users(one: &Pooled<'_>) -> Vec<Row> {
     one.users().into_iter().map(row).collect()
 }
 
-fn rules(one: &Pooled<'_>) -> Vec<Row> {
+fn rules(one: &PooledService<'_>) -> Vec<Row> {
     let row = |rule: &RuleStatus| {
         vec![
             text(&one.service.name),
@@ -407,7 +411,7 @@ fn rules(one: &Pooled<'_>) -> Vec<Row> {
             text(rule.hits_total),
         ]
     };
-    one.own.rules.iter().map(row).collect()
+    one.database.rules.iter().map(row).collect()
 }
 
 fn stats(show: Show, name: &str, sum: Totals, console: &Console) -> Row {
@@ -431,10 +435,10 @@ fn stats(show: Show, name: &str, sum: Totals, console: &Console) -> Row {
     row
 }
 
-fn lists(pooled: &[Pooled<'_>]) -> Vec<Row> {
-    let count = |of: &dyn Fn(&Pooled<'_>) -> usize| pooled.iter().map(of).sum::<usize>();
+fn lists(pooled: &[PooledService<'_>]) -> Vec<Row> {
+    let count = |of: &dyn Fn(&PooledService<'_>) -> usize| pooled.iter().map(of).sum::<usize>();
     let connections = |of: fn(&crate::status::PoolStatus) -> u64| -> u64 {
-        let pools = pooled.iter().flat_map(|one| &one.own.pools);
+        let pools = pooled.iter().flat_map(|one| &one.database.pools);
         pools.map(of).sum()
     };
     let idle = connections(|pool| pool.idle);
@@ -453,7 +457,7 @@ fn lists(pooled: &[Pooled<'_>]) -> Vec<Row> {
     ]
 }
 
-fn config(status: &Status, pooled: &[Pooled<'_>]) -> Vec<Row> {
+fn config(status: &Status, pooled: &[PooledService<'_>]) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut put = |key: String, value: &dyn ToString, default: &str, changeable: &str| {
         rows.push(vec![
@@ -468,14 +472,17 @@ fn config(status: &Status, pooled: &[Pooled<'_>]) -> Vec<Row> {
     put("engine.io".into(), &status.engine.io, "auto", "no");
     let workers = status.engine.workers.len();
     put("engine.workers".into(), &workers, "one per core", "no");
-    for Pooled { service, own, .. } in pooled {
+    for PooledService {
+        service, database, ..
+    } in pooled
+    {
         let key = |name: &str| format!("{}.{name}", service.name);
         put(key("listen"), &service.listen.join(", "), "", "yes");
         let limit = service.sessions.limit;
         put(key("max_connections"), &limit, "10000", "yes");
-        put(key("pool.mode"), &own.pool_mode, "transaction", "yes");
-        put(key("pool.size"), &own.pool_size, "20", "yes");
-        put(key("pool.min_idle"), &own.pool_min_idle, "0", "yes");
+        put(key("pool.mode"), &database.pool_mode, "transaction", "yes");
+        put(key("pool.size"), &database.pool_size, "20", "yes");
+        put(key("pool.min_idle"), &database.pool_min_idle, "0", "yes");
     }
     rows
 }

@@ -74,15 +74,15 @@ impl Selects {
     ) -> Result<T, ConsoleError> {
         let failed = |what| {
             ConsoleError::new(
-                ConsoleErrorKind::NotNow,
+                ConsoleErrorKind::Unavailable,
                 format!("the query failed: {what}"),
             )
         };
-        let turn = Arc::clone(&self.0).acquire_owned().await;
-        let turn = turn.map_err(|_| failed("the console ends"))?;
+        let permit = Arc::clone(&self.0).acquire_owned().await;
+        let permit = permit.map_err(|_| failed("the console ends"))?;
         let working = tokio::task::spawn_blocking(move || {
             let outcome = work();
-            drop(turn);
+            drop(permit);
             outcome
         });
         working.await.map_err(|_| failed("see the log"))?
@@ -105,18 +105,18 @@ pub(super) fn plan(query: &Query) -> Result<Plan, ConsoleError> {
     let reads = Arc::<Mutex<Vec<Show>>>::default();
     let planned = || {
         let mut database = open()?;
-        close_up(&mut database, query.dialect, &reads)?;
+        restrict(&mut database, query.dialect, &reads)?;
         let statement = database.prepare(&query.sql)?;
         let columns = statement.column_names().map(|name| {
             let name = query.restored(name);
             unquoted(&name).to_owned()
         });
-        Ok((columns.collect(), strange_parameter(query, &statement)))
+        Ok((columns.collect(), unbound_parameter(query, &statement)))
     };
-    let (columns, strange) = planned().map_err(|error| fault::complaint(&error, query))?;
-    if let Some(parameter) = strange {
+    let (columns, unbound) = planned().map_err(|error| fault::console_error(&error, query))?;
+    if let Some(parameter) = unbound {
         let message = format!("{parameter} has no value: write the value into the text");
-        return Err(ConsoleError::new(ConsoleErrorKind::NotHere, message));
+        return Err(ConsoleError::new(ConsoleErrorKind::Unsupported, message));
     }
     let reads = reads.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(Plan { columns, reads })
@@ -133,13 +133,13 @@ pub(super) fn run(
         for (show, rows) in tables {
             fill(&database, *show, rows)?;
         }
-        close_up(&mut database, query.dialect, &Arc::default())?;
+        restrict(&mut database, query.dialect, &Arc::default())?;
         // Texts of SHOW are written by the console and return no more rows than the table has.
         let is_bounded = query.verb != "SHOW";
         answer(&mut database.prepare(&query.sql)?, values, is_bounded)
     };
     made()
-        .map_err(|error| fault::complaint(&error, query))?
+        .map_err(|error| fault::console_error(&error, query))?
         .ok_or_else(|| {
             let length = ANSWER_LENGTH_MAX >> 20;
             let message = format!(
@@ -161,9 +161,11 @@ fn open() -> rusqlite::Result<Connection> {
 }
 
 fn fill(database: &Connection, show: Show, rows: &[Row]) -> rusqlite::Result<()> {
-    let places = vec!["?"; show.columns().len()].join(", ");
+    let placeholders = vec!["?"; show.columns().len()].join(", ");
     let name = name(&show.name());
-    let mut insert = database.prepare(&format!("INSERT INTO {SCHEMA}.{name} VALUES ({places})"))?;
+    let mut insert = database.prepare(&format!(
+        "INSERT INTO {SCHEMA}.{name} VALUES ({placeholders})"
+    ))?;
     for row in rows {
         insert.execute(params_from_iter(row))?;
     }
@@ -171,7 +173,7 @@ fn fill(database: &Connection, show: Show, rows: &[Row]) -> rusqlite::Result<()>
 }
 
 /// Restricts the database, so that only the client's statement can run, within the limits.
-fn close_up(
+fn restrict(
     database: &mut Connection,
     dialect: Dialect,
     reads: &Arc<Mutex<Vec<Show>>>,
@@ -179,13 +181,13 @@ fn close_up(
     // In MySQL `"a"` is a text if no column has that name.
     let is_mysql = dialect == Dialect::MySql;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, is_mysql)?;
-    for (limit, most) in LIMITS {
-        database.set_limit(*limit, *most)?;
+    for (limit, max) in LIMITS {
+        database.set_limit(*limit, *max)?;
     }
     let reads = Arc::clone(reads);
-    database.authorizer(Some(move |asked: AuthContext<'_>| {
+    database.authorizer(Some(move |context: AuthContext<'_>| {
         let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
-        match permits(asked, &mut reads) {
+        match is_allowed(context, &mut reads) {
             true => Authorization::Allow,
             false => Authorization::Deny,
         }
@@ -195,15 +197,15 @@ fn close_up(
 }
 
 /// Returns whether a statement may perform an action. Records the tables that it reads.
-fn permits(asked: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
-    match asked.action {
+fn is_allowed(context: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
+    match context.action {
         AuthAction::Select | AuthAction::Recursive => true,
         AuthAction::Function { function_name } => is_harmless(function_name),
         AuthAction::Read {
             table_name,
             column_name,
         } => {
-            let is_ours = asked.database_name.is_none_or(|name| name == SCHEMA);
+            let is_ours = context.database_name.is_none_or(|name| name == SCHEMA);
             match Show::named(table_name) {
                 Some(show) if is_ours => {
                     if !reads.contains(&show) {
@@ -213,8 +215,8 @@ fn permits(asked: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
                 }
                 // A name from WITH, of which only the rows are counted.
                 _ => {
-                    let is_counted = column_name.is_empty() && asked.database_name.is_none();
-                    is_counted && !begins_with(table_name, &["sqlite_", "pragma_", "dbstat"])
+                    let is_counted = column_name.is_empty() && context.database_name.is_none();
+                    is_counted && !starts_with_any(table_name, &["sqlite_", "pragma_", "dbstat"])
                 }
             }
         }
@@ -225,10 +227,10 @@ fn permits(asked: AuthContext<'_>, reads: &mut Vec<Show>) -> bool {
 /// Returns whether a function is permitted. Functions of SQLite's extensions have access beyond
 /// their arguments.
 fn is_harmless(function: &str) -> bool {
-    !begins_with(function, &["fts", "rtree", "load_extension"])
+    !starts_with_any(function, &["fts", "rtree", "load_extension"])
 }
 
-fn begins_with(name: &str, beginnings: &[&str]) -> bool {
+fn starts_with_any(name: &str, beginnings: &[&str]) -> bool {
     let name = name.to_ascii_lowercase();
     beginnings
         .iter()
@@ -236,7 +238,7 @@ fn begins_with(name: &str, beginnings: &[&str]) -> bool {
 }
 
 /// Returns a parameter that the client wrote, if there is one.
-fn strange_parameter(query: &Query, statement: &Statement<'_>) -> Option<String> {
+fn unbound_parameter(query: &Query, statement: &Statement<'_>) -> Option<String> {
     let own: Vec<_> = (0..query.values.len()).map(Query::parameter).collect();
     let names = (1..=statement.parameter_count()).map(|at| statement.parameter_name(at));
     let mut names = names.map(|name| name.unwrap_or("?").to_owned());

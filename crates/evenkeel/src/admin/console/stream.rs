@@ -47,9 +47,9 @@ impl Stream {
         parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Fault>,
     ) -> Result<T, End<Fault>> {
         loop {
-            if let Some((thing, length)) = parse(&self.received).map_err(End::Fault)? {
+            if let Some((value, length)) = parse(&self.received).map_err(End::Fault)? {
                 self.received.drain(..length);
-                return Ok(thing);
+                return Ok(value);
             }
             if self.socket.read_buf(&mut self.received).await? == 0 {
                 return Err(End::Gone);

@@ -147,15 +147,15 @@ async fn a_reader_that_stops_reading_loses_its_place() {
     let (control, _requests) = ControlHandle::channel();
     let app = TowerToHyperService::new(router(AdminSettings::default(), control));
     let never = tokio::sync::watch::channel(false).1;
-    let places = Arc::new(Semaphore::new(1));
-    let place = Arc::clone(&places).acquire_owned().await.unwrap();
+    let permits = Arc::new(Semaphore::new(1));
+    let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
     // The page does not fit into this pipe, and the client does not read.
     let (mut client, server) = tokio::io::duplex(512);
     let serving = tokio::spawn(serve_connection(
         server,
         AdminTransport::Unix,
         (app, never),
-        place,
+        permit,
     ));
     client
         .write_all(raw("GET /app.js", &["host: x"], "").as_bytes())
@@ -166,7 +166,7 @@ async fn a_reader_that_stops_reading_loses_its_place() {
         .await
         .expect("it is cut off")
         .unwrap();
-    assert_eq!(places.available_permits(), 1);
+    assert_eq!(permits.available_permits(), 1);
 }
 
 #[tokio::test]

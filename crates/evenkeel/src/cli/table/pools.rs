@@ -222,7 +222,7 @@ fn client_row(client: &ClientStatus) -> [String; 11] {
         span(client.age_ms),
         client.server.clone().unwrap_or_default(),
         number(client.server_pid),
-        client.bound_by(),
+        client.pin_names(),
         client
             .pinned_by
             .first()

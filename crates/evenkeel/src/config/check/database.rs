@@ -16,7 +16,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
 }
 
 /// Checks that the probe uses the service's protocol, in which servers report their role.
-fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
+fn probe(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     let probe = plan.health.probe.name();
     let own = plan.protocol.name();
     let help = format!("set `probe = \"{own}\"` in [service.health], or remove `probe`");
@@ -25,7 +25,7 @@ fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
         Probe::Http { .. } | Probe::Mysql { .. } | Probe::Postgres { .. } => {
             let speaks = plan.protocol.in_words();
             let message = format!("`probe = \"{probe}\"` does not support {speaks}");
-            problems.error(&places.probe, "E_ROLE_PROBE", message, help);
+            problems.error(&spans.probe, "E_ROLE_PROBE", message, help);
         }
         // A missing account is reported by another check.
         Probe::Off | Probe::Tcp if plan.servers.len() > 1 && plan.monitor.is_some() => {
@@ -33,44 +33,44 @@ fn probe(Draft { plan, places }: &Draft, problems: &mut Problems) {
                 "determining the primary requires a database probe, and `probe = \"{probe}\"` is \
                  not one"
             );
-            problems.error(&places.probe, "E_ROLE_PROBE", message, help);
+            problems.error(&spans.probe, "E_ROLE_PROBE", message, help);
         }
         Probe::Off | Probe::Tcp => {}
     }
 }
 
 fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
-    let Draft { plan, places } = draft;
+    let Draft { plan, spans } = draft;
     // An account that could not be read has already been reported.
-    if places.monitor.is_some() || plan.monitor.is_some() {
+    if spans.monitor.is_some() || plan.monitor.is_some() {
         return;
     }
     let asks = plan.health.probe.speaks(plan.protocol);
     if plan.servers.len() > 1 && !asks {
         let message = "determining which server is the primary requires an account";
         let help = "add [service.monitor] with `user` and `password_file`";
-        problems.error(&places.servers_key, "E_NO_MONITOR", message, help);
+        problems.error(&spans.servers_key, "E_NO_MONITOR", message, help);
     } else if database.auth.source == AuthSource::Server && database.auth.account.is_none() {
         let message = "users are looked up on the servers, which requires an account";
         let help = "add [service.monitor] or [service.auth] with `user` and `password_file`, or \
                     [service.auth] with `source = \"file\"` and `users_file`";
-        let place = places.auth.clone().or(places.service.clone());
-        problems.error(&place, "E_NO_ACCOUNT", message, help);
+        let span = spans.auth.clone().or(spans.service.clone());
+        problems.error(&span, "E_NO_ACCOUNT", message, help);
     } else if database.auth.account.is_none() && database.pool.mode == PoolMode::Transaction {
         let message = "no account reads functions, triggers and views: session state left by them \
                        is not detected and may leak to other clients";
         let help = "add [service.monitor] with `user` and `password_file`, or set \
                     `mode = \"session\"` in [service.pool]";
-        problems.warning(&places.service, "W_NO_ACCOUNT", message, help);
+        problems.warning(&spans.service, "W_NO_ACCOUNT", message, help);
     }
 }
 
 /// Reports users with `certificate = true` if no authority for client certificates is configured.
-fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
+fn certificates(Draft { spans, .. }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     let asked = match &database.tls {
         Some(tls) => tls.client_ca.is_some(),
         // A table that could not be read may request them.
-        None => places.tls.is_some(),
+        None => spans.tls.is_some(),
     };
     let mut users = database.auth.users.iter();
     let user = users.find(|(_, user)| user.certificate);
@@ -80,21 +80,21 @@ fn certificates(Draft { places, .. }: &Draft, database: &DatabasePlan, problems:
              requested"
         );
         let help = "set `client_ca` in [service.tls], or remove `certificate = true`";
-        problems.warning(&places.auth, "W_NO_EFFECT", message, help);
+        problems.warning(&spans.auth, "W_NO_EFFECT", message, help);
     }
 }
 
 /// Reports users with `cleartext = true` if no listener offers TLS or a Unix socket.
-fn cleartext(Draft { plan, places }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
+fn cleartext(Draft { plan, spans }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     let mut users = database.auth.users.iter();
     let user = users.find(|(_, user)| user.cleartext);
     let is_private = |listen: &Listen| matches!(listen, Listen::Unix(_));
-    let can = places.tls.is_some() || plan.listen.iter().any(is_private);
+    let can = spans.tls.is_some() || plan.listen.iter().any(is_private);
     if let Some((name, _)) = user.filter(|_| !can) {
         let message =
             format!("user `{name}` authenticates with a cleartext password, which requires TLS");
         let help = "add [service.tls], or remove `cleartext = true`";
-        problems.warning(&places.auth, "W_NO_EFFECT", message, help);
+        problems.warning(&spans.auth, "W_NO_EFFECT", message, help);
     }
 }
 
@@ -102,23 +102,23 @@ fn cleartext(Draft { plan, places }: &Draft, database: &DatabasePlan, problems: 
 /// that none is this process.
 pub(in super::super) fn peers(
     peers: &PeersPlan,
-    place: &SourceSpan,
+    span: &SourceSpan,
     drafts: &[Draft],
     problems: &mut Problems,
 ) {
     let cancels = |draft: &&Draft| draft.plan.protocol == Protocol::Postgres;
     let mut served = drafts.iter().filter(cancels);
-    if place.is_some() && served.next().is_none() {
+    if span.is_some() && served.next().is_none() {
         let message = "[peers] has no effect: no service forwards cancel requests";
         let help = "remove it; it is for `protocol = \"postgres\"`";
-        problems.warning(place, "W_NO_EFFECT", message, help);
+        problems.warning(span, "W_NO_EFFECT", message, help);
     }
     for (number, address) in &peers.addresses {
         let own = drafts.iter().flat_map(|draft| &draft.plan.listen);
         if own.into_iter().any(|listen| reaches(address, listen)) {
             let message = format!("instance `{number}` at {address} is this process itself");
             let help = "set `instance` to this instance's number in the list";
-            problems.error(place, "E_LOOP", message, help);
+            problems.error(span, "E_LOOP", message, help);
         }
     }
 }

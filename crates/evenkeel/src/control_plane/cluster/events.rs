@@ -9,7 +9,7 @@ use crate::control_plane::timeline::NewEvent;
 use crate::status::{EventKind, Severity};
 
 impl ControlPlane {
-    pub(super) fn tell_primary(
+    pub(super) fn report_primary(
         &mut self,
         index: usize,
         old: &ClusterRoles,
@@ -42,19 +42,19 @@ impl ControlPlane {
                 ),
             ),
         };
-        let cause = self.cause_of(index, old, is);
+        let cause = self.describe_cause(index, old, is);
         let queued = self.queued(index);
         let services = self.services_of(index).join(", ");
         self.clusters[index].primary_since_ms = now_ms;
-        let news = NewEvent::new(EventKind::Primary, severity, what);
-        self.tell(news.cause(cause).service(services).cut(cuts, queued));
+        let event = NewEvent::new(EventKind::Primary, severity, what);
+        self.record_event(event.cause(cause).service(services).cut(cuts, queued));
     }
 
     /// Returns why the primary changed: the state of the old primary, or the claim of the new one.
-    fn cause_of(&self, index: usize, old: &ClusterRoles, is: Option<u64>) -> String {
+    fn describe_cause(&self, index: usize, old: &ClusterRoles, is: Option<u64>) -> String {
         let cluster = &self.clusters[index];
         let gone = old.primary.map(|id| match cluster.role(id) {
-            Role::Unknown => self.standing_of(index, id),
+            Role::Unknown => self.describe_health(index, id),
             Role::Replica(_) => "is now a replica".to_owned(),
             Role::Spare(why) | Role::Unfit(why) => format!("is no longer usable ({why})"),
             Role::Primary => String::new(),
@@ -70,7 +70,7 @@ impl ControlPlane {
         parts.join("; ")
     }
 
-    fn standing_of(&self, index: usize, server_id: u64) -> String {
+    fn describe_health(&self, index: usize, server_id: u64) -> String {
         let members = &self.clusters[index].members;
         let mut states = members.iter().filter_map(|one| self.servers.get(one));
         let found = states.find(|state| state.server.id == server_id);
@@ -80,7 +80,7 @@ impl ControlPlane {
         )
     }
 
-    pub(super) fn tell_roles(&mut self, index: usize, old: &ClusterRoles, now_ms: u64) {
+    pub(super) fn report_roles(&mut self, index: usize, old: &ClusterRoles, now_ms: u64) {
         let roles = self.clusters[index].verdict.roles.clone();
         for (server_id, role) in roles {
             let before = role_in(old, server_id);
@@ -110,33 +110,33 @@ impl ControlPlane {
                     why,
                 ),
             };
-            let news = NewEvent::new(EventKind::Role, severity, what).cause(cause);
-            self.tell(news.server(name));
+            let event = NewEvent::new(EventKind::Role, severity, what).cause(cause);
+            self.record_event(event.server(name));
         }
     }
 
-    pub(super) fn tell_problems(&mut self, index: usize, was_primary: Option<u64>) {
+    pub(super) fn report_problems(&mut self, index: usize, was_primary: Option<u64>) {
         let verdict = &self.clusters[index].verdict;
         let (new, primary) = (self.clusters[index].problems(), verdict.primary);
         // Nothing is decided while a claim is being verified.
         if !verdict.verify.is_empty() {
             return;
         }
-        let told = std::mem::replace(&mut self.clusters[index].told, new.clone());
+        let reported = std::mem::replace(&mut self.clusters[index].reported, new.clone());
         let services = self.services_of(index).join(", ");
         // The reason for the loss of the primary is the cause of that event.
         let is_lost = was_primary.is_some() && primary.is_none();
-        let fresh = new.iter().filter(|one| is_news(one, &told));
+        let fresh = new.iter().filter(|one| is_news(one, &reported));
         for problem in fresh.filter(|one| !(is_lost && one.server.is_none())) {
             let what = problem.message.clone();
-            let news = NewEvent::new(EventKind::Problem, Severity::Error, what);
-            self.tell(news.service(services.clone()));
+            let event = NewEvent::new(EventKind::Problem, Severity::Error, what);
+            self.record_event(event.service(services.clone()));
         }
-        let of_server = told.iter().any(|one| one.server.is_some());
+        let of_server = reported.iter().any(|one| one.server.is_some());
         if new.is_empty() && of_server {
             let what = "cluster problem resolved";
-            let news = NewEvent::new(EventKind::Problem, Severity::Info, what);
-            self.tell(news.service(services));
+            let event = NewEvent::new(EventKind::Problem, Severity::Info, what);
+            self.record_event(event.service(services));
         }
     }
 
@@ -152,7 +152,7 @@ impl ControlPlane {
 
 /// Returns whether a problem has not been reported yet. A problem of which only positions or counts
 /// change is the same problem.
-fn is_news(problem: &Problem, told: &[Problem]) -> bool {
+fn is_news(problem: &Problem, reported: &[Problem]) -> bool {
     let is_position = |word: &&str| {
         let has_digit = word.contains(|c: char| c.is_ascii_digit());
         let is_count = !word.contains(|c: char| c.is_alphabetic());
@@ -163,9 +163,10 @@ fn is_news(problem: &Problem, told: &[Problem]) -> bool {
         let fixed = words.filter(|word| !is_position(word));
         fixed.map(str::to_owned).collect()
     };
-    let (server, own) = (problem.server, words(problem));
-    told.iter()
-        .all(|one| one.server != server || words(one) != own)
+    let (server, new_words) = (problem.server, words(problem));
+    reported
+        .iter()
+        .all(|one| one.server != server || words(one) != new_words)
 }
 
 #[cfg(test)]
@@ -179,24 +180,30 @@ mod tests {
 
     #[test]
     fn a_position_that_moves_on_is_no_news() {
-        let told = [problem(
+        let reported = [problem(
             None,
             "two primaries (at 0/16B3748, 0/16B0000): select one",
         )];
         let moved = problem(None, "two primaries (at 0/16B9999, 0/16B0000): select one");
-        assert!(!is_news(&moved, &told));
+        assert!(!is_news(&moved, &reported));
     }
 
     #[test]
     fn another_servers_name_is_news_though_it_has_a_digit() {
-        let told = [problem(None, "db1 and db2 accept writes")];
-        assert!(is_news(&problem(None, "db1 and db3 accept writes"), &told));
+        let reported = [problem(None, "db1 and db2 accept writes")];
+        assert!(is_news(
+            &problem(None, "db1 and db3 accept writes"),
+            &reported
+        ));
     }
 
     #[test]
     fn another_server_or_another_matter_is_news() {
-        let told = [problem(Some(1), "read_only is ON")];
-        assert!(is_news(&problem(Some(2), "read_only is ON"), &told));
-        assert!(is_news(&problem(Some(1), "expelled from the group"), &told));
+        let reported = [problem(Some(1), "read_only is ON")];
+        assert!(is_news(&problem(Some(2), "read_only is ON"), &reported));
+        assert!(is_news(
+            &problem(Some(1), "expelled from the group"),
+            &reported
+        ));
     }
 }

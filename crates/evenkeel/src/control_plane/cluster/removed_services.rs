@@ -11,25 +11,25 @@ use crate::control_plane::service::ManagedService;
 impl ControlPlane {
     /// Stops writes at former primaries. Call when a cluster has a new primary, or when other
     /// services may have left the cluster.
-    pub(super) fn part_departed_from_former(&self, index: usize) {
+    pub(super) fn cut_removed_services(&self, index: usize) {
         let cluster = &self.clusters[index];
         let Some(primary) = cluster.verdict.primary else {
             return;
         };
-        for leaving in &self.leaving {
-            let Some(departed) = leaving.departed.as_deref() else {
+        for removal in &self.removals {
+            let Some(removed_service) = removal.removed_service.as_deref() else {
                 continue;
             };
-            if !cluster.members.iter().any(|one| departed.lists(one)) {
+            if !cluster.members.iter().any(|one| removed_service.lists(one)) {
                 continue;
             }
-            let mut formers = writes_at(departed, leaving);
+            let mut formers = writes_at(removed_service, removal);
             formers.retain(|id| *id != primary);
             if !formers.is_empty() {
-                self.publish_without_primary(departed);
+                self.publish_without_primary(removed_service);
             }
             for former in formers {
-                let service_id = Some(leaving.service.id);
+                let service_id = Some(removal.service.id);
                 self.engine
                     .cut(service_id, Some(former), CutReason::PrimaryChanged);
             }
@@ -38,12 +38,12 @@ impl ControlPlane {
 }
 
 /// Returns the ids of the servers at which sessions of a removed service may write.
-fn writes_at(departed: &ManagedService, leaving: &Removal) -> Vec<u64> {
-    let all = || leaving.servers.iter().map(|server| server.id).collect();
-    let view = departed.service.snapshot();
-    match (&view.database, departed.plan.role) {
+fn writes_at(removed_service: &ManagedService, removal: &Removal) -> Vec<u64> {
+    let all = || removal.servers.iter().map(|server| server.id).collect();
+    let snapshot = removed_service.service.snapshot();
+    match (&snapshot.database, removed_service.plan.role) {
         (Some(database), _) => {
-            let primary = database.primary.and_then(|at| view.servers.get(at));
+            let primary = database.primary.and_then(|at| snapshot.servers.get(at));
             primary.map(|server| server.id).into_iter().collect()
         }
         (None, role) if role == CUT => all(),

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_millis(300);
 /// after the next primary's first response. After this limit the next primary serves anyway.
 const CUT_LIMIT: Duration = Duration::from_millis(100);
 
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Role of the next primary during the switchover: it is up to date and keeps serving reads.
 const READS: Role = Role::Replica(Lag {
@@ -38,29 +38,29 @@ pub(in crate::control_plane) struct Switchover {
 
 impl ManagedCluster {
     /// Returns the role that a member has for services of its database protocol.
-    pub(in crate::control_plane) fn duty(&self, server_id: u64) -> &Role {
-        let leaves = |one: Switchover| one.server_id == server_id;
-        match (self.leaving, self.role(server_id)) {
+    pub(in crate::control_plane) fn effective_role(&self, server_id: u64) -> &Role {
+        let is_source = |one: Switchover| one.server_id == server_id;
+        match (self.switchover, self.role(server_id)) {
             // New reads would keep the server busy, and would be terminated with the others.
-            (Some(leaving), _) if leaves(leaving) => &Role::Unknown,
+            (Some(switchover), _) if is_source(switchover) => &Role::Unknown,
             (Some(_), Role::Primary) => &READS,
             (_, role) => role,
         }
     }
 
     /// Begins a switchover, or detects that one is over. Returns whether one begins.
-    fn hand_over(&mut self, old: &ClusterRoles) -> bool {
+    fn start_switchover(&mut self, old: &ClusterRoles) -> bool {
         let primary = self.verdict.primary;
         let may_finish = |id| primary != Some(id) && self.cluster.may_finish(id);
-        if let Some(leaving) = self.leaving {
-            self.leaving = Some(leaving).filter(|one| may_finish(one.server_id));
+        if let Some(switchover) = self.switchover {
+            self.switchover = Some(switchover).filter(|one| may_finish(one.server_id));
             return false;
         }
         let former = old.primary.filter(|id| may_finish(*id));
-        self.handovers += u64::from(former.is_some());
-        self.leaving = former.map(|server_id| Switchover {
+        self.switchovers += u64::from(former.is_some());
+        self.switchover = former.map(|server_id| Switchover {
             server_id,
-            number: self.handovers,
+            number: self.switchovers,
         });
         former.is_some()
     }
@@ -69,31 +69,38 @@ impl ManagedCluster {
 impl ControlPlane {
     /// Begins a switchover if needed. Call after a change of the cluster roles, before it is
     /// reported.
-    pub(super) fn hand_over(&mut self, index: usize, old: &ClusterRoles) {
-        if !self.clusters[index].hand_over(old) {
+    pub(super) fn start_switchover(&mut self, index: usize, old: &ClusterRoles) {
+        if !self.clusters[index].start_switchover(old) {
             return;
         }
-        let Some(leaving) = self.clusters[index].leaving else {
+        let Some(switchover) = self.clusters[index].switchover else {
             return;
         };
-        let busy = self.work_at(leaving.server_id);
+        let loads = self.active_work(switchover.server_id);
         let reports = self.reports.0.clone();
         tokio::spawn(async move {
             // The receiver is dropped only when the process ends.
-            if tokio::time::timeout(LIMIT, ended(&busy)).await.is_err() {
-                let _ = reports.send(MonitorEvent::Overstays(leaving)).await;
-                let _ = tokio::time::timeout(CUT_LIMIT, ended(&busy)).await;
+            if tokio::time::timeout(LIMIT, wait_until_idle(&loads))
+                .await
+                .is_err()
+            {
+                let _ = reports
+                    .send(MonitorEvent::SwitchoverExpired(switchover))
+                    .await;
+                let _ = tokio::time::timeout(CUT_LIMIT, wait_until_idle(&loads)).await;
             }
-            let _ = reports.send(MonitorEvent::Left(leaving)).await;
+            let _ = reports
+                .send(MonitorEvent::SwitchoverEnded(switchover))
+                .await;
         });
     }
 
     /// Terminates the sessions that are still busy after the limit.
-    pub(in crate::control_plane) fn cut_overstaying(&self, leaving: Switchover) {
-        if !self.is_leaving(leaving.server_id) {
+    pub(in crate::control_plane) fn cut_expired_switchover(&self, switchover: Switchover) {
+        if !self.is_switching_over(switchover.server_id) {
             return;
         }
-        let server_id = Some(leaving.server_id);
+        let server_id = Some(switchover.server_id);
         for service in self.services.iter().filter(|one| one.primary == server_id) {
             let service_id = Some(service.service.id);
             self.engine
@@ -102,28 +109,28 @@ impl ControlPlane {
     }
 
     /// Ends a switchover: the former primary has no active work left.
-    pub(in crate::control_plane) fn has_left(&mut self, leaving: Switchover) {
+    pub(in crate::control_plane) fn end_switchover(&mut self, switchover: Switchover) {
         for cluster in &mut self.clusters {
-            cluster.leaving = cluster.leaving.filter(|one| *one != leaving);
+            cluster.switchover = cluster.switchover.filter(|one| *one != switchover);
         }
-        self.brief();
+        self.publish_roles();
     }
 
     /// Returns whether active work at a service's former primary may still finish.
-    pub(in crate::control_plane) fn is_leaving(&self, server_id: u64) -> bool {
-        let mut leaving = self.clusters.iter().filter_map(|one| one.leaving);
-        leaving.any(|one| one.server_id == server_id)
+    pub(in crate::control_plane) fn is_switching_over(&self, server_id: u64) -> bool {
+        let mut all = self.clusters.iter().filter_map(|one| one.switchover);
+        all.any(|one| one.server_id == server_id)
     }
 
-    fn work_at(&self, server_id: u64) -> Vec<Arc<Load>> {
+    fn active_work(&self, server_id: u64) -> Vec<Arc<Load>> {
         let services = self.services.iter();
         let shared = services.filter_map(|one| one.service.database.as_ref());
         shared.map(|shared| shared.busy(server_id)).collect()
     }
 }
 
-async fn ended(busy: &[Arc<Load>]) {
-    while busy.iter().any(|load| load.active() > 0) {
-        tokio::time::sleep(LOOK_AGAIN).await;
+async fn wait_until_idle(loads: &[Arc<Load>]) {
+    while loads.iter().any(|load| load.active() > 0) {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::membership::{Membership, MonitoredServer};
 
 /// Most lookups in progress concurrently.
-const UNDER_WAY_MAX: usize = 32;
+const RUNNING_MAX: usize = 32;
 
 /// Most sessions that may wait. Further requests are rejected with that reason.
 const WAITING_MAX: usize = 10_000;
@@ -32,44 +32,47 @@ type Reply<A> = oneshot::Sender<Answer<A>>;
 /// Authentication record of a user, as a server stores it.
 pub(super) trait AuthRecord: Clone + Debug + Send + Sync + 'static {
     /// Waits for the next session that requests a lookup.
-    fn next(knowledge: &ServerInfo) -> impl Future<Output = LookupRequest<Self>> + Send;
+    fn next(server_info: &ServerInfo) -> impl Future<Output = LookupRequest<Self>> + Send;
 }
 
 impl AuthRecord for PostgresAuthRecord {
-    async fn next(knowledge: &ServerInfo) -> LookupRequest<PostgresAuthRecord> {
-        knowledge.next_login().await
+    async fn next(server_info: &ServerInfo) -> LookupRequest<PostgresAuthRecord> {
+        server_info.next_login().await
     }
 }
 
 impl AuthRecord for MysqlAuthRecords {
-    async fn next(knowledge: &ServerInfo) -> LookupRequest<MysqlAuthRecords> {
-        knowledge.next_accounts().await
+    async fn next(server_info: &ServerInfo) -> LookupRequest<MysqlAuthRecords> {
+        server_info.next_accounts().await
     }
 }
 
 /// Source of authentication records.
 pub(super) trait AuthDirectory: Send + Sync + 'static {
-    type Of: AuthRecord;
+    type Record: AuthRecord;
 
-    fn look_up(&self, user: &str) -> impl Future<Output = Answer<Self::Of>> + Send;
+    fn look_up(&self, user: &str) -> impl Future<Output = Answer<Self::Record>> + Send;
 }
 
 /// Answers the lookups of a service's sessions. Never returns.
-pub(super) async fn answer<K: AuthDirectory>(knowledge: Arc<ServerInfo>, knows: Arc<K>) {
-    let mut book = PendingLookups::<K::Of>::default();
-    let mut asking: JoinSet<(String, Answer<K::Of>)> = JoinSet::new();
+pub(super) async fn serve_lookups<K: AuthDirectory>(
+    server_info: Arc<ServerInfo>,
+    directory: Arc<K>,
+) {
+    let mut lookups = PendingLookups::<K::Record>::default();
+    let mut tasks: JoinSet<(String, Answer<K::Record>)> = JoinSet::new();
     loop {
         tokio::select! {
-            request = K::Of::next(&knowledge) => book.take(request),
-            Some(done) = asking.join_next(), if !asking.is_empty() => match done {
-                Ok((user, answer)) => book.answer(&user, &answer),
+            request = K::Record::next(&server_info) => lookups.add(request),
+            Some(done) = tasks.join_next(), if !tasks.is_empty() => match done {
+                Ok((user, answer)) => lookups.complete(&user, &answer),
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
         }
-        while let Some(user) = book.next() {
-            let knows = Arc::clone(&knows);
-            asking.spawn(async move {
-                let answer = tokio::time::timeout(LIMIT, knows.look_up(&user)).await;
+        while let Some(user) = lookups.next() {
+            let directory = Arc::clone(&directory);
+            tasks.spawn(async move {
+                let answer = tokio::time::timeout(LIMIT, directory.look_up(&user)).await;
                 let answer = answer.unwrap_or_else(|_| Err(too_late()));
                 (user, answer)
             });
@@ -89,15 +92,15 @@ fn too_late() -> LookupError {
 struct PendingLookups<A> {
     users: BTreeMap<String, Waiting<A>>,
     /// Users to look up, in order of arrival.
-    turn: VecDeque<String>,
-    under_way: usize,
+    queue: VecDeque<String>,
+    running: usize,
     waiting: usize,
 }
 
 #[derive(Debug)]
 struct Waiting<A> {
     /// Sessions that wait for the lookup in progress. `None`: there is none.
-    under_way: Option<Vec<Reply<A>>>,
+    running: Option<Vec<Reply<A>>>,
     /// Sessions that arrived after that lookup was sent. They need a new one: the password may have
     /// changed before they arrived.
     next: Vec<Reply<A>>,
@@ -107,8 +110,8 @@ impl<A> Default for PendingLookups<A> {
     fn default() -> Self {
         Self {
             users: BTreeMap::new(),
-            turn: VecDeque::new(),
-            under_way: 0,
+            queue: VecDeque::new(),
+            running: 0,
             waiting: 0,
         }
     }
@@ -117,14 +120,14 @@ impl<A> Default for PendingLookups<A> {
 impl<A> Default for Waiting<A> {
     fn default() -> Self {
         Self {
-            under_way: None,
+            running: None,
             next: Vec::new(),
         }
     }
 }
 
 impl<A: Clone> PendingLookups<A> {
-    fn take(&mut self, request: LookupRequest<A>) {
+    fn add(&mut self, request: LookupRequest<A>) {
         let LookupRequest { user, reply } = request;
         if self.waiting >= WAITING_MAX {
             let why = format!("too many user lookups pending ({WAITING_MAX})");
@@ -134,36 +137,36 @@ impl<A: Clone> PendingLookups<A> {
         }
         self.waiting += 1;
         let waiting = self.users.entry(user.clone()).or_default();
-        if waiting.next.is_empty() && waiting.under_way.is_none() {
-            self.turn.push_back(user);
+        if waiting.next.is_empty() && waiting.running.is_none() {
+            self.queue.push_back(user);
         }
         waiting.next.push(reply);
     }
 
-    /// Returns the next user to look up. `None` also while `UNDER_WAY_MAX` lookups are in progress.
+    /// Returns the next user to look up. `None` also while `RUNNING_MAX` lookups are running.
     fn next(&mut self) -> Option<String> {
-        if self.under_way >= UNDER_WAY_MAX {
+        if self.running >= RUNNING_MAX {
             return None;
         }
-        let user = self.turn.pop_front()?;
+        let user = self.queue.pop_front()?;
         let waiting = self.users.get_mut(&user)?;
-        waiting.under_way = Some(std::mem::take(&mut waiting.next));
-        self.under_way += 1;
+        waiting.running = Some(std::mem::take(&mut waiting.next));
+        self.running += 1;
         Some(user)
     }
 
-    fn answer(&mut self, user: &str, answer: &Answer<A>) {
-        self.under_way -= 1;
+    fn complete(&mut self, user: &str, answer: &Answer<A>) {
+        self.running -= 1;
         let Some(waiting) = self.users.get_mut(user) else {
             return;
         };
-        let replies = waiting.under_way.take().unwrap_or_default();
+        let replies = waiting.running.take().unwrap_or_default();
         self.waiting -= replies.len();
         match waiting.next.is_empty() {
             true => {
                 self.users.remove(user);
             }
-            false => self.turn.push_back(user.to_owned()),
+            false => self.queue.push_back(user.to_owned()),
         }
         for reply in replies {
             let _ = reply.send(answer.clone());
@@ -173,20 +176,20 @@ impl<A: Clone> PendingLookups<A> {
 
 /// Queries one server for a user's authentication record.
 pub(super) trait AuthBackend: Send + Sync + 'static {
-    type Of: AuthRecord;
+    type Record: AuthRecord;
 
-    fn ask(
+    fn look_up(
         &self,
         target: &Target,
         user: &str,
         limit: Duration,
-    ) -> impl Future<Output = Answer<Self::Of>> + Send;
+    ) -> impl Future<Output = Answer<Self::Record>> + Send;
 }
 
 impl AuthBackend for PostgresAuthQuery {
-    type Of = PostgresAuthRecord;
+    type Record = PostgresAuthRecord;
 
-    async fn ask(
+    async fn look_up(
         &self,
         target: &Target,
         user: &str,
@@ -197,26 +200,31 @@ impl AuthBackend for PostgresAuthQuery {
 }
 
 impl AuthBackend for MysqlAuthQuery {
-    type Of = MysqlAuthRecords;
+    type Record = MysqlAuthRecords;
 
-    async fn ask(&self, target: &Target, user: &str, limit: Duration) -> Answer<MysqlAuthRecords> {
+    async fn look_up(
+        &self,
+        target: &Target,
+        user: &str,
+        limit: Duration,
+    ) -> Answer<MysqlAuthRecords> {
         self.ask(target, user, limit).await
     }
 }
 
 /// Servers of a service. The primary is queried first, then the other live servers.
 pub(super) struct Servers<A> {
-    pub(super) askers: Vec<(MonitoredServer, A)>,
-    pub(super) roster: watch::Receiver<Membership>,
+    pub(super) backends: Vec<(MonitoredServer, A)>,
+    pub(super) membership: watch::Receiver<Membership>,
     /// Longest time that a login waits while no server is live.
     pub(super) wait: Duration,
 }
 
 impl<A: AuthBackend> AuthDirectory for Servers<A> {
-    type Of = A::Of;
+    type Record = A::Record;
 
-    async fn look_up(&self, user: &str) -> Answer<A::Of> {
-        if self.askers.is_empty() {
+    async fn look_up(&self, user: &str) -> Answer<A::Record> {
+        if self.backends.is_empty() {
             let why = "no account configured for user lookups: set user in [service.auth] or \
                        [service.monitor]";
             return Err(LookupError::Unavailable(why.to_owned()));
@@ -229,8 +237,8 @@ impl<A: AuthBackend> AuthDirectory for Servers<A> {
             // waiting for.
             let limit = if index == last { LIMIT } else { ANSWER_LIMIT };
             answer = tokio::select! {
-                answer = self.ask(id, user, limit) => answer,
-                () = self.steps_down(id), if index != last => continue,
+                answer = self.query(id, user, limit) => answer,
+                () = self.role_lost(id), if index != last => continue,
             };
             if !matches!(answer, Err(LookupError::Unavailable(_))) {
                 break;
@@ -244,38 +252,38 @@ impl<A: AuthBackend> Servers<A> {
     /// Returns the servers to query, in order. While no server is live the login waits, like
     /// statements that need a primary. Empty if the wait was unsuccessful.
     async fn order(&self) -> Vec<u64> {
-        let mut roster = self.roster.clone();
-        let somebody = roster.wait_for(|roster| !roster.up.is_empty());
-        match tokio::time::timeout(self.wait, somebody).await {
-            Ok(Ok(roster)) => roster.by_preference(),
+        let mut membership = self.membership.clone();
+        let any_server = membership.wait_for(|membership| !membership.up.is_empty());
+        match tokio::time::timeout(self.wait, any_server).await {
+            Ok(Ok(membership)) => membership.by_preference(),
             Ok(Err(_)) | Err(_) => Vec::new(),
         }
     }
 
     /// Returns when a server is no longer the primary, or not up: a stopping server may accept
     /// connections for another second without responding.
-    async fn steps_down(&self, server_id: u64) {
-        let mut roster = self.roster.clone();
-        let was_primary = roster.borrow().primary == Some(server_id);
-        let steps_down = roster.wait_for(|roster| {
-            let is_up = roster.up.contains(&server_id);
-            !is_up || (was_primary && roster.primary != Some(server_id))
+    async fn role_lost(&self, server_id: u64) {
+        let mut membership = self.membership.clone();
+        let was_primary = membership.borrow().primary == Some(server_id);
+        let role_lost = membership.wait_for(|membership| {
+            let is_up = membership.up.contains(&server_id);
+            !is_up || (was_primary && membership.primary != Some(server_id))
         });
-        if steps_down.await.is_err() {
+        if role_lost.await.is_err() {
             // The control plane has dropped the sender: no further changes arrive.
             std::future::pending::<()>().await;
         }
     }
 
-    async fn ask(&self, server_id: u64, user: &str, limit: Duration) -> Answer<A::Of> {
-        let mut askers = self.askers.iter();
-        let found = askers.find(|(listed, _)| listed.id() == server_id);
-        let target = found.and_then(|(listed, asker)| Some((listed, listed.target()?, asker)));
-        let Some((listed, target, asker)) = target else {
+    async fn query(&self, server_id: u64, user: &str, limit: Duration) -> Answer<A::Record> {
+        let mut backends = self.backends.iter();
+        let found = backends.find(|(listed, _)| listed.id() == server_id);
+        let target = found.and_then(|(listed, backend)| Some((listed, listed.target()?, backend)));
+        let Some((listed, target, backend)) = target else {
             let why = "server host name not resolved".to_owned();
             return Err(LookupError::Unavailable(why));
         };
-        let answer = AuthBackend::ask(asker, &target, user, limit).await;
+        let answer = AuthBackend::look_up(backend, &target, user, limit).await;
         answer.map_err(|error| match error {
             LookupError::Unavailable(why) => {
                 LookupError::Unavailable(format!("{}: {why}", listed.server.name))

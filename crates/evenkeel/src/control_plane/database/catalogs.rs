@@ -35,17 +35,17 @@ pub(super) struct CatalogTask {
     pub(super) service: String,
     pub(super) servers: Vec<MonitoredServer>,
     pub(super) account: MonitorAccount,
-    pub(super) knowledge: Arc<ServerInfo>,
-    pub(super) roster: watch::Receiver<Membership>,
+    pub(super) server_info: Arc<ServerInfo>,
+    pub(super) membership: watch::Receiver<Membership>,
 }
 
 /// Reading state of one database.
 #[derive(Default)]
 struct DatabaseReadState {
-    turn: ReadSchedule,
+    schedule: ReadSchedule,
     /// True if the last reading failed because no server was reachable.
     is_away: bool,
-    asker: Option<(u64, CatalogReader)>,
+    reader: Option<(u64, CatalogReader)>,
     /// Last reported problem.
     problem: Option<String>,
 }
@@ -74,7 +74,7 @@ impl ReadSchedule {
     }
 
     fn after_failure(now_ms: u64, error: &WatchError, has_failed_before: bool) -> ReadSchedule {
-        let interval_ms = match forgets(error, has_failed_before) {
+        let interval_ms = match must_forget(error, has_failed_before) {
             true => INTERVAL_MS,
             false => AWAY_INTERVAL_MS,
         };
@@ -113,36 +113,36 @@ impl ReadSchedule {
 
 impl CatalogTask {
     /// Runs until the service is removed.
-    pub(super) async fn go_on(mut self) {
-        let mut shelves: BTreeMap<String, DatabaseReadState> = BTreeMap::new();
-        let mut epoch = self.roster.borrow().epoch;
+    pub(super) async fn run(mut self) {
+        let mut read_states: BTreeMap<String, DatabaseReadState> = BTreeMap::new();
+        let mut epoch = self.membership.borrow().epoch;
         loop {
-            let due = self.next_due(&mut shelves);
+            let due = self.next_due(&mut read_states);
             let sleep_ms = match due {
                 Some((due_ms, database)) if due_ms <= now_ms() => {
-                    let read_state = shelves.entry(database.name().to_owned()).or_default();
-                    self.turn_to(&database, read_state).await;
-                    let problems = shelves
+                    let read_state = read_states.entry(database.name().to_owned()).or_default();
+                    self.read_database(&database, read_state).await;
+                    let problems = read_states
                         .values()
                         .filter_map(|read_state| read_state.problem.clone());
-                    self.knowledge.set_problems(problems.collect());
+                    self.server_info.set_problems(problems.collect());
                     continue;
                 }
                 Some((due_ms, _)) => Some(due_ms.saturating_sub(now_ms())),
                 None => None,
             };
             tokio::select! {
-                () = self.knowledge.databases().news() => {}
-                () = sleep_or_not(sleep_ms) => {}
-                changed = self.roster.changed() => match changed {
-                    Ok(()) => try_again(&mut shelves),
+                () = self.server_info.databases().news() => {}
+                () = sleep_until_due(sleep_ms) => {}
+                changed = self.membership.changed() => match changed {
+                    Ok(()) => retry_unreachable(&mut read_states),
                     Err(_) => return,
                 },
             }
-            let now = self.roster.borrow_and_update().epoch;
+            let now = self.membership.borrow_and_update().epoch;
             if std::mem::replace(&mut epoch, now) != now {
                 // The new primary may lack changes that its predecessor had.
-                let all = self.knowledge.databases().all();
+                let all = self.server_info.databases().all();
                 all.iter().for_each(|database| database.changed());
             }
         }
@@ -152,41 +152,41 @@ impl CatalogTask {
     /// unused database may have to be evicted.
     fn next_due(
         &self,
-        shelves: &mut BTreeMap<String, DatabaseReadState>,
+        read_states: &mut BTreeMap<String, DatabaseReadState>,
     ) -> Option<(u64, Arc<Database>)> {
-        let all = self.knowledge.databases().all();
-        forget_others(&all, shelves);
+        let all = self.server_info.databases().all();
+        drop_removed(&all, read_states);
         let due = |database: Arc<Database>| {
-            let left_until_ms = database.left_until_ms();
-            let read_state = shelves.get(database.name());
+            let closed_until_ms = database.closed_until_ms();
+            let read_state = read_states.get(database.name());
             // Nothing is known about a new database of the same name.
             let read_state =
                 read_state.filter(|read_state| read_state.is_away || !database.is_awaited());
-            let turn = read_state.map(|read_state| read_state.turn);
-            let turn = turn.unwrap_or_default();
+            let schedule = read_state.map(|read_state| read_state.schedule);
+            let schedule = schedule.unwrap_or_default();
             let is_wanted = database.is_used() || has_sessions(&database);
-            let due_ms = turn.due_ms(is_wanted, database.is_changed())?;
-            Some((due_ms.max(left_until_ms), database))
+            let due_ms = schedule.due_ms(is_wanted, database.is_changed())?;
+            Some((due_ms.max(closed_until_ms), database))
         };
         let due = all.into_iter().filter_map(due);
         due.min_by_key(|(due_ms, _)| *due_ms)
     }
 
-    async fn turn_to(&self, database: &Arc<Database>, read_state: &mut DatabaseReadState) {
+    async fn read_database(&self, database: &Arc<Database>, read_state: &mut DatabaseReadState) {
         if !database.take_used() && !has_sessions(database) {
-            return put_away(database, read_state);
+            return unload(database, read_state);
         }
         database.begin_reading();
         if !database.is_known() {
             // The reader's results may be from a previous database of that name.
-            read_state.asker = None;
+            read_state.reader = None;
         }
         let (began_ms, began_us) = (now_ms(), now_us());
         let read = tokio::select! {
             read = self.read_or_leave(database, read_state) => read,
-            () = database.leave() => {
-                read_state.asker = None;
-                // `next_due` schedules the reading again once `leave_until` has passed.
+            () = database.closing() => {
+                read_state.reader = None;
+                // `next_due` schedules the reading again once `close_until` has passed.
                 database.changed();
                 return;
             }
@@ -194,32 +194,33 @@ impl CatalogTask {
         read_state.is_away = matches!(read, Err(WatchError::Away(_)));
         match read {
             Ok(()) => {
-                database.was_read(began_us);
+                database.record_reading(began_us);
                 read_state.problem = None;
                 let took_ms = now_ms() - began_ms;
-                read_state.turn = ReadSchedule::after_reading(now_ms(), took_ms);
+                read_state.schedule = ReadSchedule::after_reading(now_ms(), took_ms);
             }
             Err(WatchError::NoDatabase(_)) => {
                 // The database was dropped. That affects only its clients, which receive the
                 // server's error.
-                put_away(database, read_state);
-                read_state.turn = ReadSchedule::after_absence(now_ms());
+                unload(database, read_state);
+                read_state.schedule = ReadSchedule::after_absence(now_ms());
             }
             Err(error) => {
                 let has_failed_before = read_state.problem.is_some();
-                read_state.turn = ReadSchedule::after_failure(now_ms(), &error, has_failed_before);
+                read_state.schedule =
+                    ReadSchedule::after_failure(now_ms(), &error, has_failed_before);
                 // Without permission to read the catalog, the old catalog must not be used.
-                if forgets(&error, has_failed_before) {
-                    database.learn(None);
+                if must_forget(&error, has_failed_before) {
+                    database.set_catalog(None);
                 }
                 if !matches!(error, WatchError::Away(_)) {
-                    read_state.asker = None;
+                    read_state.reader = None;
                 }
-                self.tell(database, read_state, &error.to_string());
+                self.report_problem(database, read_state, &error.to_string());
             }
         }
         if !read_state.is_away {
-            database.was_tried();
+            database.end_reading();
         }
     }
 
@@ -230,14 +231,14 @@ impl CatalogTask {
         database: &Database,
         read_state: &mut DatabaseReadState,
     ) -> Result<(), WatchError> {
-        let first = self.roster.borrow().by_preference().first().copied();
-        let mut roster = self.roster.clone();
-        let other = roster.wait_for(|now| now.by_preference().first().copied() != first);
+        let first = self.membership.borrow().by_preference().first().copied();
+        let mut membership = self.membership.clone();
+        let other = membership.wait_for(|now| now.by_preference().first().copied() != first);
         tokio::select! {
             read = self.read(first, database, read_state) => read,
             _ = other => {
                 // The reader was in the middle of a response.
-                read_state.asker = None;
+                read_state.reader = None;
                 Err(WatchError::Away("switched to another server".to_owned()))
             }
         }
@@ -254,8 +255,8 @@ impl CatalogTask {
         let found = found.and_then(|listed| Some((listed, listed.target()?)));
         let (listed, target) =
             found.ok_or_else(|| WatchError::Away("no server available".to_owned()))?;
-        let asker = self.asker(listed, database, read_state)?;
-        if let Some(catalog) = asker.read(&target, now_us(), LIMIT).await? {
+        let reader = self.reader(listed, database, read_state)?;
+        if let Some(catalog) = reader.read(&target, now_us(), LIMIT).await? {
             let (functions, relations) = catalog.count();
             tracing::debug!(
                 service = self.service,
@@ -264,21 +265,24 @@ impl CatalogTask {
                 relations,
                 "catalog loaded"
             );
-            database.learn(Some(Arc::new(catalog)));
+            database.set_catalog(Some(Arc::new(catalog)));
         }
         Ok(())
     }
 
     /// Returns the reader for a server. The results of the last reading hold for the same server
     /// only.
-    fn asker<'a>(
+    fn reader<'a>(
         &self,
         listed: &MonitoredServer,
         database: &Database,
         read_state: &'a mut DatabaseReadState,
     ) -> Result<&'a mut CatalogReader, WatchError> {
-        let known = read_state.asker.take().filter(|(id, _)| *id == listed.id());
-        let asker = match known {
+        let known = read_state
+            .reader
+            .take()
+            .filter(|(id, _)| *id == listed.id());
+        let reader = match known {
             Some(known) => known,
             None => {
                 let account = MonitorAccount {
@@ -290,11 +294,11 @@ impl CatalogTask {
                 (listed.id(), made)
             }
         };
-        Ok(&mut read_state.asker.insert(asker).1)
+        Ok(&mut read_state.reader.insert(reader).1)
     }
 
     /// Reports a problem in the status, and logs it if it is new.
-    fn tell(&self, database: &Database, read_state: &mut DatabaseReadState, why: &str) {
+    fn report_problem(&self, database: &Database, read_state: &mut DatabaseReadState, why: &str) {
         let problem = format!(
             "cannot read the catalog of database '{}', so statements that call functions go to the \
              primary, and session state left by functions is not detected and may leak to other \
@@ -310,7 +314,7 @@ impl CatalogTask {
 
 /// Returns whether the known catalog must be discarded. A query that fails once, because of a time
 /// limit or a conflict with replay, is repeated soon instead.
-fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
+fn must_forget(error: &WatchError, has_failed_before: bool) -> bool {
     match error {
         WatchError::Away(_) => false,
         WatchError::CannotTell(_) => has_failed_before,
@@ -320,14 +324,17 @@ fn forgets(error: &WatchError, has_failed_before: bool) -> bool {
 
 /// Schedules unreachable databases immediately after a change of the servers: one may be reachable
 /// now.
-fn try_again(shelves: &mut BTreeMap<String, DatabaseReadState>) {
-    for read_state in shelves.values_mut().filter(|read_state| read_state.is_away) {
-        read_state.turn = ReadSchedule::Dormant;
+fn retry_unreachable(read_states: &mut BTreeMap<String, DatabaseReadState>) {
+    for read_state in read_states
+        .values_mut()
+        .filter(|read_state| read_state.is_away)
+    {
+        read_state.schedule = ReadSchedule::Dormant;
     }
 }
 
 /// Discards the catalog. It is read again when a session uses the database.
-fn put_away(database: &Database, read_state: &mut DatabaseReadState) {
+fn unload(database: &Database, read_state: &mut DatabaseReadState) {
     *read_state = DatabaseReadState::default();
     database.forget();
 }
@@ -341,14 +348,14 @@ fn has_sessions(database: &Arc<Database>) -> bool {
 }
 
 /// Drops the state of evicted databases.
-fn forget_others(all: &[Arc<Database>], shelves: &mut BTreeMap<String, DatabaseReadState>) {
-    if shelves.len() > all.len() {
+fn drop_removed(all: &[Arc<Database>], read_states: &mut BTreeMap<String, DatabaseReadState>) {
+    if read_states.len() > all.len() {
         let names: BTreeSet<&str> = all.iter().map(|database| database.name()).collect();
-        shelves.retain(|name, _| names.contains(&**name));
+        read_states.retain(|name, _| names.contains(&**name));
     }
 }
 
-async fn sleep_or_not(sleep_ms: Option<u64>) {
+async fn sleep_until_due(sleep_ms: Option<u64>) {
     match sleep_ms {
         Some(sleep_ms) => tokio::time::sleep(Duration::from_millis(sleep_ms)).await,
         None => std::future::pending().await,
@@ -382,9 +389,9 @@ mod tests {
     #[test]
     fn what_may_pass_is_asked_again_soon_and_what_refuses_is_not() {
         let asked_at = |error: WatchError, has_failed_before| {
-            let turn = ReadSchedule::after_failure(0, &error, has_failed_before);
-            assert_eq!(turn.due_ms(true, true), turn.due_ms(true, false));
-            turn.due_ms(true, false)
+            let schedule = ReadSchedule::after_failure(0, &error, has_failed_before);
+            assert_eq!(schedule.due_ms(true, true), schedule.due_ms(true, false));
+            schedule.due_ms(true, false)
         };
         let away = || WatchError::Away(String::new());
         let slow = || WatchError::CannotTell(String::new());

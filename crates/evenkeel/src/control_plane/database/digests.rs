@@ -13,11 +13,11 @@ use crate::status::{DigestStatus, WorkStatus};
 const OTHER: &str = "other";
 
 /// Returns all digests of a service, by total time in descending order.
-pub(in crate::control_plane) fn all(offer: &ManagedService) -> Vec<DigestStatus> {
-    let shared = offer.service.database.as_ref();
+pub(in crate::control_plane) fn all(managed: &ManagedService) -> Vec<DigestStatus> {
+    let shared = managed.service.database.as_ref();
     let digests = shared.and_then(|shared| shared.digests().clone());
     let mut all = digests.map_or_else(Vec::new, |digests| digests.all());
-    all.sort_by_key(|one| (Reverse(one.worked.busy_us), one.digest));
+    all.sort_by_key(|one| (Reverse(one.work.busy_us), one.digest));
     all.into_iter().map(status).collect()
 }
 
@@ -29,7 +29,7 @@ fn status(one: Digest) -> DigestStatus {
     DigestStatus {
         digest,
         statement: one.text.into(),
-        work: work(&one.worked),
+        work: work(&one.work),
         on_replicas_total: one.on_replicas,
         first_seen_unix_ms: unix_ms(one.first_ms),
         last_seen_unix_ms: unix_ms(one.last_ms),

@@ -53,7 +53,7 @@ pub(super) enum PositionTask {
 }
 
 impl Membership {
-    pub(super) fn duty(&self, server_id: u64) -> PositionTask {
+    pub(super) fn task(&self, server_id: u64) -> PositionTask {
         let is_replica = self.replicas.contains(&server_id);
         match self.primary {
             Some(_) if !self.tracks || self.replicas.is_empty() => PositionTask::Nothing,
@@ -79,21 +79,21 @@ pub(super) struct EpochCounter {
     /// Timeline that each server reported last, by server id.
     timelines: BTreeMap<u64, u32>,
     /// Primary of the current epoch, and its timeline.
-    seat: Option<(u64, u32)>,
+    current: Option<(u64, u32)>,
 }
 
 impl EpochCounter {
-    pub(super) fn heard(&mut self, server_id: u64, timeline: u32) {
+    pub(super) fn record_timeline(&mut self, server_id: u64, timeline: u32) {
         self.timelines.insert(server_id, timeline);
     }
 
     /// Records the primary and returns whether a new epoch begins: another server is the primary,
     /// or the same one is on another timeline.
-    pub(super) fn begins_with(&mut self, primary: Option<u64>) -> bool {
+    pub(super) fn starts_epoch(&mut self, primary: Option<u64>) -> bool {
         let Some(primary) = primary else { return false };
         let timeline = self.timelines.get(&primary).copied().unwrap_or(0);
-        let seat = Some((primary, timeline));
-        std::mem::replace(&mut self.seat, seat) != seat
+        let current = Some((primary, timeline));
+        std::mem::replace(&mut self.current, current) != current
     }
 }
 
@@ -101,7 +101,7 @@ impl EpochCounter {
 mod tests {
     use super::*;
 
-    fn roster() -> Membership {
+    fn membership() -> Membership {
         Membership {
             epoch: 4,
             primary: Some(2),
@@ -113,19 +113,19 @@ mod tests {
 
     #[test]
     fn the_primary_is_sampled_and_its_replicas_followed_where_reads_are_split() {
-        assert_eq!(roster().duty(2), PositionTask::Sample { epoch: 4 });
-        assert_eq!(roster().duty(3), PositionTask::Follow);
-        assert_eq!(roster().duty(9), PositionTask::Nothing);
+        assert_eq!(membership().task(2), PositionTask::Sample { epoch: 4 });
+        assert_eq!(membership().task(3), PositionTask::Follow);
+        assert_eq!(membership().task(9), PositionTask::Nothing);
         let changes: [fn(&mut Membership); 3] = [
-            |roster| roster.tracks = false,
-            |roster| roster.primary = None,
-            |roster| roster.replicas.clear(),
+            |membership| membership.tracks = false,
+            |membership| membership.primary = None,
+            |membership| membership.replicas.clear(),
         ];
         for change in changes {
-            let mut roster = roster();
-            change(&mut roster);
+            let mut membership = membership();
+            change(&mut membership);
             assert_eq!(
-                (roster.duty(2), roster.duty(3)),
+                (membership.task(2), membership.task(3)),
                 (PositionTask::Nothing, PositionTask::Nothing)
             );
         }
@@ -133,30 +133,30 @@ mod tests {
 
     #[test]
     fn the_primary_is_asked_before_its_replicas_and_those_before_the_others() {
-        assert_eq!(roster().by_preference(), [2, 1, 3]);
+        assert_eq!(membership().by_preference(), [2, 1, 3]);
         let up = vec![3];
-        assert_eq!(Membership { up, ..roster() }.by_preference(), [3]);
+        assert_eq!(Membership { up, ..membership() }.by_preference(), [3]);
         let up = vec![9, 3, 2];
-        assert_eq!(Membership { up, ..roster() }.by_preference(), [2, 3, 9]);
+        assert_eq!(Membership { up, ..membership() }.by_preference(), [2, 3, 9]);
         let alone = Membership {
             primary: None,
             up: vec![9, 3],
-            ..roster()
+            ..membership()
         };
         assert_eq!(alone.by_preference(), [3, 9]);
     }
 
     #[test]
     fn a_time_begins_with_another_primary_or_another_timeline_and_not_with_a_return() {
-        let mut era = EpochCounter::default();
-        era.heard(1, 7);
-        assert!(!era.begins_with(None));
-        assert!(era.begins_with(Some(1)) && !era.begins_with(Some(1)));
-        assert!(!era.begins_with(None) && !era.begins_with(Some(1)));
-        era.heard(2, 8);
-        assert!(era.begins_with(Some(2)));
-        assert!(era.begins_with(Some(1)));
-        era.heard(1, 9);
-        assert!(era.begins_with(Some(1)));
+        let mut epochs = EpochCounter::default();
+        epochs.record_timeline(1, 7);
+        assert!(!epochs.starts_epoch(None));
+        assert!(epochs.starts_epoch(Some(1)) && !epochs.starts_epoch(Some(1)));
+        assert!(!epochs.starts_epoch(None) && !epochs.starts_epoch(Some(1)));
+        epochs.record_timeline(2, 8);
+        assert!(epochs.starts_epoch(Some(2)));
+        assert!(epochs.starts_epoch(Some(1)));
+        epochs.record_timeline(1, 9);
+        assert!(epochs.starts_epoch(Some(1)));
     }
 }

@@ -25,10 +25,10 @@ const FOLLOW_INTERVAL_MS: u64 = 5;
 /// Interval for a replica that was queried a moment after the write.
 const FOLLOW_INTERVAL_MS_MIN: u64 = 2;
 
-/// Longest interval, for a replica whose position has not changed for more than `PATIENT_ANSWERS`
+/// Longest interval, for a replica whose position has not changed for more than `UNCHANGED_MAX`
 /// responses.
 const FOLLOW_INTERVAL_MS_MAX: u64 = 100;
-const PATIENT_ANSWERS: u32 = 8;
+const UNCHANGED_MAX: u32 = 8;
 
 /// Interval after a failed query.
 const FAILED_INTERVAL_MS: u64 = 100;
@@ -42,7 +42,7 @@ const SPIN_US_MAX: u64 = 50;
 
 /// Source of a server's position.
 pub(super) trait PositionSource: Send {
-    fn ask(&mut self) -> impl Future<Output = Result<ServerPosition, WatchError>> + Send;
+    fn query(&mut self) -> impl Future<Output = Result<ServerPosition, WatchError>> + Send;
 
     /// Waits until the server has applied everything that was acknowledged before it became the
     /// primary.
@@ -52,20 +52,20 @@ pub(super) trait PositionSource: Send {
 /// A server that is queried over a persistent connection.
 pub(super) struct MonitoredPosition {
     pub(super) listed: MonitoredServer,
-    pub(super) asker: PositionQuery,
+    pub(super) query: PositionQuery,
 }
 
 impl PositionSource for MonitoredPosition {
-    async fn ask(&mut self) -> Result<ServerPosition, WatchError> {
+    async fn query(&mut self) -> Result<ServerPosition, WatchError> {
         match self.listed.target() {
-            Some(target) => self.asker.ask(&target, ANSWER_LIMIT).await,
+            Some(target) => self.query.ask(&target, ANSWER_LIMIT).await,
             None => Err(not_resolved()),
         }
     }
 
     async fn catch_up(&mut self) -> Result<(), WatchError> {
         match self.listed.target() {
-            Some(target) => self.asker.catch_up(&target, ANSWER_LIMIT).await,
+            Some(target) => self.query.catch_up(&target, ANSWER_LIMIT).await,
             None => Err(not_resolved()),
         }
     }
@@ -78,22 +78,22 @@ fn not_resolved() -> WatchError {
 /// Task that queries one server's position.
 pub(super) struct PositionFollower<T> {
     pub(super) server_id: u64,
-    pub(super) tells: T,
-    pub(super) knowledge: Arc<ServerInfo>,
-    pub(super) roster: watch::Receiver<Membership>,
+    pub(super) source: T,
+    pub(super) server_info: Arc<ServerInfo>,
+    pub(super) membership: watch::Receiver<Membership>,
     /// Number of samples so far, shared by the followers of one service.
     pub(super) samples: watch::Sender<u64>,
 }
 
 impl<T: PositionSource> PositionFollower<T> {
     /// Runs until the service is removed.
-    pub(super) async fn go_on(mut self) {
-        let mut roster = self.roster.clone();
+    pub(super) async fn run(mut self) {
+        let mut membership = self.membership.clone();
         loop {
-            let duty = roster.borrow_and_update().duty(self.server_id);
+            let task = membership.borrow_and_update().task(self.server_id);
             let changed = tokio::select! {
-                changed = roster.changed() => changed,
-                never = self.work(duty) => match never {},
+                changed = membership.changed() => changed,
+                never = self.run_task(task) => match never {},
             };
             if changed.is_err() {
                 return;
@@ -101,8 +101,8 @@ impl<T: PositionSource> PositionFollower<T> {
         }
     }
 
-    async fn work(&mut self, duty: PositionTask) -> std::convert::Infallible {
-        match duty {
+    async fn run_task(&mut self, task: PositionTask) -> std::convert::Infallible {
+        match task {
             PositionTask::Nothing => std::future::pending().await,
             PositionTask::Sample { epoch } => self.sample(epoch).await,
             PositionTask::Follow => self.follow().await,
@@ -112,17 +112,17 @@ impl<T: PositionSource> PositionFollower<T> {
     async fn sample(&mut self, epoch: u64) -> std::convert::Infallible {
         let mut sampler = Sampler::new(SAMPLES);
         // The first sample must include what sessions wrote on a previous primary.
-        while self.tells.catch_up().await.is_err() {
-            self.give_pause().await;
+        while self.source.catch_up().await.is_err() {
+            self.pause_after_failure().await;
         }
         loop {
-            let track = self.knowledge.track();
+            let track = self.server_info.track();
             let (last_us, wanted_us) = (track.writes().last_us(), track.wanted_us());
             match sampler.due_us(epoch, last_us, wanted_us) {
-                None => track.written_after(last_us).await,
+                None => track.wait_for_write(last_us).await,
                 Some(due_us) => tokio::select! {
-                    () = until_us(due_us) => self.take_sample(epoch, &mut sampler).await,
-                    () = track.wanted_after(wanted_us) => {}
+                    () = sleep_until_us(due_us) => self.take_sample(epoch, &mut sampler).await,
+                    () = track.wait_for_request(wanted_us) => {}
                 },
             }
         }
@@ -130,52 +130,64 @@ impl<T: PositionSource> PositionFollower<T> {
 
     async fn take_sample(&mut self, epoch: u64, sampler: &mut Sampler) {
         sampler.sent(now_us());
-        let place = self.tells.ask().await;
-        let sample = place.ok().and_then(|place| {
+        let position = self.source.query().await;
+        let sample = position.ok().and_then(|position| {
             Some(Sample {
                 epoch,
-                asked_us: place.asked_us,
-                position: place.written?,
+                queried_us: position.queried_us,
+                position: position.written?,
             })
         });
         // A response for another epoch of the primary does not count, and the queries continue.
-        let sample = sample.filter(|sample| self.knowledge.track().sampled(sample));
+        let sample = sample.filter(|sample| self.server_info.track().sampled(sample));
         sampler.answered(sample.as_ref());
         match sample {
             Some(_) => self.samples.send_modify(|count| *count += 1),
-            None => self.give_pause().await,
+            None => self.pause_after_failure().await,
         }
     }
 
     async fn follow(&mut self) -> std::convert::Infallible {
         let mut samples = self.samples.subscribe();
-        let mut pace = PollInterval::new();
+        let mut interval = PollInterval::new();
         loop {
             samples.mark_unchanged();
-            if self.knowledge.positions().has_last_sample(self.server_id) {
+            if self.server_info.positions().has_last_sample(self.server_id) {
                 // The task holds a sender itself, so this cannot fail.
                 let _ = samples.changed().await;
-                pace.hurry();
+                interval.reset();
             }
-            tokio::time::sleep_until(pace.due().into()).await;
-            let place = self.tells.ask().await.ok();
-            match place.and_then(|mut place| Some((place.applied.take()?, place))) {
-                Some((applied, place)) => self.note(applied, &place, &mut pace),
-                None => self.give_pause().await,
+            tokio::time::sleep_until(interval.due().into()).await;
+            let position = self.source.query().await.ok();
+            match position.and_then(|mut position| Some((position.applied.take()?, position))) {
+                Some((applied, position)) => {
+                    self.record_position(applied, &position, &mut interval)
+                }
+                None => self.pause_after_failure().await,
             }
         }
     }
 
-    fn note(&self, applied: Position, place: &ServerPosition, pace: &mut PollInterval) {
-        pace.asked(&applied);
-        let track = self.knowledge.track();
-        track.applied(self.server_id, applied, place.asked_us, Some(place.wait));
+    fn record_position(
+        &self,
+        applied: Position,
+        position: &ServerPosition,
+        interval: &mut PollInterval,
+    ) {
+        interval.record_poll(&applied);
+        let track = self.server_info.track();
+        track.applied(
+            self.server_id,
+            applied,
+            position.queried_us,
+            Some(position.wait),
+        );
     }
 
     /// Requests a role check and pauses: the server has another role than assumed, or is
     /// unreachable, and the role monitor decides which.
-    async fn give_pause(&self) {
-        self.knowledge.request_role_check(self.server_id);
+    async fn pause_after_failure(&self) {
+        self.server_info.request_role_check(self.server_id);
         tokio::time::sleep(Duration::from_millis(FAILED_INTERVAL_MS)).await;
     }
 }
@@ -183,55 +195,55 @@ impl<T: PositionSource> PositionFollower<T> {
 /// Interval between queries to a replica: short while it may apply the position at any moment,
 /// longer and longer while its position does not change.
 struct PollInterval {
-    asked: Option<Instant>,
-    at: Option<Position>,
+    polled: Option<Instant>,
+    position: Option<Position>,
     /// Consecutive responses with an unchanged position.
-    unmoved: u32,
+    unchanged: u32,
 }
 
 impl PollInterval {
     fn new() -> PollInterval {
         PollInterval {
-            asked: None,
-            at: None,
-            unmoved: 0,
+            polled: None,
+            position: None,
+            unchanged: 0,
         }
     }
 
     fn due(&self) -> Instant {
         let interval = Duration::from_millis(self.interval_ms());
-        self.asked
-            .map_or_else(Instant::now, |asked| asked + interval)
+        self.polled
+            .map_or_else(Instant::now, |polled| polled + interval)
     }
 
     fn interval_ms(&self) -> u64 {
         let slower = self
-            .unmoved
-            .saturating_sub(PATIENT_ANSWERS)
+            .unchanged
+            .saturating_sub(UNCHANGED_MAX)
             .min(u64::BITS / 2);
-        match self.unmoved {
+        match self.unchanged {
             1 | 2 => FOLLOW_INTERVAL_MS_MIN,
             _ => (FOLLOW_INTERVAL_MS << slower).min(FOLLOW_INTERVAL_MS_MAX),
         }
     }
 
-    fn asked(&mut self, at: &Position) {
-        self.asked = Some(Instant::now());
-        self.unmoved = match self.at.as_ref() == Some(at) {
-            true => self.unmoved.saturating_add(1),
+    fn record_poll(&mut self, position: &Position) {
+        self.polled = Some(Instant::now());
+        self.unchanged = match self.position.as_ref() == Some(position) {
+            true => self.unchanged.saturating_add(1),
             false => 0,
         };
-        self.at = Some(at.clone());
+        self.position = Some(position.clone());
     }
 
     /// Resets the interval: the replica had applied the last sample, so it is not known to be
     /// stuck.
-    fn hurry(&mut self) {
-        self.unmoved = 0;
+    fn reset(&mut self) {
+        self.unchanged = 0;
     }
 }
 
-async fn until_us(due_us: u64) {
+async fn sleep_until_us(due_us: u64) {
     loop {
         match due_us.saturating_sub(now_us()) {
             0 => return,

@@ -25,9 +25,9 @@ const PIN_CAUSES_SHOWN: usize = 10;
 
 /// Returns the database part of a service's status. `None` for a service without a database
 /// protocol.
-pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<DatabaseStatus> {
-    let plan = offer.plan.database.as_deref()?;
-    let shared = offer.service.database.as_ref()?;
+pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<DatabaseStatus> {
+    let plan = managed.plan.database.as_deref()?;
+    let shared = managed.service.database.as_ref()?;
     let stats = shared.stats();
     let sum = |of: fn(&ServiceStats) -> &LocalCounter| stats.iter().map(|one| of(one).get()).sum();
     let paused = shared.paused();
@@ -35,9 +35,9 @@ pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<Databas
         pool_mode: mode(plan.pool.mode).to_owned(),
         pool_size: u64::from(plan.pool.size),
         pool_min_idle: u64::from(plan.pool.min_idle),
-        pools: pools(&offer.plan, shared),
+        pools: pools(&managed.plan, shared),
         users: users(shared),
-        digests: top_digests(offer),
+        digests: top_digests(managed),
         digests_max: u64::from(plan.digests_max),
         clients: SessionActivity::ALL
             .map(|doing| clients(stats, doing))
@@ -47,12 +47,12 @@ pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<Databas
             .filter_map(|pin| bound(stats, *pin))
             .collect(),
         pin_causes: pin_causes(shared),
-        problems: offer
-            .knowledge
+        problems: managed
+            .server_info
             .as_ref()
             .map(|known| known.problems())
             .unwrap_or_default(),
-        rules: rules(plan, offer),
+        rules: rules(plan, managed),
         all_paused: paused.all,
         paused: paused.databases.into_iter().collect(),
         waiting_for_primary: shared.waiting_for_primary() as u64,
@@ -60,8 +60,8 @@ pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<Databas
         transactions_total: sum(|one| &one.transactions),
         on_replicas_total: sum(|one| &one.on_replicas),
         retried_total: sum(|one| &one.rescued),
-        wait_timeouts_total: sum(|one| &one.gave_up),
-        lost_transactions_total: sum(|one| &one.lost),
+        wait_timeouts_total: sum(|one| &one.timed_out),
+        lost_transactions_total: sum(|one| &one.transactions_lost),
         failed_logins_total: sum(|one| &one.refused_logins),
         wait_us: total(stats.iter().map(|one| histogram(&one.wait_us))),
         query_us: total(stats.iter().map(|one| histogram(&one.query_us))),
@@ -69,29 +69,30 @@ pub(in crate::control_plane) fn status(offer: &ManagedService) -> Option<Databas
     })
 }
 
-fn rules(plan: &DatabasePlan, offer: &ManagedService) -> Vec<RuleStatus> {
-    let hits = offer.rules.iter().flat_map(|book| book.hits());
-    let told = plan.rules.iter().zip(hits);
-    told.map(|(rule, (_, hits_total))| RuleStatus {
-        name: rule.name.clone(),
-        active: rule.active,
-        action: action(rule, &offer.plan),
-        hits_total,
-    })
-    .collect()
+fn rules(plan: &DatabasePlan, managed: &ManagedService) -> Vec<RuleStatus> {
+    let hits = managed.rules.iter().flat_map(|book| book.hits());
+    let pairs = plan.rules.iter().zip(hits);
+    pairs
+        .map(|(rule, (_, hits_total))| RuleStatus {
+            name: rule.name.clone(),
+            active: rule.active,
+            action: action(rule, &managed.plan),
+            hits_total,
+        })
+        .collect()
 }
 
 /// Describes the action of a rule.
 fn action(rule: &RulePlan, plan: &ServicePlan) -> String {
-    if let Some(words) = &rule.reject {
-        return format!("reject: {words}");
+    if let Some(message) = &rule.reject {
+        return format!("reject: {message}");
     }
     let to = rule.to.as_ref().map(|to| match to {
         RuleTo::Primary => "to the primary".to_owned(),
         RuleTo::Replicas => "to replicas".to_owned(),
         RuleTo::Any => "to any server".to_owned(),
-        RuleTo::Servers(places) => {
-            let servers = places.iter().filter_map(|place| plan.servers.get(*place));
+        RuleTo::Servers(indices) => {
+            let servers = indices.iter().filter_map(|index| plan.servers.get(*index));
             let names: Vec<&str> = servers.map(|server| server.name.as_str()).collect();
             format!("to {}", names.join(", "))
         }
@@ -114,12 +115,12 @@ fn mode(mode: PoolMode) -> &'static str {
 fn clients(stats: &[ServiceStats], doing: SessionActivity) -> CountStatus {
     CountStatus {
         what: doing.as_str().to_owned(),
-        count: stats.iter().map(|one| one.census.doing(doing)).sum(),
+        count: stats.iter().map(|one| one.activities.count(doing)).sum(),
     }
 }
 
 fn bound(stats: &[ServiceStats], pin: Pin) -> Option<CountStatus> {
-    let count = stats.iter().map(|one| one.census.bound_by(pin)).sum();
+    let count = stats.iter().map(|one| one.activities.pinned_by(pin)).sum();
     let what = pin.as_str().to_owned();
     (count > 0).then_some(CountStatus { what, count })
 }
@@ -172,8 +173,8 @@ fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
     users.into_iter().map(status).collect()
 }
 
-fn top_digests(offer: &ManagedService) -> Vec<DigestStatus> {
-    let mut all = digests::all(offer);
+fn top_digests(managed: &ManagedService) -> Vec<DigestStatus> {
+    let mut all = digests::all(managed);
     all.truncate(DIGESTS_SHOWN);
     all
 }
@@ -195,13 +196,13 @@ fn total(parts: impl Iterator<Item = Histogram>) -> Histogram {
 /// Merges the workers' reports about a service's connections.
 pub(in crate::control_plane) fn connections(
     plan: &ServicePlan,
-    told: Vec<Described>,
+    parts: Vec<Described>,
 ) -> Connections {
     let mut all = Connections {
         service: plan.name.clone(),
         ..Connections::default()
     };
-    for part in told {
+    for part in parts {
         let clients = part.sessions.into_iter();
         all.clients.extend(clients.map(|one| client(plan, one)));
         all.idle

@@ -34,18 +34,18 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Task that reads the definitions from the preferred server.
 pub(super) struct RoutineTask {
     pub(super) service: String,
-    pub(super) askers: Vec<(MonitoredServer, RoutineReader)>,
-    pub(super) knowledge: Arc<ServerInfo>,
-    pub(super) roster: watch::Receiver<Membership>,
+    pub(super) readers: Vec<(MonitoredServer, RoutineReader)>,
+    pub(super) server_info: Arc<ServerInfo>,
+    pub(super) membership: watch::Receiver<Membership>,
     /// True if reads may go to replicas.
-    pub(super) matters: bool,
+    pub(super) is_split: bool,
     /// Problems reported last.
     pub(super) problems: Vec<String>,
 }
 
 impl RoutineTask {
     /// Runs until the service is removed.
-    pub(super) async fn go_on(mut self) {
+    pub(super) async fn run(mut self) {
         loop {
             let began = Instant::now();
             let (rest, interval) = match self.read().await {
@@ -56,9 +56,9 @@ impl RoutineTask {
                 Err(error) => {
                     // Without permission to read the definitions, old ones must not be used.
                     if !matches!(error, WatchError::Away(_)) {
-                        self.knowledge.learn_routines(None);
-                        let problem = self.matters.then(|| not_known(&error.to_string()));
-                        self.tell(problem.into_iter().collect());
+                        self.server_info.set_routines(None);
+                        let problem = self.is_split.then(|| unknown_problem(&error.to_string()));
+                        self.report_problems(problem.into_iter().collect());
                     }
                     (AWAY_PAUSE, AWAY_INTERVAL)
                 }
@@ -73,30 +73,30 @@ impl RoutineTask {
     /// Waits until a time, a change of the definitions, or another primary. Fails once the service
     /// is removed.
     async fn wait(&mut self, until: Instant) -> Result<(), watch::error::RecvError> {
-        let epoch = self.roster.borrow_and_update().epoch;
+        let epoch = self.membership.borrow_and_update().epoch;
         loop {
             tokio::select! {
-                () = self.knowledge.routines_news() => return Ok(()),
-                changed = timeout_at(until, self.roster.changed()) => match changed {
+                () = self.server_info.wait_for_routines_change() => return Ok(()),
+                changed = timeout_at(until, self.membership.changed()) => match changed {
                     Ok(changed) => changed?,
                     Err(_) => return Ok(()),
                 },
             }
-            if self.roster.borrow_and_update().epoch != epoch {
+            if self.membership.borrow_and_update().epoch != epoch {
                 return Ok(());
             }
         }
     }
 
     async fn read(&mut self) -> Result<(), WatchError> {
-        let order = self.roster.borrow().by_preference();
+        let order = self.membership.borrow().by_preference();
         let first = order.first().copied();
-        let mut askers = self.askers.iter();
-        let found = askers.find(|(listed, _)| Some(listed.id()) == first);
-        let found = found.and_then(|(listed, asker)| Some((listed.target()?, asker)));
-        let (target, asker) =
+        let mut readers = self.readers.iter();
+        let found = readers.find(|(listed, _)| Some(listed.id()) == first);
+        let found = found.and_then(|(listed, reader)| Some((listed.target()?, reader)));
+        let (target, reader) =
             found.ok_or_else(|| WatchError::Away("no server available".to_owned()))?;
-        let routines = asker.read(&target, now_us(), LIMIT).await?;
+        let routines = reader.read(&target, now_us(), LIMIT).await?;
         let (functions, tables) = routines.count();
         tracing::debug!(
             service = self.service,
@@ -104,41 +104,41 @@ impl RoutineTask {
             tables,
             "routines and tables loaded"
         );
-        self.tell(self.lacks(&routines));
-        let known = self.knowledge.routines();
+        self.report_problems(self.find_missing_privileges(&routines));
+        let known = self.server_info.routines();
         // Analyses based on identical definitions stay valid.
         if known.is_none_or(|known| !known.says_the_same_as(&routines)) {
-            self.knowledge.learn_routines(Some(Arc::new(routines)));
+            self.server_info.set_routines(Some(Arc::new(routines)));
         }
         Ok(())
     }
 
     /// Returns the problems caused by missing permissions of the account.
-    fn lacks(&self, routines: &Routines) -> Vec<String> {
+    fn find_missing_privileges(&self, routines: &Routines) -> Vec<String> {
         let (_, tables) = routines.count();
-        let mut lacks = Vec::new();
-        if tables == 0 && self.matters && !routines.sees_tables() {
+        let mut missing = Vec::new();
+        if tables == 0 && self.is_split && !routines.sees_tables() {
             let why = "the monitor account sees no tables: if there are any, GRANT SHOW VIEW ON \
                        *.* to the user of [service.monitor]";
-            lacks.push(not_known(why));
+            missing.push(unknown_problem(why));
         }
         if let Some(schema) = routines.blind().first() {
             let others = match routines.blind().len() {
                 1 => String::new(),
                 count => format!(" and {} others", count - 1),
             };
-            lacks.push(format!(
+            missing.push(format!(
                 "the monitor account cannot see triggers of schema '{schema}'{others}, so session \
                  state left by them is not detected and may leak to other clients: GRANT TRIGGER \
                  ON *.* to the user of [service.monitor]"
             ));
         }
-        lacks
+        missing
     }
 
     /// Reports the problems in the status, and logs the new ones.
-    fn tell(&mut self, problems: Vec<String>) {
-        self.knowledge.set_problems(problems.clone());
+    fn report_problems(&mut self, problems: Vec<String>) {
+        self.server_info.set_problems(problems.clone());
         for problem in &problems {
             if !self.problems.contains(problem) {
                 tracing::warn!(service = self.service, "{problem}");
@@ -148,6 +148,6 @@ impl RoutineTask {
     }
 }
 
-fn not_known(why: &str) -> String {
+fn unknown_problem(why: &str) -> String {
     format!("tables and routines unknown, so all reads go to the primary: {why}")
 }

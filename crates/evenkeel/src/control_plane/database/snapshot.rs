@@ -25,46 +25,46 @@ use crate::config::plan::{
     RuleTo, ServicePlan, TlsPlan,
 };
 use crate::control_plane::ControlPlane;
-use crate::control_plane::cluster::asks_roles;
+use crate::control_plane::cluster::needs_roles;
 use crate::control_plane::server::MonitorConfig;
 use crate::control_plane::service::ManagedService;
 
 /// Idle limit of server connections that remain for the last sessions of a service.
-const IDLE_MS_AT_THE_END: u64 = 1_000;
+const IDLE_MS_WHILE_DRAINING: u64 = 1_000;
 
 /// Returns the state that the workers of a new service share.
-pub(in crate::control_plane) fn shared(
+pub(in crate::control_plane) fn new_database(
     (protocol, plan): (Protocol, &DatabasePlan),
     workers: usize,
-    knowledge: &Arc<ServerInfo>,
+    server_info: &Arc<ServerInfo>,
 ) -> Arc<DatabaseService> {
     let make = match protocol {
         Protocol::Mysql => DatabaseService::mysql,
         Protocol::Postgres | Protocol::Tcp => DatabaseService::postgres,
     };
-    let made = make(
+    let database = make(
         workers,
-        Arc::clone(knowledge),
-        lending_settings(plan),
-        waiting_settings(plan),
+        Arc::clone(server_info),
+        pool_settings(plan),
+        failover_settings(plan),
     );
-    made.set_digests(digests_max(plan));
-    made.set_login_places(login_places(plan));
-    Arc::new(made)
+    database.set_digests(digests_max(plan));
+    database.set_login_limits(login_limits(plan));
+    Arc::new(database)
 }
 
 fn digests_max(plan: &DatabasePlan) -> usize {
     usize::try_from(plan.digests_max).unwrap_or(usize::MAX)
 }
 
-fn login_places(plan: &DatabasePlan) -> LoginLimits {
+fn login_limits(plan: &DatabasePlan) -> LoginLimits {
     LoginLimits {
-        all: plan.logins_at_once,
+        total: plan.logins_at_once,
         per_address: plan.logins_per_address,
     }
 }
 
-fn lending_settings(plan: &DatabasePlan) -> connection_pool::PoolSettings {
+fn pool_settings(plan: &DatabasePlan) -> connection_pool::PoolSettings {
     let pool = &plan.pool;
     connection_pool::PoolSettings {
         min_idle: pool.min_idle,
@@ -78,7 +78,7 @@ fn lending_settings(plan: &DatabasePlan) -> connection_pool::PoolSettings {
     }
 }
 
-fn waiting_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
+fn failover_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
     let failover = &plan.failover;
     failover_queue::FailoverSettings {
         wait_ms: failover.wait_ms,
@@ -88,21 +88,21 @@ fn waiting_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
 }
 
 /// Closes unused server connections soon, for a service that accepts no new clients.
-pub(in crate::control_plane) fn lend_sparingly(service: &ManagedService) {
+pub(in crate::control_plane) fn shrink_pools(service: &ManagedService) {
     let plan = service.plan.database.as_deref();
     if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
-        let sparing = connection_pool::PoolSettings {
+        let settings = connection_pool::PoolSettings {
             min_idle: 0,
-            idle_ms: IDLE_MS_AT_THE_END,
-            ..lending_settings(plan)
+            idle_ms: IDLE_MS_WHILE_DRAINING,
+            ..pool_settings(plan)
         };
-        shared.set_settings(sparing, waiting_settings(plan));
+        shared.set_settings(settings, failover_settings(plan));
     }
 }
 
 impl ControlPlane {
     /// Builds the database part of a service's snapshot. `members` are those of the snapshot.
-    pub(in crate::control_plane) fn database_view(
+    pub(in crate::control_plane) fn database_snapshot(
         &self,
         service: &ManagedService,
         members: &[Member],
@@ -111,21 +111,21 @@ impl ControlPlane {
         let plan = service.plan.database.as_deref()?;
         let shared = service.service.database.as_ref()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
-        let parts = self.parts(service, plan);
-        let cast = RoleAssignment::of(&parts, members);
-        let readers = parts.iter().zip(members).enumerate();
-        let readers = readers.map(|(index, (part, member))| {
-            let reads = match part {
+        let assigned_roles = self.assigned_roles(service, plan);
+        let assignment = RoleAssignment::of(&assigned_roles, members);
+        let readers = assigned_roles.iter().zip(members).enumerate();
+        let readers = readers.map(|(index, (assigned_role, member))| {
+            let reads = match assigned_role {
                 AssignedRole::Primary => {
-                    is_in(member) && (plan.split.primary_reads || may_name_primary(plan))
+                    is_usable(member) && (plan.split.primary_reads || may_name_primary(plan))
                 }
                 AssignedRole::Replica | AssignedRole::Spare | AssignedRole::None => {
-                    cast.replicas[index]
+                    assignment.replicas[index]
                 }
             };
             Member {
                 accepting: reads,
-                backup: member.backup || cast.spares[index],
+                backup: member.backup || assignment.spares[index],
                 load: Arc::clone(&busy[index]),
                 ..member.clone()
             }
@@ -137,7 +137,10 @@ impl ControlPlane {
         );
         let names = service.plan.servers.iter();
         let names = names.map(|listed| listed.name.as_str().into());
-        let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
+        let epoch = service
+            .server_info
+            .as_ref()
+            .map_or(0, |known| known.epoch());
         Some(DatabaseSnapshot {
             session_mode: plan.pool.mode == PoolMode::Session,
             split: route::SplitSettings {
@@ -156,45 +159,50 @@ impl ControlPlane {
             times: times(plan),
             auth: auth(&plan.auth),
             names: names.collect(),
-            primary: cast.primary,
+            primary: assignment.primary,
             epoch,
             readers,
             busy,
-            replicas: cast.replicas,
-            spares: cast.spares,
+            replicas: assignment.replicas,
+            spares: assignment.spares,
             tls: service.acceptor.clone(),
-            server_encryption: self.towards(service),
+            server_encryption: self.encryption(service),
             peers: self.peers.servers(),
             rules: service.rules.clone(),
         })
     }
 
     /// Returns whether the servers' roles differ from those published to the data plane.
-    pub(in crate::control_plane) fn cast_has_changed(&self, index: usize) -> bool {
+    pub(in crate::control_plane) fn has_new_assignment(&self, index: usize) -> bool {
         let service = &self.services[index];
-        let (Some(plan), view) = (service.plan.database.as_deref(), service.service.snapshot())
+        let (Some(plan), snapshot) = (service.plan.database.as_deref(), service.service.snapshot())
         else {
             return false;
         };
-        let Some(told) = &view.database else {
+        let Some(published) = &snapshot.database else {
             return true;
         };
-        let epoch = service.knowledge.as_ref().map_or(0, |known| known.epoch());
-        if told.epoch != epoch || view.servers.len() != service.plan.servers.len() {
+        let epoch = service
+            .server_info
+            .as_ref()
+            .map_or(0, |known| known.epoch());
+        if published.epoch != epoch || snapshot.servers.len() != service.plan.servers.len() {
             return true;
         }
-        let cast = RoleAssignment::of(&self.parts(service, plan), view.pool.members());
-        (told.primary, &told.replicas, &told.spares) != (cast.primary, &cast.replicas, &cast.spares)
+        let assignment =
+            RoleAssignment::of(&self.assigned_roles(service, plan), snapshot.pool.members());
+        (published.primary, &published.replicas, &published.spares)
+            != (assignment.primary, &assignment.replicas, &assignment.spares)
     }
 
     /// Returns each server's role in a service, in the order of the configuration.
-    fn parts(&self, service: &ManagedService, plan: &DatabasePlan) -> Vec<AssignedRole> {
+    fn assigned_roles(&self, service: &ManagedService, plan: &DatabasePlan) -> Vec<AssignedRole> {
         let listed = service.plan.servers.iter();
-        let part = |address| self.part(service, address, plan.split.lag_ms_max);
-        listed.map(|one| part(&one.address)).collect()
+        let assigned_role = |address| self.assigned_role(service, address, plan.split.lag_ms_max);
+        listed.map(|one| assigned_role(&one.address)).collect()
     }
 
-    fn part(
+    fn assigned_role(
         &self,
         service: &ManagedService,
         address: &Address,
@@ -210,7 +218,7 @@ impl ControlPlane {
         let Some(state) = self.servers.get(address) else {
             return AssignedRole::None;
         };
-        match cluster.duty(state.server.id) {
+        match cluster.effective_role(state.server.id) {
             Role::Primary => AssignedRole::Primary,
             Role::Replica(lag)
                 if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>
@@ -225,21 +233,21 @@ impl ControlPlane {
 
     /// Returns how connections to each server are encrypted, including removed servers, on which
     /// the last statements may have to be canceled.
-    fn towards(&self, service: &ManagedService) -> HashMap<u64, ServerEncryption> {
+    fn encryption(&self, service: &ManagedService) -> HashMap<u64, ServerEncryption> {
         let listed = service.plan.servers.iter();
         let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
-        let leaving = self.leaving.iter();
-        let leaving = leaving.filter(|leaving| leaving.service.id == service.service.id);
-        let servers = listed.chain(leaving.filter_map(|leaving| leaving.server.as_ref()));
-        let towards = servers.map(|server| (server.id, towards(&service.plan, server)));
-        towards.collect()
+        let removals = self.removals.iter();
+        let removals = removals.filter(|removal| removal.service.id == service.service.id);
+        let servers = listed.chain(removals.filter_map(|removal| removal.server.as_ref()));
+        let encryption = servers.map(|server| (server.id, encryption(&service.plan, server)));
+        encryption.collect()
     }
 
     /// Publishes the primary of services whose servers are not queried for their roles: no report
     /// announces its return, so waiting sessions retry periodically.
-    pub(in crate::control_plane) fn tell_turns_unasked(&self) {
-        for unasked in self.services.iter().filter(|one| !asks_roles(&one.plan)) {
-            tell_turn(&unasked.service);
+    pub(in crate::control_plane) fn set_unmonitored_status(&self) {
+        for managed in self.services.iter().filter(|one| !needs_roles(&one.plan)) {
+            set_primary_status(&managed.service);
         }
     }
 
@@ -247,9 +255,9 @@ impl ControlPlane {
     pub(in crate::control_plane) fn adopt_database_plan(&self, service: &ManagedService) {
         let plan = service.plan.database.as_deref();
         if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
-            shared.set_settings(lending_settings(plan), waiting_settings(plan));
+            shared.set_settings(pool_settings(plan), failover_settings(plan));
             shared.set_digests(digests_max(plan));
-            shared.set_login_places(login_places(plan));
+            shared.set_login_limits(login_limits(plan));
             self.engine
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
         }
@@ -257,18 +265,18 @@ impl ControlPlane {
 }
 
 /// Notifies the data plane whether there is a primary. Sessions that wait for one continue.
-pub(in crate::control_plane) fn tell_turn(service: &Service) {
+pub(in crate::control_plane) fn set_primary_status(service: &Service) {
     let Some(shared) = &service.database else {
         return;
     };
-    let view = service.snapshot();
-    let has_primary = view
+    let snapshot = service.snapshot();
+    let has_primary = snapshot
         .database
         .as_ref()
         .is_some_and(|own| own.primary.is_some());
-    shared.turn(match has_primary {
-        true => PrimaryStatus::Here,
-        false => PrimaryStatus::Away,
+    shared.set_primary_status(match has_primary {
+        true => PrimaryStatus::Available,
+        false => PrimaryStatus::Unavailable,
     });
 }
 
@@ -299,25 +307,28 @@ struct RoleAssignment {
 
 impl RoleAssignment {
     /// Assigns the roles. `members` are the service's, in the same order.
-    fn of(parts: &[AssignedRole], members: &[Member]) -> RoleAssignment {
-        let pairs = || parts.iter().copied().zip(members);
-        let playing =
-            |wanted: AssignedRole| pairs().map(move |(part, of)| part == wanted && is_in(of));
-        let has_replica = playing(AssignedRole::Replica).any(|plays| plays);
-        let spares: Vec<bool> = playing(AssignedRole::Spare)
+    fn of(assigned_roles: &[AssignedRole], members: &[Member]) -> RoleAssignment {
+        let pairs = || assigned_roles.iter().copied().zip(members);
+        let matching = |wanted: AssignedRole| {
+            pairs().map(move |(assigned_role, member)| assigned_role == wanted && is_usable(member))
+        };
+        let has_replica = matching(AssignedRole::Replica).any(|matches| matches);
+        let spares: Vec<bool> = matching(AssignedRole::Spare)
             .map(|is| is && !has_replica)
             .collect();
-        let replicas = playing(AssignedRole::Replica).zip(&spares);
+        let replicas = matching(AssignedRole::Replica).zip(&spares);
         RoleAssignment {
             // A drained server takes no new work, even if it is the primary.
-            primary: pairs().position(|(part, of)| part == AssignedRole::Primary && of.accepting),
+            primary: pairs().position(|(assigned_role, member)| {
+                assigned_role == AssignedRole::Primary && member.accepting
+            }),
             replicas: replicas.map(|(is, is_spare)| is || *is_spare).collect(),
             spares,
         }
     }
 }
 
-fn is_in(member: &Member) -> bool {
+fn is_usable(member: &Member) -> bool {
     member.accepting && member.weight > 0
 }
 
@@ -338,10 +349,10 @@ pub(in crate::control_plane) fn acceptor(
     Ok(Some(Arc::new(acceptor)))
 }
 
-fn towards(plan: &ServicePlan, server: &Server) -> ServerEncryption {
+fn encryption(plan: &ServicePlan, server: &Server) -> ServerEncryption {
     let address = server.name.parse::<Address>();
     let address = address.map_err(|error| error.message);
-    match address.and_then(|address| connector_to(plan, &address)) {
+    match address.and_then(|address| connector(plan, &address)) {
         Ok(Some(connector)) => ServerEncryption::Encrypted(connector),
         Ok(None) => ServerEncryption::Plaintext,
         Err(why) => {
@@ -353,15 +364,15 @@ fn towards(plan: &ServicePlan, server: &Server) -> ServerEncryption {
 }
 
 /// Returns the TLS settings towards a server. `None`: off.
-pub(in crate::control_plane) fn connector_to(
+pub(in crate::control_plane) fn connector(
     plan: &ServicePlan,
     address: &Address,
 ) -> Result<Option<Connector>, String> {
     let tls = MonitorConfig::of(plan).tls(address)?;
-    Connector::new(&tls, speaks(plan.protocol)).map_err(|error| error.to_string())
+    Connector::new(&tls, alpn_protocol(plan.protocol)).map_err(|error| error.to_string())
 }
 
-fn speaks(protocol: Protocol) -> AlpnProtocol {
+fn alpn_protocol(protocol: Protocol) -> AlpnProtocol {
     match protocol {
         Protocol::Postgres => AlpnProtocol::Postgres,
         Protocol::Mysql | Protocol::Tcp => AlpnProtocol::Unnamed,
@@ -451,22 +462,22 @@ mod tests {
         }
     }
 
-    fn cast(parts: &[AssignedRole], accepting: &[bool]) -> RoleAssignment {
+    fn assignment(assigned_roles: &[AssignedRole], accepting: &[bool]) -> RoleAssignment {
         let members: Vec<Member> = accepting.iter().map(|is| member(*is)).collect();
-        RoleAssignment::of(parts, &members)
+        RoleAssignment::of(assigned_roles, &members)
     }
 
     #[test]
     fn a_spare_reads_only_while_no_other_replica_does() {
-        let parts = [
+        let assigned_roles = [
             AssignedRole::Primary,
             AssignedRole::Spare,
             AssignedRole::Replica,
         ];
-        let whole = cast(&parts, &[true, true, true]);
+        let whole = assignment(&assigned_roles, &[true, true, true]);
         assert_eq!(whole.replicas, [false, false, true]);
         assert_eq!(whole.spares, [false; 3]);
-        let without = cast(&parts, &[true, true, false]);
+        let without = assignment(&assigned_roles, &[true, true, false]);
         assert_eq!(without.replicas, [false, true, false]);
         assert_eq!(without.spares, [false, true, false]);
         assert_eq!(without.primary, Some(0));
@@ -474,7 +485,7 @@ mod tests {
 
     #[test]
     fn a_spare_that_is_down_does_not_read() {
-        let alone = cast(
+        let alone = assignment(
             &[AssignedRole::Primary, AssignedRole::Spare],
             &[true, false],
         );

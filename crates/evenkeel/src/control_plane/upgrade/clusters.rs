@@ -18,8 +18,8 @@ impl ControlPlane {
                     primary: memory.primary.and_then(address),
                     identity: memory.identity,
                     timelines: memory.timelines,
-                    name_held: memory.named.is_some_and(|named| named.held),
-                    overruled: memory.named.and_then(|named| named.overruled),
+                    name_held: memory.selected.is_some_and(|one| one.held),
+                    overruled: memory.selected.and_then(|one| one.overridden_timeline),
                 }
             })
             .collect()
@@ -27,7 +27,7 @@ impl ControlPlane {
 
     /// Restores the state of the cluster that has one of the same members. `named`: servers that an
     /// operator has set as the primary, of all clusters.
-    pub(super) fn recall_cluster(&mut self, known: &ClusterHandover, named: &[String]) {
+    pub(super) fn restore_cluster(&mut self, known: &ClusterHandover, named: &[String]) {
         let is_member = |address: &Address| known.members.contains(&address.to_string());
         let same = |members: &Vec<Address>| members.iter().any(is_member);
         let Some(index) = self.clusters.iter().position(|one| same(&one.members)) else {
@@ -39,13 +39,13 @@ impl ControlPlane {
             primary: known.primary.as_ref().and_then(|one| self.id_at(one)),
             identity: known.identity.clone(),
             timelines: known.timelines.clone(),
-            named: named.map(|server| HandedOverOverride {
+            selected: named.map(|server| HandedOverOverride {
                 server,
                 held: known.name_held,
-                overruled: known.overruled,
+                overridden_timeline: known.overruled,
             }),
         };
-        self.recall(index, &memory);
+        self.restore(index, &memory);
     }
 
     fn id_at(&self, address: &str) -> Option<u64> {

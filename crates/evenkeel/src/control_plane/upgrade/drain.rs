@@ -18,10 +18,10 @@ use crate::upgrade::state::DrainReport;
 const END_LIMIT_MS: u64 = 5_000;
 
 /// Interval between checks whether it has exited.
-const LOOK_INTERVAL_MS: u64 = 10;
+const POLL_INTERVAL_MS: u64 = 10;
 
 /// An upgrade requested over the control socket.
-pub(in crate::control_plane) struct Wanted {
+pub(in crate::control_plane) struct UpgradeRequest {
     /// Program of the new process. `None`: the program of this process.
     pub(in crate::control_plane) binary: Option<PathBuf>,
     /// Time limit from the start of the new process to its first client. `None`: the default.
@@ -31,7 +31,7 @@ pub(in crate::control_plane) struct Wanted {
     pub(in crate::control_plane) answer: oneshot::Sender<Reply>,
 }
 
-impl Wanted {
+impl UpgradeRequest {
     pub(super) fn fail(self, why: String) {
         // A client that no longer waits is not an error.
         let _ = self.answer.send(Reply::failed(why));
@@ -39,8 +39,8 @@ impl Wanted {
 }
 
 /// An upgrade that starts when the draining process has exited.
-pub(super) struct Waiting {
-    wanted: Wanted,
+pub(super) struct DelayedUpgrade {
+    request: UpgradeRequest,
     by_ms: u64,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Predecessor {
     pub(super) report: DrainReport,
     /// Connection to that process. `None` before this process serves, or if the connection failed.
     /// Then `report` counts until this process exits, or an upgrade detects the other one's exit.
-    pub(super) line: Option<PredecessorLink>,
+    pub(super) link: Option<PredecessorLink>,
     process: Process,
 }
 
@@ -59,7 +59,7 @@ impl Predecessor {
         Predecessor {
             pid,
             report,
-            line: None,
+            link: None,
             process: Process::find(pid),
         }
     }
@@ -74,7 +74,7 @@ impl Predecessor {
         Some(now_unix_ms().saturating_sub(oldest_unix_ms))
     }
 
-    fn refusal(&self) -> String {
+    fn draining_error(&self) -> String {
         let (pid, sessions) = (self.pid, self.report.sessions);
         let plural = if sessions == 1 { "" } else { "s" };
         let oldest = match self.oldest_session_ms() {
@@ -88,12 +88,12 @@ impl Predecessor {
     }
 
     fn end(&self) -> Result<(), String> {
-        let asked = match &self.line {
-            Some(line) => line.end_draining().map_err(|error| error.to_string()),
+        let requested = match &self.link {
+            Some(link) => link.end_draining().map_err(|error| error.to_string()),
             None => Err("no connection".to_owned()),
         };
         let pid = self.pid;
-        asked.map_err(|error| {
+        requested.map_err(|error| {
             format!(
                 "cannot upgrade: cannot request the end of draining process {pid}: {error}: \
                  terminate it with `kill -KILL {pid}`, then upgrade"
@@ -101,7 +101,7 @@ impl Predecessor {
         })
     }
 
-    fn did_not_exit(&self) -> String {
+    fn timeout_error(&self) -> String {
         let pid = self.pid;
         format!(
             "cannot upgrade: draining process {pid} did not exit within {END_LIMIT_MS} ms: resume \
@@ -112,57 +112,57 @@ impl Predecessor {
 }
 
 impl ControlPlane {
-    pub(super) fn upgrade_after_drain(&mut self, wanted: Wanted) {
+    pub(super) fn upgrade_after_drain(&mut self, request: UpgradeRequest) {
         let Some(draining) = &self.upgrades.predecessor else {
             return;
         };
         // The last report of a process that has exited may still be on its way.
         if !draining.has_exited() {
-            let asked = match wanted.end_draining {
+            let requested = match request.end_draining {
                 true => draining.end(),
-                false => Err(draining.refusal()),
+                false => Err(draining.draining_error()),
             };
-            if let Err(why) = asked {
-                return wanted.fail(why);
+            if let Err(why) = requested {
+                return request.fail(why);
             }
             tracing::info!("process {} is to end its drain now", draining.pid);
         }
-        self.upgrades.waiting = Some(Waiting {
-            wanted,
+        self.upgrades.delayed = Some(DelayedUpgrade {
+            request,
             by_ms: now_ms() + END_LIMIT_MS,
         });
     }
 
     /// Starts the waiting upgrade once no process is draining, or rejects it at its limit.
-    pub(super) fn upgrade_when_alone(&mut self, now_ms: u64) {
-        let Some(waiting) = self.upgrades.waiting.take() else {
+    pub(super) fn upgrade_when_drained(&mut self, now_ms: u64) {
+        let Some(delayed) = self.upgrades.delayed.take() else {
             return;
         };
-        let is_late = now_ms >= waiting.by_ms;
+        let is_late = now_ms >= delayed.by_ms;
         let draining = self.upgrades.predecessor.as_ref();
         // Without a connection no message reports that the process has exited.
-        if draining.is_some_and(|one| (is_late || one.line.is_none()) && one.has_exited()) {
-            self.hear_predecessor(PredecessorEvent::Gone);
+        if draining.is_some_and(|one| (is_late || one.link.is_none()) && one.has_exited()) {
+            self.handle_predecessor(PredecessorEvent::Gone);
         }
         match &self.upgrades.predecessor {
             Some(draining) if self.stop_by_ms.is_none() => match is_late {
-                true => waiting.wanted.fail(draining.did_not_exit()),
-                false => self.upgrades.waiting = Some(waiting),
+                true => delayed.request.fail(draining.timeout_error()),
+                false => self.upgrades.delayed = Some(delayed),
             },
-            _ => self.upgrade(waiting.wanted),
+            _ => self.upgrade(delayed.request),
         }
     }
 
-    pub(super) fn drain_look_due_ms(&self) -> Option<u64> {
-        let waiting = self.upgrades.waiting.as_ref();
-        waiting.map(|waiting| waiting.by_ms.min(now_ms() + LOOK_INTERVAL_MS))
+    pub(super) fn drain_poll_due_ms(&self) -> Option<u64> {
+        let delayed = self.upgrades.delayed.as_ref();
+        delayed.map(|delayed| delayed.by_ms.min(now_ms() + POLL_INTERVAL_MS))
     }
 
     /// Reports a stop signal to the draining process, which must not serve in place of this one.
-    pub(in crate::control_plane) fn tell_predecessor_of_stop(&self) {
+    pub(in crate::control_plane) fn notify_predecessor(&self) {
         let draining = self.upgrades.predecessor.as_ref();
-        if let Some(line) = draining.and_then(|draining| draining.line.as_ref()) {
-            line.say_stopping();
+        if let Some(link) = draining.and_then(|draining| draining.link.as_ref()) {
+            link.send_stopping();
         }
     }
 

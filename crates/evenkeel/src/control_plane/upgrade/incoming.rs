@@ -27,7 +27,7 @@ use crate::upgrade::state::{
 const ROLES_LIMIT_MS: u64 = 3_000;
 
 /// Interval between two checks while no report arrives.
-const LOOK_AT_ROLES_MS: u64 = 20;
+const ROLE_POLL_MS: u64 = 20;
 
 impl ControlPlane {
     /// Starts serving a plan with the sockets and the state of an old process, which then stops
@@ -41,7 +41,7 @@ impl ControlPlane {
         let mut prepared = self.prepare(&plan, &mut inherited)?;
         let bound = std::mem::take(&mut prepared.bound);
         self.adopt_prepared(plan, prepared);
-        self.learn_roles().await;
+        self.await_roles().await;
         let state = predecessor.ready()?;
         let pid = state.pid;
         self.resume(state);
@@ -50,10 +50,10 @@ impl ControlPlane {
         self.listen_at(bound);
         self.check_all_listen()?;
         predecessor.serving(inherited.taken())?;
-        self.own_sockets();
-        let line = predecessor.line(self.upgrades.from_predecessor.0.clone());
-        match (line, &mut self.upgrades.predecessor) {
-            (Ok(line), Some(known)) => known.line = Some(line),
+        self.reclaim_sockets();
+        let link = predecessor.into_link(self.upgrades.from_predecessor.0.clone());
+        match (link, &mut self.upgrades.predecessor) {
+            (Ok(link), Some(known)) => known.link = Some(link),
             (Err(error), _) => {
                 // The old process's sessions count unchanged until this process exits: too many
                 // rather than too few.
@@ -64,24 +64,24 @@ impl ControlPlane {
             (Ok(_), None) => {}
         }
         let what = format!("took over from process {pid}");
-        self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
+        self.record_event(NewEvent::new(EventKind::Process, Severity::Info, what));
         Ok(())
     }
 
     /// Waits for the roles of servers: before, services with a role cannot send clients anywhere.
     /// The old process serves meanwhile.
-    async fn learn_roles(&mut self) {
+    async fn await_roles(&mut self) {
         let until_ms = now_ms() + ROLES_LIMIT_MS;
-        while now_ms() < until_ms && !self.knows_roles() {
-            let wait = Duration::from_millis(LOOK_AT_ROLES_MS);
+        while now_ms() < until_ms && !self.has_all_roles() {
+            let wait = Duration::from_millis(ROLE_POLL_MS);
             if let Ok(Some(report)) = tokio::time::timeout(wait, self.reports.1.recv()).await {
-                self.take_report(report);
+                self.handle_monitor_event(report);
             }
             self.start_due_probes(now_ms());
         }
     }
 
-    fn knows_roles(&self) -> bool {
+    fn has_all_roles(&self) -> bool {
         self.clusters.iter().all(|cluster| {
             let mut members = cluster
                 .members
@@ -110,10 +110,10 @@ impl ControlPlane {
             }
         }
         self.upgrades.predecessor = Some(super::Predecessor::new(state.pid, state.report));
-        self.count_elsewhere();
+        self.update_remote_permits();
         self.timeline.resume(std::mem::take(&mut state.events));
         for known in &state.clusters {
-            self.recall_cluster(known, &state.named);
+            self.restore_cluster(known, &state.named);
         }
         // Marked only now, after old primaries have been fenced.
         self.mark_dead_members();
@@ -123,8 +123,8 @@ impl ControlPlane {
     }
 
     /// Stores the admin sockets for the next process.
-    pub(crate) fn keep_doors(&mut self, doors: AdminSockets) {
-        self.upgrades.doors = Some(doors);
+    pub(crate) fn set_admin_sockets(&mut self, admin_sockets: AdminSockets) {
+        self.upgrades.admin_sockets = Some(admin_sockets);
     }
 
     fn check_all_listen(&self) -> Result<(), ControlPlaneError> {
@@ -138,7 +138,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn own_sockets(&mut self) {
+    fn reclaim_sockets(&mut self) {
         for state in &mut self.services {
             state
                 .listening
@@ -147,38 +147,38 @@ impl ControlPlane {
         }
     }
 
-    pub(in crate::control_plane) fn hear_predecessor(&mut self, said: PredecessorEvent) {
-        match said {
+    pub(in crate::control_plane) fn handle_predecessor(&mut self, event: PredecessorEvent) {
+        match event {
             PredecessorEvent::Report(report) => {
                 self.add_counts(&report);
                 if let Some(known) = &mut self.upgrades.predecessor {
-                    known.report.follow(*report);
+                    known.report.merge(*report);
                 }
             }
             PredecessorEvent::Gone => {
                 if let Some(known) = self.upgrades.predecessor.take() {
                     let what = format!("process {} exited", known.pid);
-                    self.tell(NewEvent::new(EventKind::Process, Severity::Info, what));
+                    self.record_event(NewEvent::new(EventKind::Process, Severity::Info, what));
                 }
             }
         }
-        self.count_elsewhere();
+        self.update_remote_permits();
     }
 
     /// Recomputes how many permits of each limit other processes use.
-    pub(in crate::control_plane) fn count_elsewhere(&self) {
+    pub(in crate::control_plane) fn update_remote_permits(&self) {
         self.share_writes();
         for state in &self.services {
-            let places = self.elsewhere(|report| &report.services, &state.plan.name);
-            state.service.places.set_elsewhere(places);
+            let places = self.remote_permits(|report| &report.services, &state.plan.name);
+            state.service.permits.set_elsewhere(places);
         }
         for (address, state) in &self.servers {
-            let places = self.elsewhere(|report| &report.servers, &address.to_string());
+            let places = self.remote_permits(|report| &report.servers, &address.to_string());
             self.engine.set_elsewhere(&state.server, places);
         }
     }
 
-    fn elsewhere(&self, of: fn(&DrainReport) -> &BTreeMap<String, u32>, key: &str) -> u32 {
+    fn remote_permits(&self, of: fn(&DrainReport) -> &BTreeMap<String, u32>, key: &str) -> u32 {
         let draining = self.upgrades.predecessor.as_ref();
         let places = draining.and_then(|known| of(&known.report).get(key));
         places.copied().unwrap_or(0)

@@ -23,7 +23,7 @@ use crate::upgrade::successor::SuccessorCommand;
 /// Fewest free permits with which both processes accept concurrently for some milliseconds. With
 /// fewer, a burst of clients could be rejected at half a limit, or wait here although the other
 /// process has permits; such services pause instead.
-const FREE_PLACES_MIN: u32 = 512;
+const FREE_PERMITS_MIN: u32 = 512;
 
 impl ControlPlane {
     /// Returns duplicates of all listening sockets of this process, and of its standard error.
@@ -40,8 +40,12 @@ impl ControlPlane {
                 ),
             }
         }
-        let doors = self.upgrades.doors.iter().flat_map(|doors| &doors.sockets);
-        for (purpose, socket) in doors {
+        let admin_sockets = self
+            .upgrades
+            .admin_sockets
+            .iter()
+            .flat_map(|admin_sockets| &admin_sockets.sockets);
+        for (purpose, socket) in admin_sockets {
             match socket.try_clone() {
                 Ok(socket) => sockets.push((purpose.clone(), socket)),
                 Err(error) => tracing::error!(
@@ -51,7 +55,7 @@ impl ControlPlane {
         }
         match cancels::pair() {
             Ok((receiving, theirs)) => {
-                tokio::spawn(receiving.each(self.engine.canceller()));
+                tokio::spawn(receiving.forward_all(self.engine.canceller()));
                 sockets.push((Purpose::Cancels, theirs));
             }
             Err(error) => tracing::error!(
@@ -86,9 +90,9 @@ impl ControlPlane {
         for state in &self.services {
             let listed = state.plan.servers.iter();
             let mut servers = listed.filter_map(|listed| self.servers.get(&listed.address));
-            let places = &state.service.places;
-            if places.free() < FREE_PLACES_MIN
-                || servers.any(|known| known.server.load.places.free() < FREE_PLACES_MIN)
+            let places = &state.service.permits;
+            if places.free() < FREE_PERMITS_MIN
+                || servers.any(|known| known.server.load.permits.free() < FREE_PERMITS_MIN)
             {
                 for listening in &state.listening {
                     listening.pause(&self.engine);
@@ -98,56 +102,56 @@ impl ControlPlane {
                 places.keep_half();
             }
         }
-        for leaving in &self.leaving {
-            leaving.service.places.keep_taken_and(0);
+        for removal in &self.removals {
+            removal.service.permits.keep_in_use_and(0);
         }
         let mut halved = BTreeSet::new();
         for server in self.known_servers() {
-            if server.load.places.free() >= FREE_PLACES_MIN {
-                server.load.places.keep_half();
+            if server.load.permits.free() >= FREE_PERMITS_MIN {
+                server.load.permits.keep_half();
                 halved.insert(server.id);
             }
         }
-        if let Some(under_way) = &mut self.upgrades.under_way {
-            under_way.paused = paused;
-            under_way.halved = halved;
-            under_way.is_wanted = true;
+        if let Some(pending) = &mut self.upgrades.pending {
+            pending.paused = paused;
+            pending.halved = halved;
+            pending.is_state_due = true;
         }
     }
 
     /// Sends the state once the paused services have accepted their last client.
     pub(super) fn send_state_when_due(&mut self) {
-        let Some(under_way) = &self.upgrades.under_way else {
+        let Some(pending) = &self.upgrades.pending else {
             return;
         };
-        let paused = |state: &&ManagedService| under_way.paused.contains(&state.plan.name);
-        let mut waited_for = self.services.iter().filter(paused);
+        let paused = |state: &&ManagedService| pending.paused.contains(&state.plan.name);
+        let mut paused_services = self.services.iter().filter(paused);
         let accepts = |state: &ManagedService| {
             let mut listening = state.listening.iter();
             listening.any(|listening| listening.is_accepting(&self.engine))
         };
-        if !under_way.is_wanted || waited_for.any(accepts) {
+        if !pending.is_state_due || paused_services.any(accepts) {
             return;
         }
-        let seekers = self.without_place();
+        let unplaced = self.count_unplaced();
         for state in self.services.iter().filter(paused) {
-            state.service.places.keep_taken_and(seekers.not_admitted);
+            state.service.permits.keep_in_use_and(unplaced.not_admitted);
         }
         for server in self.known_servers() {
             // Services that are not paused continue with their half.
-            if !under_way.halved.contains(&server.id) {
-                self.keep_for(&seekers, &server);
+            if !pending.halved.contains(&server.id) {
+                self.keep_share(&unplaced, &server);
             }
         }
         let state = Box::new(self.handover());
-        if let Some(under_way) = &mut self.upgrades.under_way {
-            under_way.is_wanted = false;
+        if let Some(pending) = &mut self.upgrades.pending {
+            pending.is_state_due = false;
         }
-        self.tell_candidate(SuccessorCommand::State(state));
+        self.send_to_candidate(SuccessorCommand::State(state));
     }
 
     /// Counts the sessions that may still acquire a permit of any server.
-    fn without_place(&self) -> PendingPermits {
+    fn count_unplaced(&self) -> PendingPermits {
         // Sessions are counted first: one that ends in between is counted once too often, not too
         // rarely.
         let sessions = u32::try_from(self.sessions()).unwrap_or(u32::MAX);
@@ -157,41 +161,43 @@ impl ControlPlane {
         let (pooled, others): (Vec<_>, Vec<_>) =
             services.iter().partition(|one| one.database.is_some());
         let clients = |of: &[&Arc<Service>]| of.iter().map(|one| one.active()).sum::<u32>();
-        let borrowing = clients(&pooled);
+        let acquiring = clients(&pooled);
         let clients = clients(&others);
-        let lent_before = lent(&pooled);
+        let open_before = count_open(&pooled);
         let servers = self.known_servers();
-        let placed: u32 = servers.iter().map(|server| server.load.active()).sum();
-        let placed = placed.saturating_sub(lent_before.max(lent(&pooled)));
+        let connected: u32 = servers.iter().map(|server| server.load.active()).sum();
+        let connected = connected.saturating_sub(open_before.max(count_open(&pooled)));
         PendingPermits {
             not_admitted,
-            seeking: clients.saturating_sub(placed).saturating_add(not_admitted),
-            borrowing,
+            connecting: clients
+                .saturating_sub(connected)
+                .saturating_add(not_admitted),
+            acquiring,
         }
     }
 
     /// Keeps the permits of a server that are in use, and those that may still be needed. Sessions
     /// of pooled services need no more than half, since they can wait for an open connection.
-    fn keep_for(&self, seekers: &PendingPermits, server: &Server) {
-        let places = &server.load.places;
+    fn keep_share(&self, unplaced: &PendingPermits, server: &Server) {
+        let places = &server.load.permits;
         let share = self.upgrades.shares.get(&server.id).copied();
         let missing = share.unwrap_or(0).saturating_sub(places.in_use());
-        let borrowed = seekers.borrowing.min(missing);
-        places.keep_taken_and(seekers.seeking.saturating_add(borrowed));
+        let reserved = unplaced.acquiring.min(missing);
+        places.keep_in_use_and(unplaced.connecting.saturating_add(reserved));
     }
 
     /// Restores all limits of this process.
-    pub(super) fn take_places_back(&mut self) {
+    pub(super) fn reclaim_permits(&mut self) {
         for service in self.known_services() {
-            service.places.take_back();
+            service.permits.take_back();
         }
         for server in self.known_servers() {
-            server.load.places.take_back();
-            self.engine.places_freed(&server);
+            server.load.permits.take_back();
+            self.engine.handle_freed_permits(&server);
         }
     }
 
-    pub(super) fn accept_again(&mut self, paused: &[String]) {
+    pub(super) fn resume_accepting(&mut self, paused: &[String]) {
         let engine = &self.engine;
         for state in &mut self.services {
             if !paused.contains(&state.plan.name) {
@@ -208,7 +214,7 @@ impl ControlPlane {
 
     /// Stops accepting. Sockets that the new process has taken are kept in case it exits; the
     /// others are closed.
-    pub(super) fn leave_sockets(&mut self, taken: &[Purpose]) {
+    pub(super) fn release_sockets(&mut self, taken: &[Purpose]) {
         for state in &mut self.services {
             let is_taken = |address: String| taken.contains(&Purpose::Clients(address));
             let all = std::mem::take(&mut state.listening).into_iter();
@@ -226,7 +232,7 @@ impl ControlPlane {
         }
         let with_counts = now_ms >= successor.next_counts_ms;
         self.lower_claims();
-        self.tell_heir(with_counts);
+        self.send_report(with_counts);
         if let Some(successor) = &mut self.upgrades.successor {
             successor.next_report_ms = now_ms + REPORT_INTERVAL_MS;
             if with_counts {
@@ -236,20 +242,20 @@ impl ControlPlane {
     }
 
     /// Sends the last report. Returns once it is sent, or after a time limit.
-    pub(in crate::control_plane) fn say_goodbye(&mut self) {
+    pub(in crate::control_plane) fn send_final_report(&mut self) {
         self.lower_claims();
-        self.tell_heir(true);
+        self.send_report(true);
         if let Some(successor) = self.upgrades.successor.take() {
             successor.successor.finish();
         }
     }
 
-    fn tell_heir(&mut self, with_counts: bool) {
+    fn send_report(&mut self, with_counts: bool) {
         let report = self.report(with_counts);
         if let Some(successor) = &mut self.upgrades.successor {
-            let news = Box::new(report.news(&successor.told));
-            successor.told.follow(news.as_ref().clone());
-            successor.successor.tell(SuccessorCommand::Report(news));
+            let changes = Box::new(report.changes_since(&successor.reported));
+            successor.reported.merge(changes.as_ref().clone());
+            successor.successor.send(SuccessorCommand::Report(changes));
         }
     }
 
@@ -259,29 +265,29 @@ impl ControlPlane {
         if self.engine.is_accepting_any() {
             return;
         }
-        let seekers = self.without_place();
+        let unplaced = self.count_unplaced();
         for service in &self.known_services() {
-            service.places.keep_taken_and(seekers.not_admitted);
+            service.permits.keep_in_use_and(unplaced.not_admitted);
         }
         for server in &self.known_servers() {
-            self.keep_for(&seekers, server);
+            self.keep_share(&unplaced, server);
         }
     }
 
     fn known_services(&self) -> Vec<Arc<Service>> {
         let listed = self.services.iter().map(|state| &state.service);
-        let leaving = self
-            .leaving
+        let removals = self
+            .removals
             .iter()
-            .filter(|leaving| leaving.server.is_none());
-        let all = listed.chain(leaving.map(|leaving| &leaving.service));
+            .filter(|removal| removal.server.is_none());
+        let all = listed.chain(removals.map(|removal| &removal.service));
         all.map(Arc::clone).collect()
     }
 
     fn known_servers(&self) -> Vec<Arc<Server>> {
         let listed = self.servers.values().map(|state| &state.server);
-        let leaving = self.leaving.iter().flat_map(|leaving| &leaving.servers);
-        let all = listed.chain(leaving);
+        let removals = self.removals.iter().flat_map(|removal| &removal.servers);
+        let all = listed.chain(removals);
         let by_id: BTreeMap<_, _> = all.map(|server| (server.id, Arc::clone(server))).collect();
         by_id.into_values().collect()
     }
@@ -296,8 +302,8 @@ impl ControlPlane {
         let named = named.filter(|state| named_ids.contains(&state.server.id));
         UpgradeState {
             pid: std::process::id(),
-            services: self.services.iter().map(of_service).collect(),
-            servers: self.servers.values().map(of_server).collect(),
+            services: self.services.iter().map(service_handover).collect(),
+            servers: self.servers.values().map(server_handover).collect(),
             report: self.report(true),
             clusters: self.cluster_handovers(),
             events: self.timeline.after(0),
@@ -319,7 +325,7 @@ impl ControlPlane {
         };
         for service in &services {
             let name = service.name.to_string();
-            *report.services.entry(name.clone()).or_default() += service.places.claimed();
+            *report.services.entry(name.clone()).or_default() += service.permits.claimed();
             if with_counts {
                 // The configured service comes first: a removed one of the same name may follow.
                 let counts = report.service_counts.entry(name);
@@ -328,7 +334,7 @@ impl ControlPlane {
         }
         for server in &servers {
             let address = server.name.to_string();
-            *report.servers.entry(address.clone()).or_default() += server.load.places.claimed();
+            *report.servers.entry(address.clone()).or_default() += server.load.permits.claimed();
             if with_counts {
                 let counted = counted_by_server(&server.counters);
                 report.server_counts.insert(address, counted);
@@ -343,36 +349,36 @@ struct PendingPermits {
     /// Sessions that no service has counted yet.
     not_admitted: u32,
     /// Clients that need a server connection of their own, including `not_admitted`.
-    seeking: u32,
+    connecting: u32,
     /// Clients of pooled services, which share server connections.
-    borrowing: u32,
+    acquiring: u32,
 }
 
 /// Returns half of this process's share of a server's permits.
 fn half(server: &Server) -> u32 {
-    let places = &server.load.places;
+    let places = &server.load.permits;
     places.free().saturating_add(places.in_use()) / 2
 }
 
 /// Returns the number of server connections that the pools of services have opened.
-fn lent(pooled: &[&Arc<Service>]) -> u32 {
+fn count_open(pooled: &[&Arc<Service>]) -> u32 {
     let shared = pooled.iter().filter_map(|one| one.database.as_ref());
     let open: u64 = shared.map(|one| one.open_connections(None)).sum();
     u32::try_from(open).unwrap_or(u32::MAX)
 }
 
-fn of_service(state: &ManagedService) -> ServiceHandover {
+fn service_handover(state: &ManagedService) -> ServiceHandover {
     let weights = state.weights.iter();
     ServiceHandover {
         name: state.plan.name.clone(),
         weights: weights
-            .map(|(at, weight)| (at.to_string(), *weight))
+            .map(|(address, weight)| (address.to_string(), *weight))
             .collect(),
         history: state.history.points(),
     }
 }
 
-fn of_server(state: &ManagedServer) -> ServerHandover {
+fn server_handover(state: &ManagedServer) -> ServerHandover {
     let now_ms = now_ms();
     let age_ms = |at_ms: u64| now_ms.saturating_sub(at_ms);
     let endpoints = state.server.endpoints();

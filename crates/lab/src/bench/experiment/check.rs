@@ -267,7 +267,7 @@ mod tests {
         points = { quick = [1], normal = [1, 2], full = { from = 1, to = 7, step = 3 } }
     "#;
 
-    fn complaint(text: &str) -> String {
+    fn parse_error(text: &str) -> String {
         format!("{:#}", parse(text).expect_err("it is wrong"))
     }
 
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_an_error_with_its_line() {
-        let error = complaint(&SMALLEST.replace("tool =", "tol ="));
+        let error = parse_error(&SMALLEST.replace("tool =", "tol ="));
         assert!(
             error.contains("line 15") && error.contains("tol"),
             "{error}"
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_does_not_speak_to_the_servers_is_refused() {
-        let error = complaint(&SMALLEST.replace("\"ab\"", "\"pgbench\""));
+        let error = parse_error(&SMALLEST.replace("\"ab\"", "\"pgbench\""));
         assert!(error.contains("does not speak"), "{error}");
     }
 
@@ -299,7 +299,7 @@ mod tests {
         let text = SMALLEST.replace("kind = \"web\"", web);
         parse(&text).expect("it is right");
         let text = text.replace("\"web\", program", "\"galera\", program");
-        assert!(complaint(&text).contains("of kind = \"web\" only"));
+        assert!(parse_error(&text).contains("of kind = \"web\" only"));
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
              load = \"pages\", target = \"haproxi\", to = \"direct\" }}]\n"
         );
         assert_eq!(
-            complaint(&text),
+            parse_error(&text),
             "finding \"faster\": no target \"haproxi\""
         );
     }
@@ -334,7 +334,7 @@ mod tests {
             ),
             ("program = \"glb\"\nroles = true", "roles: glb has one port"),
         ] {
-            let error = complaint(&target(words));
+            let error = parse_error(&target(words));
             assert!(error.contains(why), "{words}: {error}");
         }
         let first = "program = \"haproxy\"\nmode = \"http\"\nbalance = \"first\"";
@@ -350,7 +350,7 @@ mod tests {
         };
         parse(&group(9)).expect("nine are a group");
         assert_eq!(
-            complaint(&group(10)),
+            parse_error(&group(10)),
             "part \"web\": servers: count = 10: a MySQL group has at most 9 members"
         );
     }
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn two_targets_of_one_name_are_refused() {
         let twice = "[[part.target]]\nname = \"direct\"\nprogram = \"direct\"\n[[part.load]]";
-        let error = complaint(&SMALLEST.replace("[[part.load]]", twice));
+        let error = parse_error(&SMALLEST.replace("[[part.load]]", twice));
         assert_eq!(error, "two targets are called \"direct\"");
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn can_be_tried(target: &Target) -> bool {
 /// impossible.
 pub(super) fn contestants<'a>(
     (fault, wanted): (&Fault, &[&'a Target]),
-    stage: &TestBed<'a>,
+    bed: &TestBed<'a>,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Vec<Box<dyn Contestant + 'a>> {
@@ -55,8 +55,8 @@ pub(super) fn contestants<'a>(
     if wanted.is_empty() {
         return all;
     }
-    let part = stage.part;
-    let servers = match servers(stage) {
+    let part = bed.part;
+    let servers = match servers(bed) {
         Ok(servers) => Rc::new(servers),
         Err(error) => {
             let note = format!("{}: no trials of balancers: {error:#}", part.name);
@@ -67,7 +67,7 @@ pub(super) fn contestants<'a>(
         }
     };
     if let Ok(path) = tool::find("keepalived") {
-        let version = versions::said(&path, &["--version"]);
+        let version = versions::version_line(&path, &["--version"]);
         runner.note_versions([("Keepalived".to_owned(), version)].into());
     }
     let page = part.load.first().map_or("/", |load| load.path());
@@ -89,10 +89,10 @@ pub(super) fn contestants<'a>(
 }
 
 /// Starts the part's servers again, reachable from two balancers' machines.
-fn servers(stage: &TestBed) -> Result<Topology> {
+fn servers(bed: &TestBed) -> Result<Topology> {
     tool::find("keepalived").context("not installed")?;
-    let servers = &stage.part.servers;
-    let topology = Topology::in_namespaces(servers, servers.rows(stage.depth))?;
+    let servers = &bed.part.servers;
+    let topology = Topology::in_namespaces(servers, servers.rows(bed.depth))?;
     if topology.network().is_none() {
         bail!("{}", topology.notes.join("; "));
     }
@@ -108,14 +108,14 @@ impl<'a> Pair<'a> {
     ) -> Result<Pair<'a>> {
         let network = servers.network().context("there are no namespaces")?;
         let links = [network.link(), network.link()];
-        let [own, peer] = links.each_ref().map(Link::address);
+        let [local, peer] = links.each_ref().map(Link::address);
         let shared = SocketAddr::from((network.spare_address(), free_port()));
         let [active, standby] = links.map(|link| {
-            let is_active = link.address() == own;
+            let is_active = link.address() == local;
             let options = KeepalivedOptions {
                 namespace: link.namespace(),
-                own: link.address(),
-                peer: if is_active { peer } else { own },
+                local: link.address(),
+                peer: if is_active { peer } else { local },
                 shared: address(shared),
                 is_active,
                 advert_ms: fault.advert_ms,
@@ -142,7 +142,7 @@ impl<'a> Pair<'a> {
             || Ok((has(&self.active) && !has(&self.standby)).then_some(())),
         )
         .with_context(|| {
-            let (active, standby) = (self.active.said(), self.standby.said());
+            let (active, standby) = (self.active.log_tail(), self.standby.log_tail());
             format!("the active one said:\n{active}\nthe standby:\n{standby}")
         })
     }

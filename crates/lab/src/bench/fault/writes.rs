@@ -16,7 +16,7 @@ use trial::Trial;
 
 /// A target in front of servers that elect a primary or have one assigned.
 struct Writing<'a> {
-    scene: &'a Scenario,
+    scenario: &'a Scenario,
     front: Front,
 }
 
@@ -27,7 +27,7 @@ impl Contestant for Writing<'_> {
 
     fn trial(&mut self, fault: &Fault) -> Result<Seen> {
         let trial = Trial {
-            scene: self.scene,
+            scenario: self.scenario,
             front: &self.front,
             fault,
         };
@@ -37,15 +37,19 @@ impl Contestant for Writing<'_> {
     /// Restores the state before a trial: all servers run with all rows, and the first accepts
     /// writes. Balancers without cluster support send the writes there.
     fn settle(&mut self) -> Result<()> {
-        let scene = self.scene;
-        for server in scene.servers.iter().filter(|server| !server.is_running()) {
-            scene.bring_back(server)?;
+        let scenario = self.scenario;
+        for server in scenario
+            .servers
+            .iter()
+            .filter(|server| !server.is_running())
+        {
+            scenario.bring_back(server)?;
         }
-        scene.wait_caught_up()?;
-        scene
+        scenario.wait_caught_up()?;
+        scenario
             .hand_back()
             .context("the first server's return as primary")?;
-        scene.wait_caught_up()
+        scenario.wait_caught_up()
     }
 }
 
@@ -69,13 +73,13 @@ pub(super) fn can_be_tried(target: &Target) -> bool {
 /// over writes.
 pub(super) fn contestants<'a>(
     wanted: &[&Target],
-    stage: &'a TestBed,
+    bed: &'a TestBed,
     runner: &mut Runner,
     experiment: &mut Experiment,
 ) -> Vec<Box<dyn Contestant + 'a>> {
     let mut all: Vec<Box<dyn Contestant + 'a>> = Vec::new();
-    let Some(scene) = stage.topology.scene() else {
-        let part = &stage.part.name;
+    let Some(scenario) = bed.topology.scenario() else {
+        let part = &bed.part.name;
         let note = format!("{part}: no fault trials: no balancer here takes over writes");
         if !experiment.notes.contains(&note) {
             experiment.notes.push(note);
@@ -83,11 +87,11 @@ pub(super) fn contestants<'a>(
         return all;
     };
     for target in wanted {
-        match target::start(target, &stage.topology, true) {
+        match target::start(target, &bed.topology, true) {
             Ok(Started::Front(front)) => {
                 note_start(&front, experiment);
                 all.push(Box::new(Writing {
-                    scene,
+                    scenario,
                     front: *front,
                 }));
             }

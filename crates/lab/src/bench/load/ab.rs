@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Latency, Report, Task, complaint, number_after};
+use super::{Latency, Report, Task, number_after, unreadable_output};
 use crate::{process, tool};
 
 /// Maximum number of requests when only the time is set.
@@ -28,20 +28,20 @@ pub(super) fn command(task: &Task) -> Result<Command> {
         .args(["-n", &requests.to_string(), "-c", &at_once.to_string()])
         // Continue after an error; the length of a page may differ between servers.
         .args(["-q", "-r", "-l", "-e"])
-        .arg(task.room.join(PERCENTILES))
+        .arg(task.work_dir.join(PERCENTILES))
         .args(&task.load.options);
     let address = task.addresses.first().context("no address to load")?;
     command.arg(format!("http://{address}{}", task.load.path()));
     Ok(command)
 }
 
-pub(super) fn read(text: &str, room: &Path) -> Result<Report, String> {
+pub(super) fn read(text: &str, work_dir: &Path) -> Result<Report, String> {
     let number = |label: &str| number_after(text, label);
-    let complete = number("Complete requests:").ok_or_else(|| complaint(text))?;
-    let per_s = number("Requests per second:").ok_or_else(|| complaint(text))?;
+    let complete = number("Complete requests:").ok_or_else(|| unreadable_output(text))?;
+    let per_s = number("Requests per second:").ok_or_else(|| unreadable_output(text))?;
     let errors =
         number("Failed requests:").unwrap_or(0.0) + number("Non-2xx responses:").unwrap_or(0.0);
-    let table = fs::read_to_string(room.join(PERCENTILES)).unwrap_or_default();
+    let table = fs::read_to_string(work_dir.join(PERCENTILES)).unwrap_or_default();
     let at = |percent: &str| {
         let mut lines = table.lines().filter_map(|line| line.split_once(','));
         let found = lines.find(|(name, _)| *name == percent);
@@ -87,10 +87,10 @@ Time per request:       0.052 [ms] (mean, across all concurrent requests)
 
     #[test]
     fn a_report_is_read_with_the_finer_percentiles_of_the_file() {
-        let room = tempfile::tempdir().expect("a directory");
+        let work_dir = tempfile::tempdir().expect("a directory");
         let table = "Percentage served,Time in ms\n50,0.238\n95,0.4\n99,0.9\n";
-        fs::write(room.path().join(PERCENTILES), table).expect("it can be written");
-        let report = read(OUTPUT, room.path()).expect("it is a report");
+        fs::write(work_dir.path().join(PERCENTILES), table).expect("it can be written");
+        let report = read(OUTPUT, work_dir.path()).expect("it is a report");
         assert_eq!((report.requests, report.errors), (497, 3));
         assert_eq!(report.requests_per_s, 19273.76 * 497.0 / 500.0);
         let expected = Latency {
@@ -106,9 +106,9 @@ Time per request:       0.052 [ms] (mean, across all concurrent requests)
     #[test]
     fn ab_that_cannot_connect_says_so() {
         let text = "apr_socket_connect(): Connection refused (111)\n";
-        let room = Path::new("/nonexistent");
+        let work_dir = Path::new("/nonexistent");
         assert_eq!(
-            read(text, room),
+            read(text, work_dir),
             Err("apr_socket_connect(): Connection refused (111)".to_owned())
         );
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::super::experiment::Tool;
-use super::{Latency, Report, Task, complaint, number_after};
+use super::{Latency, Report, Task, number_after, unreadable_output};
 use crate::{process, tool};
 
 /// Returns the command with `{host}`, `{port}`, `{point}`, `{seconds}` and `{seed}` replaced.
@@ -34,8 +34,8 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
         let line = text.lines().find(|line| line.starts_with(label));
         line.and_then(|line| number_after(line, label))
     };
-    let requests = value("requests:").ok_or_else(|| complaint(text))?;
-    let seconds = value("seconds:").ok_or_else(|| complaint(text))?;
+    let requests = value("requests:").ok_or_else(|| unreadable_output(text))?;
+    let seconds = value("seconds:").ok_or_else(|| unreadable_output(text))?;
     Ok(Report {
         requests: requests as u64,
         requests_per_s: if seconds > 0.0 {

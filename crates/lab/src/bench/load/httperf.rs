@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Latency, Report, Task, complaint, number_after};
+use super::{Latency, Report, Task, number_after, unreadable_output};
 use crate::{process, tool};
 
 /// Timeout of a connection, as in the studies.
@@ -32,9 +32,9 @@ pub(super) fn command(task: &Task) -> Result<Command> {
 
 pub(super) fn read(text: &str) -> Result<Report, String> {
     let line = |label: &str| text.lines().find(|line| line.starts_with(label));
-    let totals = line("Total:").ok_or_else(|| complaint(text))?;
-    let replies = number_after(totals, "replies ").ok_or_else(|| complaint(text))?;
-    let seconds = number_after(totals, "test-duration ").ok_or_else(|| complaint(text))?;
+    let totals = line("Total:").ok_or_else(|| unreadable_output(text))?;
+    let replies = number_after(totals, "replies ").ok_or_else(|| unreadable_output(text))?;
+    let seconds = number_after(totals, "test-duration ").ok_or_else(|| unreadable_output(text))?;
     let errors = line("Errors: total").and_then(|line| number_after(line, "total "));
     let bad = line("Reply status:").map_or(0.0, |line| {
         number_after(line, "4xx=").unwrap_or(0.0) + number_after(line, "5xx=").unwrap_or(0.0)
@@ -113,7 +113,7 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
     }
 
     /// Computes the rate from made-up output of httperf.
-    fn said(connections: u32, seconds: f64, timed_out: u32, max_ms: f64) -> Option<f64> {
+    fn offered(connections: u32, seconds: f64, timed_out: u32, max_ms: f64) -> Option<f64> {
         let text = format!(
             "httperf --hog --timeout=1 --client=0/1 --server=127.0.0.1 --rate=240\n\
              Total: connections {connections} requests 720 replies 9 test-duration {seconds} s\n\
@@ -126,10 +126,10 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
     #[test]
     fn the_wait_for_the_last_answer_is_not_held_against_the_rate() {
         let near = |found: Option<f64>, rate: f64| (found.unwrap() / rate - 1.0).abs() < 0.01;
-        assert!(near(said(720, 3.998, 648, 974.6), 240.0));
-        assert!(near(said(720, 3.2, 0, 200.0), 240.0));
-        assert!(near(said(720, 4.0, 0, 2.4), 180.0), "it was slow itself");
-        assert!(near(said(720, 5.0, 10, 974.6), 180.0));
-        assert_eq!(said(720, 1.5, 700, 3.0), None);
+        assert!(near(offered(720, 3.998, 648, 974.6), 240.0));
+        assert!(near(offered(720, 3.2, 0, 200.0), 240.0));
+        assert!(near(offered(720, 4.0, 0, 2.4), 180.0), "it was slow itself");
+        assert!(near(offered(720, 5.0, 10, 974.6), 180.0));
+        assert_eq!(offered(720, 1.5, 700, 3.0), None);
     }
 }

@@ -25,7 +25,7 @@ const AT_ONCE_MAX: usize = 900;
 /// Runs the load in this process, so that its processor time counts as the load's.
 pub(super) fn run(task: &Task, rate: f64, stop: &Stop) -> Result<Run> {
     let address = *task.addresses.first().context("no address to load")?;
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let times = Arc::new(Mutex::new(Vec::new()));
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let due = Schedule {
@@ -39,7 +39,7 @@ pub(super) fn run(task: &Task, rate: f64, stop: &Stop) -> Result<Run> {
         count: (rate * f64::from(task.seconds)).ceil() as u32,
     };
     runtime.block_on(due.run(stop, &times))?;
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let mut times_ms = times.lock().expect("no holder of the lock panics").clone();
     times_ms.sort_by(f64::total_cmp);
     let report = report(&times_ms, due.count, took);
@@ -67,7 +67,7 @@ struct Schedule {
 impl Schedule {
     /// Begins each request on schedule and waits for all.
     async fn run(&self, stop: &Stop, times: &Arc<Mutex<Vec<f64>>>) -> Result<()> {
-        let room = Arc::new(Semaphore::new(AT_ONCE_MAX));
+        let permits = Arc::new(Semaphore::new(AT_ONCE_MAX));
         let start = Instant::now();
         let mut running = Vec::new();
         for number in 0..self.count {
@@ -77,10 +77,10 @@ impl Schedule {
             let due = start + Duration::from_secs_f64(f64::from(number) / self.rate);
             sleep_until(due).await;
             let (address, request) = (self.address, self.request.clone());
-            let (room, times) = (room.clone(), times.clone());
+            let (permits, times) = (permits.clone(), times.clone());
             running.push(tokio::spawn(async move {
                 let answer = async {
-                    let _place = room.acquire().await.ok()?;
+                    let _place = permits.acquire().await.ok()?;
                     fetch(address, &request).await.ok()
                 };
                 let answered = timeout_at(due + LIMIT, answer).await;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Latency, Report, Task, complaint, number_after};
+use super::{Latency, Report, Task, number_after, unreadable_output};
 use crate::{process, tool};
 
 /// Prefix of pgbench's per-transaction log files.
@@ -22,7 +22,10 @@ pub(super) fn command(task: &Task) -> Result<Command> {
         .arg(format!("--client={}", task.point.max(1)))
         .arg(format!("--random-seed={}", task.seed))
         .arg("--log")
-        .arg(format!("--log-prefix={}", task.room.join(LOG).display()));
+        .arg(format!(
+            "--log-prefix={}",
+            task.work_dir.join(LOG).display()
+        ));
     match task.requests {
         Some(requests) => {
             let each = (requests / u64::from(task.point.max(1))).max(1);
@@ -35,7 +38,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
     }
     command.args(&task.load.options);
     if !task.load.sql.is_empty() {
-        let path = task.room.join("queries.sql");
+        let path = task.work_dir.join("queries.sql");
         fs::write(&path, script(&task.load.sql))?;
         command.arg(format!("--file={}", path.display()));
     } else if !task.load.script.is_empty() {
@@ -67,13 +70,13 @@ fn script(queries: &[String]) -> String {
     draws + &lines
 }
 
-pub(super) fn read(text: &str, room: &Path) -> Result<Report, String> {
+pub(super) fn read(text: &str, work_dir: &Path) -> Result<Report, String> {
     let label = "number of transactions actually processed";
-    let requests = number_after(text, label).ok_or_else(|| complaint(text))?;
-    let per_s = number_after(text, "tps =").ok_or_else(|| complaint(text))?;
+    let requests = number_after(text, label).ok_or_else(|| unreadable_output(text))?;
+    let per_s = number_after(text, "tps =").ok_or_else(|| unreadable_output(text))?;
     let failed = number_after(text, "number of failed transactions").unwrap_or(0.0);
     let aborted = text.matches(" aborted").count() as f64;
-    let mut times_us = logged(room);
+    let mut times_us = logged(work_dir);
     times_us.sort_unstable();
     let at = |part: f64| {
         let index = ((times_us.len() as f64 * part).ceil() as usize).max(1) - 1;
@@ -96,8 +99,8 @@ pub(super) fn read(text: &str, room: &Path) -> Result<Report, String> {
 
 /// Reads the logged latencies from the third column; with `--rate` they count from the scheduled
 /// start.
-fn logged(room: &Path) -> Vec<u64> {
-    let Ok(entries) = fs::read_dir(room) else {
+fn logged(work_dir: &Path) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(work_dir) else {
         return Vec::new();
     };
     let logs = entries.flatten().map(|entry| entry.path()).filter(|path| {
@@ -132,11 +135,11 @@ tps = 16000.5 (without initial connection time)
 
     #[test]
     fn a_report_is_read_with_percentiles_from_the_log() {
-        let room = tempfile::tempdir().expect("a directory");
+        let work_dir = tempfile::tempdir().expect("a directory");
         let lines = "0 1 100 0 1600000000 5\n0 2 200 0 1600000000 9\n1 1 300 0 1600000000 9\n\
             1 2 4000 0 1600000000 9\n";
-        fs::write(room.path().join("transactions.77"), lines).expect("it can be written");
-        let report = read(OUTPUT, room.path()).expect("it is a report");
+        fs::write(work_dir.path().join("transactions.77"), lines).expect("it can be written");
+        let report = read(OUTPUT, work_dir.path()).expect("it is a report");
         assert_eq!((report.requests, report.errors), (4, 1));
         assert_eq!(report.requests_per_s, 16000.5);
         let latency = report.latency;

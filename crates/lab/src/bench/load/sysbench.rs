@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Latency, Report, Task, complaint, number_after};
+use super::{Latency, Report, Task, number_after, unreadable_output};
 use crate::sysbench::Driver;
 use crate::{process, tool};
 
@@ -53,7 +53,7 @@ fn script(task: &Task) -> Result<String> {
     if task.load.sql.is_empty() {
         return Ok(task.load.script.clone());
     }
-    let path = task.room.join("queries.lua");
+    let path = task.work_dir.join("queries.lua");
     fs::write(&path, lua(&task.load.sql))?;
     Ok(path.display().to_string())
 }
@@ -87,8 +87,9 @@ fn drawn(text: &str) -> Option<(&str, u64, u64, &str)> {
 }
 
 pub(super) fn read(text: &str) -> Result<Report, String> {
-    let seconds = number_after(text, "total time:").ok_or_else(|| complaint(text))?;
-    let events = number_after(text, "total number of events:").ok_or_else(|| complaint(text))?;
+    let seconds = number_after(text, "total time:").ok_or_else(|| unreadable_output(text))?;
+    let events =
+        number_after(text, "total number of events:").ok_or_else(|| unreadable_output(text))?;
     let counted = |label: &str| {
         let line = text.lines().find(|line| line.trim().starts_with(label));
         line.and_then(|line| number_after(line, ":"))

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Latency, Report, Task, complaint, number_after};
+use super::{Latency, Report, Task, number_after, unreadable_output};
 use crate::{process, tool};
 
 /// Script for the 95th percentile, which wrk does not print by itself.
@@ -17,7 +17,7 @@ const PERCENTILES: &str = "done = function(summary, latency, requests)\n\
     end\n";
 
 pub(super) fn command(task: &Task) -> Result<Command> {
-    let script = task.room.join("percentiles.lua");
+    let script = task.work_dir.join("percentiles.lua");
     fs::write(&script, PERCENTILES)?;
     let mut command = Command::new(tool::find("wrk")?);
     process::plain_environment(&mut command);
@@ -34,7 +34,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
 
 pub(super) fn read(text: &str) -> Result<Report, String> {
     let Some(report) = crate::wrk::read(text) else {
-        return Err(complaint(text));
+        return Err(unreadable_output(text));
     };
     Ok(Report {
         requests: report.requests,

@@ -132,7 +132,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Returns a point of the sweep as text: `8 threads`, `offered rate (requests/s): 60`.
-    pub(crate) fn place(&self, point: f64) -> String {
+    pub(crate) fn point_label(&self, point: f64) -> String {
         if self.axis.contains('(') {
             format!("{}: {point}", self.axis)
         } else {

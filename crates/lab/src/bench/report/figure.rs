@@ -15,7 +15,7 @@ use anyhow::Result;
 use super::html::Svg;
 use crate::bench::outcome::{Better, Cell, Drawing, Experiment, Figure, Load, Metric};
 use crate::bench::statistics::{Bootstrap, Points, Summary, within};
-use palette::Look;
+use palette::TargetStyle;
 
 /// A figure and the data it is drawn from.
 struct Subject<'a> {
@@ -23,7 +23,7 @@ struct Subject<'a> {
     figure: &'a Figure,
     summaries: &'a [Summary],
     cells: Vec<&'a Cell>,
-    looks: &'a [Look],
+    target_styles: &'a [TargetStyle],
     bootstrap: &'a Bootstrap,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn draw(
         figure,
         summaries,
         cells: experiment.cells.iter().collect(),
-        looks: &palette::looks(&experiment.targets),
+        target_styles: &palette::target_styles(&experiment.targets),
         bootstrap,
     };
     let loads = subject.loads();

@@ -102,15 +102,15 @@ fn router(weather: u64) -> Experiment {
         }],
         ..Experiment::default()
     };
-    let mut dice = Dice(weather);
-    experiment.cells = router_cells(&experiment.targets, &mut dice);
+    let mut rng = SampleRng(weather);
+    experiment.cells = router_cells(&experiment.targets, &mut rng);
     let outages_ms = [
         ("evenkeel", 640.0),
         ("mysql-router", 2_300.0),
         ("haproxy", 4_100.0),
     ];
     for (target, base_ms) in outages_ms {
-        experiment.faults.extend(trials(target, base_ms, &mut dice));
+        experiment.faults.extend(trials(target, base_ms, &mut rng));
     }
     experiment
 }
@@ -135,17 +135,17 @@ fn router_targets() -> Vec<Target> {
     ]
 }
 
-fn router_cells(targets: &[Target], dice: &mut Dice) -> Vec<Cell> {
+fn router_cells(targets: &[Target], rng: &mut SampleRng) -> Vec<Cell> {
     let factors = [1.0, 0.78, 0.77, 0.66, 0.42, 0.64];
     let mut cells = Vec::new();
     for block in 1..=5 {
-        let slow = dice.around(1.0, 0.08);
+        let slow = rng.around(1.0, 0.08);
         for (turn, (target, factor)) in targets.iter().zip(factors).enumerate() {
             for threads in [8.0, 16.0, 32.0, 64.0, 80.0, 96.0, 112.0, 128.0] {
                 let knee = 1.0 - (threads / 128.0) * 0.18;
-                let rate = 24_000.0 * factor * knee * slow * dice.around(1.0, 0.03);
+                let rate = 24_000.0 * factor * knee * slow * rng.around(1.0, 0.03);
                 let mut cell = cell(target, "flights", threads, block, turn as u32 + 1, rate);
-                let spread = [31.0, 36.0, 33.0].map(|share| dice.around(share, 0.05) as u64);
+                let spread = [31.0, 36.0, 33.0].map(|share| rng.around(share, 0.05) as u64);
                 let servers = &spread[..target.servers.min(3) as usize];
                 cell.shares = shares(servers);
                 if target.name == "nginx" && block == 4 && threads > 120.0 {
@@ -308,15 +308,15 @@ fn database_cells(targets: &[Target], weather: u64) -> Vec<Cell> {
         ("pgpool-two", "postgres-read", 10_900.0),
     ];
     let mut cells = Vec::new();
-    let mut dice = Dice(weather);
+    let mut rng = SampleRng(weather);
     for block in 1..=5 {
-        let slow = dice.around(1.0, 0.05);
+        let slow = rng.around(1.0, 0.05);
         for (turn, (name, load, most)) in courses.iter().enumerate() {
             let target = targets.iter().find(|t| t.name == *name).expect("is there");
             for threads in (1..=65).step_by(4) {
                 let threads = f64::from(threads);
                 let rise = 1.0 - (-threads / 6.0).exp();
-                let rate = most * rise * slow * dice.around(1.0, 0.02);
+                let rate = most * rise * slow * rng.around(1.0, 0.02);
                 let turn = turn as u32 + 1;
                 cells.push(cell(target, load, threads, block, turn, rate));
             }
@@ -413,7 +413,7 @@ fn shares(requests: &[u64]) -> Vec<ServerShare> {
         .collect()
 }
 
-fn trials(target: &str, base_ms: f64, dice: &mut Dice) -> Vec<FaultTrial> {
+fn trials(target: &str, base_ms: f64, rng: &mut SampleRng) -> Vec<FaultTrial> {
     let parts = [
         ("detect", 0.45),
         ("decide", 0.1),
@@ -421,8 +421,8 @@ fn trials(target: &str, base_ms: f64, dice: &mut Dice) -> Vec<FaultTrial> {
         ("route", 0.2),
     ];
     let trial = |trial| {
-        let error_ms = dice.around(8.0, 0.5);
-        let length_ms = dice.around(base_ms, 0.35);
+        let error_ms = rng.around(8.0, 0.5);
+        let length_ms = rng.around(base_ms, 0.35);
         let mut from_ms = error_ms;
         let steps = parts.map(|(name, part)| {
             let step = FaultStep {
@@ -450,9 +450,9 @@ fn trials(target: &str, base_ms: f64, dice: &mut Dice) -> Vec<FaultTrial> {
 }
 
 /// Pseudo-random numbers.
-struct Dice(u64);
+struct SampleRng(u64);
 
-impl Dice {
+impl SampleRng {
     /// Returns a number around `value`, off by at most this fraction of it.
     fn around(&mut self, value: f64, part: f64) -> f64 {
         let next = self.0.wrapping_mul(6_364_136_223_846_793_005);

@@ -247,7 +247,7 @@ fn place(experiment: &Experiment, target: &str, load: &str, point: f64) -> Strin
 
 fn sweep_place(experiment: &Experiment, load: &str, point: f64) -> String {
     let found = experiment.loads.iter().find(|l| l.name == load);
-    let at = found.map_or_else(|| point.to_string(), |load| load.place(point));
+    let at = found.map_or_else(|| point.to_string(), |load| load.point_label(point));
     format!("{load}, {at}")
 }
 

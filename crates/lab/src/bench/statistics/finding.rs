@@ -42,23 +42,23 @@ impl Verdict {
 
 /// Judges all findings of an experiment, in order.
 pub(crate) fn judge(experiment: &Experiment, bootstrap: &Bootstrap) -> Vec<Judged> {
-    let court = Court {
+    let checker = FindingChecker {
         experiment,
         bootstrap,
     };
     let findings = experiment.findings.iter();
-    findings.map(|finding| court.finding(finding)).collect()
+    findings.map(|finding| checker.finding(finding)).collect()
 }
 
 /// A verdict and its explanation.
 type Opinion = (Verdict, String);
 
-struct Court<'a> {
+struct FindingChecker<'a> {
     experiment: &'a Experiment,
     bootstrap: &'a Bootstrap,
 }
 
-impl Court<'_> {
+impl FindingChecker<'_> {
     fn finding(&self, finding: &Finding) -> Judged {
         let opinions: Vec<Opinion> = finding.checks.iter().map(|c| self.check(c)).collect();
         let verdict = opinions.iter().map(|(verdict, _)| *verdict).max();
@@ -137,7 +137,7 @@ impl Court<'_> {
     }
 
     fn ratio(&self, question: &Question, at_least: Option<f64>, at_most: Option<f64>) -> Opinion {
-        let Some(found) = self.ask(question) else {
+        let Some(found) = self.measured_ratio(question) else {
             return self.not_run(question);
         };
         let verdict = within_limits(found, at_least, at_most);
@@ -147,7 +147,10 @@ impl Court<'_> {
             (None, Some(most)) => format!("holds if at most {most}"),
             (None, None) => "no limit is set".to_owned(),
         };
-        (verdict, format!("{}; {wanted}", self.told(question, found)))
+        (
+            verdict,
+            format!("{}; {wanted}", self.describe_ratio(question, found)),
+        )
     }
 
     /// Checks each neighboring pair; the worst pair decides.
@@ -165,10 +168,10 @@ impl Court<'_> {
                 to,
                 points,
             };
-            let Some(found) = self.ask(&question) else {
+            let Some(found) = self.measured_ratio(&question) else {
                 return self.not_run(&question);
             };
-            (in_order(found), self.told(&question, found))
+            (in_order(found), self.describe_ratio(&question, found))
         });
         let (verdicts, numbers): (Vec<Verdict>, Vec<String>) = pairs.unzip();
         let verdict = verdicts.into_iter().max().unwrap_or(Verdict::NotShown);
@@ -233,14 +236,14 @@ impl Court<'_> {
         cells.filter(move |c| c.load == load && c.target == target && c.failure.is_none())
     }
 
-    fn ask(&self, question: &Question) -> Option<Interval> {
+    fn measured_ratio(&self, question: &Question) -> Option<Interval> {
         let cells: Vec<&Cell> = self.experiment.cells.iter().collect();
         ratio(&cells, question, self.bootstrap)
     }
 
     /// Formats a ratio: "HAProxy has 0.90 times (0.85 to 0.95) the requests per second of direct
     /// (ab, 3 blocks)".
-    fn told(&self, question: &Question, found: Interval) -> String {
+    fn describe_ratio(&self, question: &Question, found: Interval) -> String {
         format!(
             "{} has {:.2} times ({:.2} to {:.2}) the {} of {} ({}, {})",
             self.title(question.target),

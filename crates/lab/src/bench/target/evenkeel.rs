@@ -28,14 +28,14 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     {
         let_monitor_read(primary)?;
     }
-    let balancer = Balancer::start_in(order.door.namespace.clone(), &config(order, writes))?;
+    let balancer = Balancer::start_in(order.endpoint.namespace.clone(), &config(order, writes))?;
     wait_up(&balancer);
     let mut notes = Vec::new();
     if order.target.mode == Mode::Tcp && order.topology.speech == Speech::Mysql {
         notes.push("tcp mode: it does not look into the queries".to_owned());
     }
     Ok(Some(Running {
-        reads: order.door.address,
+        reads: order.endpoint.address,
         writes,
         process: Process::Evenkeel(Box::new(balancer)),
         version: versions::of_evenkeel(),

@@ -22,7 +22,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     let Ok(path) = tool::find("glbd") else {
         return Ok(None);
     };
-    let version = versions::said(&path, &["--version"]);
+    let version = versions::version_line(&path, &["--version"]);
     let rival = Rival::glb(Program::here(path), &words(order), order.listen)?;
     Ok(Some(Running {
         reads: order.listen,

@@ -19,7 +19,7 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     let (program, version) = match (rootfs::find("haproxy"), tool::find("haproxy")) {
         (Ok(program), _) => (program, versions::of_package("haproxy")),
         (_, Ok(path)) => {
-            let version = versions::said(&path, &["-v"]);
+            let version = versions::version_line(&path, &["-v"]);
             (Program::here(path), version)
         }
         _ => return Ok(None),
@@ -30,9 +30,9 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
         order.listen
     };
     let config = config(order, writes, program.root.is_some())?;
-    let rival = Rival::haproxy(program, &config, order.door.clone())?;
+    let rival = Rival::haproxy(program, &config, order.endpoint.clone())?;
     Ok(Some(Running {
-        reads: order.door.address,
+        reads: order.endpoint.address,
         writes,
         process: Process::Rival(Box::new(rival)),
         version,
@@ -111,7 +111,7 @@ fn check_script(order: &Order, in_rootfs: bool) -> Result<String> {
             .to_owned(),
         Speech::Http => bail!("web servers have no primary"),
     };
-    let path = order.room.join("is-primary.sh");
+    let path = order.work_dir.join("is-primary.sh");
     fs::write(&path, format!("#!/bin/sh\n{question}"))?;
     fs::set_permissions(&path, Permissions::from_mode(0o755))?;
     Ok(path.display().to_string())

@@ -31,12 +31,12 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
         Mode::Http => text.push_str(&http(order)),
         _ => text.push_str(&stream(order, writes)),
     }
-    let rival = Rival::nginx(&text, order.door.clone())?;
+    let rival = Rival::nginx(&text, order.endpoint.clone())?;
     Ok(Some(Running {
-        reads: order.door.address,
+        reads: order.endpoint.address,
         writes,
         process: Process::Rival(Box::new(rival)),
-        version: versions::said(&program, &["-v"]),
+        version: versions::version_line(&program, &["-v"]),
         notes: Vec::new(),
     }))
 }

@@ -54,7 +54,7 @@ impl Client {
         let mut client = Client::reach(address, limit)?;
         let mut answer = Vec::new();
         let join = client.greeted(&mut answer)?;
-        client.say(&answer)?;
+        client.send_packets(&answer)?;
         client.go_through(join)?;
         Ok(client)
     }
@@ -82,18 +82,18 @@ impl Client {
         };
         self.connection = greeting.connection;
         self.nonce = greeting.nonce.whole().unwrap_or_default();
-        let begun = ServerAuth::begin(&greeting, &hello(), credential(), nonce(), (1, out));
-        begun.map_err(|refusal| Failure::Broken(refusal.to_string()))
+        let started = ServerAuth::begin(&greeting, &hello(), credential(), nonce(), (1, out));
+        started.map_err(|refusal| Failure::Broken(refusal.to_string()))
     }
 
     /// Runs COM_CHANGE_USER to its end: the same user, in a new session.
     pub(super) fn change_user(&mut self) -> Result<(), Failure> {
         let mut out = Vec::new();
-        let agreed = (self.agreed, Nonce::given(self.nonce));
-        let begun = ServerAuth::change_user(agreed, &hello(), credential(), nonce(), &mut out);
-        let join = begun.map_err(|refusal| Failure::Broken(refusal.to_string()))?;
+        let agreed = (self.agreed, Nonce::from_bytes(self.nonce));
+        let started = ServerAuth::change_user(agreed, &hello(), credential(), nonce(), &mut out);
+        let join = started.map_err(|refusal| Failure::Broken(refusal.to_string()))?;
         (self.insert, self.reading) = (None, None);
-        self.say(&out)?;
+        self.send_packets(&out)?;
         self.go_through(join)
     }
 
@@ -108,7 +108,7 @@ impl Client {
             match join.message(frame, &mut out) {
                 ServerAuthStep::More(next) => {
                     join = next;
-                    self.say(&out)?;
+                    self.send_packets(&out)?;
                 }
                 ServerAuthStep::Done(joined) => {
                     self.agreed = joined.agreed;
@@ -128,15 +128,15 @@ impl Client {
     pub(super) fn query(&mut self, text: &str) -> Result<Answer, Failure> {
         self.send_query(text)?;
         let first = self.answer()?;
-        let mut goes_on = first.goes_on;
-        while goes_on {
-            goes_on = self.answer()?.goes_on;
+        let mut has_more = first.has_more;
+        while has_more {
+            has_more = self.answer()?.has_more;
         }
         Ok(first)
     }
 
     pub(super) fn send_query(&mut self, text: &str) -> Result<(), Failure> {
-        self.tell(Code::Query, text.as_bytes())
+        self.send_command(Code::Query, text.as_bytes())
     }
 
     /// Reads the next result of the text that was sent.
@@ -148,7 +148,7 @@ impl Client {
     /// Sends COM_RESET_CONNECTION.
     pub(super) fn renew(&mut self) -> Result<(), Failure> {
         (self.insert, self.reading) = (None, None);
-        self.tell(Code::ResetConnection, &[])?;
+        self.send_command(Code::ResetConnection, &[])?;
         self.answer().map(drop)
     }
 
@@ -172,7 +172,7 @@ impl Client {
     }
 
     pub(super) fn prepare(&mut self, text: &str) -> Result<StatementId, Failure> {
-        self.tell(Code::StmtPrepare, text.as_bytes())?;
+        self.send_command(Code::StmtPrepare, text.as_bytes())?;
         let payload = self.packet()?;
         if payload.first() == Some(&backend::ERROR) {
             return Err(failure(&payload, false));
@@ -205,7 +205,7 @@ impl Client {
     ) -> Result<Answer, Failure> {
         let mut out = Vec::new();
         build::execute(&mut out, statement, flags, &parameters(values));
-        self.say(&out)?;
+        self.send_packets(&out)?;
         let payload = self.packet()?;
         self.result(&payload, true)
     }
@@ -214,7 +214,7 @@ impl Client {
     pub(super) fn fetch(&mut self, statement: StatementId, count: u32) -> Result<Rows, Failure> {
         let mut out = Vec::new();
         build::fetch(&mut out, statement, count);
-        self.say(&out)?;
+        self.send_packets(&out)?;
         self.rows(1, true).map(|answer| answer.rows)
     }
 
@@ -227,14 +227,14 @@ impl Client {
     ) -> Result<(), Failure> {
         let mut out = Vec::new();
         build::long_data(&mut out, statement, parameter, data.as_bytes());
-        self.say(&out)
+        self.send_packets(&out)
     }
 
     /// Closes the statement; the command has no answer.
     pub(super) fn close(&mut self, statement: StatementId) -> Result<(), Failure> {
         let mut out = Vec::new();
         build::close(&mut out, statement);
-        self.say(&out)
+        self.send_packets(&out)
     }
 
     /// Reads a result that begins with this packet.
@@ -299,7 +299,7 @@ impl Client {
             let eof = backend::Eof::read(payload);
             let eof = eof.map_err(|fault| Failure::Broken(fault.to_string()))?;
             return Ok(Answer {
-                goes_on: eof.status.has(Status::MORE_RESULTS),
+                has_more: eof.status.has(Status::MORE_RESULTS),
                 ..Answer::default()
             });
         }
@@ -309,18 +309,18 @@ impl Client {
             rows: Rows::default(),
             affected: ok.affected_rows,
             insert_id: ok.last_insert_id,
-            goes_on: ok.status.has(Status::MORE_RESULTS),
+            has_more: ok.status.has(Status::MORE_RESULTS),
         })
     }
 
-    fn tell(&mut self, code: Code, body: &[u8]) -> Result<(), Failure> {
+    fn send_command(&mut self, code: Code, body: &[u8]) -> Result<(), Failure> {
         let mut out = Vec::new();
         build::command(&mut out, code, body);
-        self.say(&out)
+        self.send_packets(&out)
     }
 
     /// Sends whole packets.
-    pub(super) fn say(&mut self, packets: &[u8]) -> Result<(), Failure> {
+    pub(super) fn send_packets(&mut self, packets: &[u8]) -> Result<(), Failure> {
         let mut rest = packets;
         while let Parsed::Frame(header, _) = frame::header(rest) {
             self.sequence = header.sequence.wrapping_add(1);
@@ -353,7 +353,7 @@ impl Client {
                 return Err(self.unasked(header.sequence, &payload));
             }
             self.sequence = self.sequence.wrapping_add(1);
-            if !header.goes_on() {
+            if !header.is_continued() {
                 return Ok(payload);
             }
         }
@@ -392,7 +392,7 @@ impl Client {
 
     /// Disconnects with COM_QUIT.
     pub(super) fn quit(mut self) {
-        let _ = self.tell(Code::Quit, &[]);
+        let _ = self.send_command(Code::Quit, &[]);
     }
 }
 

@@ -4,14 +4,16 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::client::Client;
-use crate::chaos::abrupt_clients::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, part};
+use crate::chaos::abrupt_clients::{
+    AbruptAction, CANCEL_LIMIT, CANCELS_MAX, SLEEP_S, linger, part,
+};
 use crate::chaos::client::Client as _;
-use crate::chaos::failure::{Failure, Means};
-use crate::chaos::observations::Wrong;
-use crate::chaos::seed::Chance;
+use crate::chaos::failure::{ErrorMeaning, Failure};
+use crate::chaos::observations::Violation;
+use crate::chaos::seed::ChaosRng;
 use crate::chaos::stage::TestBed;
 
-pub(super) const ALL: [(&str, Cruelty<Client>); 16] = [
+pub(super) const ALL: [(&str, AbruptAction<Client>); 16] = [
     ("left in a query", leave_query),
     ("left in a file", leave_file),
     ("left in several results", leave_results),
@@ -33,13 +35,13 @@ pub(super) const ALL: [(&str, Cruelty<Client>); 16] = [
 fn leave_query(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let text = format!("SELECT '{tag}', n, IF(n = 1, SLEEP(0.2), 0) FROM chaos_numbers");
     client.send_query(&text)?;
-    linger(chance, 300);
-    client.vanish(chance.below(2) == 0);
+    linger(rng, 300);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
@@ -47,73 +49,73 @@ fn leave_query(
 fn leave_file(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     client.send_query("LOAD DATA LOCAL INFILE 'rows' INTO TABLE chaos_ghost (tag)")?;
     if client.wait_file()?.is_some() {
         return Err(Failure::Broken("no file is wanted".to_owned()));
     }
-    let lines = format!("{tag}\n").repeat(1 + chance.below(200) as usize);
+    let lines = format!("{tag}\n").repeat(1 + rng.below(200) as usize);
     let packets = client.packets(lines.as_bytes());
     // The end is never sent.
-    let cut = packets.len() - 4 - chance.below(packets.len() as u64 / 2) as usize;
+    let cut = packets.len() - 4 - rng.below(packets.len() as u64 / 2) as usize;
     client.send(&packets[..cut])?;
-    linger(chance, 30);
-    client.vanish(chance.below(2) == 0);
+    linger(rng, 30);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
 fn leave_results(
-    stage: &TestBed,
+    bed: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let one = |number| format!("SELECT '{tag}.{number}'");
     let texts: Vec<String> = (0..10).map(one).collect();
     client.send_query(&texts.join(";"))?;
-    for number in 0..chance.below(10) {
+    for number in 0..rng.below(10) {
         let answer = client.answer()?;
         let wanted = format!("{tag}.{number}");
-        stage.notes.compare(tag, &wanted, answer.value(0, 0));
+        bed.observations.compare(tag, &wanted, answer.value(0, 0));
     }
-    client.vanish(chance.below(2) == 0);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
 fn leave_rows(
-    stage: &TestBed,
+    bed: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let text = format!("SELECT '{tag}', a.n FROM chaos_numbers a, chaos_numbers b LIMIT 50000");
     client.send_query(&text)?;
     client.begin_rows()?;
-    for _ in 0..chance.below(200) {
+    for _ in 0..rng.below(200) {
         let came = client.first_of_row()?;
-        stage.notes.compare(tag, tag, came.as_deref());
+        bed.observations.compare(tag, tag, came.as_deref());
     }
-    client.vanish(chance.below(2) == 0);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
 fn leave_cursor(
-    stage: &TestBed,
+    bed: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let text = format!("SELECT concat('{tag}.', n) FROM chaos_numbers ORDER BY n");
     let statement = client.prepare(&text)?;
     client.open(statement)?;
-    for number in 0..chance.below(5) {
+    for number in 0..rng.below(5) {
         let rows = client.fetch(statement, 2)?;
         let wanted = format!("{tag}.{}", 2 * number);
-        stage.notes.compare(tag, &wanted, rows.value(0, 0));
+        bed.observations.compare(tag, &wanted, rows.value(0, 0));
     }
-    leave(client, chance);
+    leave(client, rng);
     Ok(())
 }
 
@@ -121,13 +123,13 @@ fn leave_cursor(
 fn leave_long_data(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let statement = client.prepare("INSERT INTO chaos_ghost (tag) VALUES (?)")?;
     client.send_long_data(statement, 0, tag)?;
-    linger(chance, 20);
-    leave(client, chance);
+    linger(rng, 20);
+    leave(client, rng);
     Ok(())
 }
 
@@ -135,39 +137,39 @@ fn leave_long_data(
 fn leave_transaction(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     client.query("BEGIN")?;
     client.query(&ghost(tag))?;
-    linger(chance, 20);
-    leave(client, chance);
+    linger(rng, 20);
+    leave(client, rng);
     Ok(())
 }
 
 fn leave_without_autocommit(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     client.query("SET autocommit = 0")?;
     client.query(&ghost(tag))?;
-    leave(client, chance);
+    leave(client, rng);
     Ok(())
 }
 
 fn leave_packet(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let mut packet = Vec::new();
     evenkeel_wire::mysql::build::query(&mut packet, ghost(tag).as_bytes());
-    client.send(part(&packet, chance))?;
-    linger(chance, 10);
-    client.vanish(chance.below(2) == 0);
+    client.send(part(&packet, rng))?;
+    linger(rng, 10);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
@@ -176,31 +178,31 @@ fn leave_packet(
 fn leave_state(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     set_state(&mut client, tag)?;
-    leave(client, chance);
+    leave(client, rng);
     Ok(())
 }
 
 /// Resets its own session, which must then find no earlier state.
 fn make_anew(
-    stage: &TestBed,
+    bed: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     set_state(&mut client, tag)?;
-    match chance.below(2) {
+    match rng.below(2) {
         0 => client.change_user()?,
         _ => client.renew()?,
     }
     let text = "SELECT coalesce(@owner, 'none'), concat(count(*)) FROM chaos_numbers";
     let seen = client.query(text)?;
-    stage.notes.compare(tag, "none", seen.value(0, 0));
-    stage.notes.compare(tag, "1000", seen.value(0, 1));
-    leave(client, chance);
+    bed.observations.compare(tag, "none", seen.value(0, 0));
+    bed.observations.compare(tag, "1000", seen.value(0, 1));
+    leave(client, rng);
     Ok(())
 }
 
@@ -227,37 +229,32 @@ fn set_state(client: &mut Client, tag: &str) -> Result<(), Failure> {
 fn leave_locked_tables(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     client.query("LOCK TABLES chaos_ghost READ, chaos_numbers READ")?;
     client.query(&format!("SELECT '{tag}', count(*) FROM chaos_numbers"))?;
-    leave(client, chance);
+    leave(client, rng);
     Ok(())
 }
 
 /// Cancels its own query, and no other: another session reports an unexpected cancel.
-fn cancel(
-    stage: &TestBed,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
+fn cancel(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> Result<(), Failure> {
     client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
-    sleep(Duration::from_millis(50 + chance.below(50)));
+    sleep(Duration::from_millis(50 + rng.below(50)));
     let limit = client.limit(CANCEL_LIMIT);
     for _ in 0..CANCELS_MAX {
-        client.kill("QUERY", stage.limit)?;
+        client.kill("QUERY", bed.limit)?;
         match client.answer() {
             // MariaDB reports an interruption, MySQL a shorter sleep.
-            Err(Failure::Refused(error)) if error.means == Means::Cancelled => break,
+            Err(Failure::Refused(error)) if error.meaning == ErrorMeaning::Cancelled => break,
             Ok(answer) if answer.value(0, 0) == Some("1") => break,
             // A server that has not begun the query ignores the cancel.
             Err(Failure::Late(_)) => {}
             Err(other) => return Err(other),
             Ok(_) => {
                 let what = format!("{tag}: a cancelled query ended as if it had not been");
-                stage.notes.wrong(Wrong::Stuck, what);
+                bed.observations.record_violation(Violation::Stuck, what);
                 break;
             }
         }
@@ -265,26 +262,21 @@ fn cancel(
     client.limit(limit);
     client.query("SELECT 1")?;
     // A late cancel must have no effect.
-    if chance.below(2) == 0 {
-        client.kill("QUERY", stage.limit)?;
+    if rng.below(2) == 0 {
+        client.kill("QUERY", bed.limit)?;
     }
     client.leave();
     Ok(())
 }
 
 /// Kills its own session, and no other.
-fn kill(
-    stage: &TestBed,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
-    let is_busy = chance.below(2) == 0;
+fn kill(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> Result<(), Failure> {
+    let is_busy = rng.below(2) == 0;
     if is_busy {
         client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
-        sleep(Duration::from_millis(50 + chance.below(50)));
+        sleep(Duration::from_millis(50 + rng.below(50)));
     }
-    client.kill("CONNECTION", stage.limit)?;
+    client.kill("CONNECTION", bed.limit)?;
     client.limit(CANCEL_LIMIT);
     let end = match is_busy {
         true => client.answer(),
@@ -297,7 +289,7 @@ fn kill(
         Err(failure @ Failure::Broken(_)) => Err(failure),
         _ => {
             let what = format!("{tag}: a session that was killed goes on");
-            stage.notes.wrong(Wrong::Stuck, what);
+            bed.observations.record_violation(Violation::Stuck, what);
             Ok(())
         }
     }
@@ -306,7 +298,7 @@ fn kill(
 fn leave_at_once(
     _: &TestBed,
     mut client: Client,
-    _: &mut Chance,
+    _: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     client.send_query(&format!("SELECT '{tag}', SLEEP(0.05)"))?;
@@ -315,21 +307,16 @@ fn leave_at_once(
 }
 
 /// Disconnects during login, on a separate connection: the given one is already logged in.
-fn leave_login(
-    stage: &TestBed,
-    other: Client,
-    chance: &mut Chance,
-    _: &str,
-) -> Result<(), Failure> {
+fn leave_login(bed: &TestBed, other: Client, rng: &mut ChaosRng, _: &str) -> Result<(), Failure> {
     other.leave();
-    let mut client = Client::reach(stage.address, stage.limit)?;
-    if chance.below(3) > 0 {
+    let mut client = Client::reach(bed.address, bed.limit)?;
+    if rng.below(3) > 0 {
         let mut packet = Vec::new();
         client.greeted(&mut packet)?;
-        client.send(part(&packet, chance))?;
+        client.send(part(&packet, rng))?;
     }
-    linger(chance, 20);
-    client.vanish(chance.below(2) == 0);
+    linger(rng, 20);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
@@ -338,8 +325,8 @@ fn ghost(tag: &str) -> String {
 }
 
 /// Disconnects in a random way.
-fn leave(client: Client, chance: &mut Chance) {
-    match chance.below(3) {
+fn leave(client: Client, rng: &mut ChaosRng) {
+    match rng.below(3) {
         0 => client.quit(),
         by => client.vanish(by == 1),
     }

@@ -5,18 +5,18 @@ use std::time::SystemTime;
 use super::answer::Answer;
 use super::client::{Client, Value};
 use crate::chaos::failure::Failure;
-use crate::chaos::observations::Wrong;
-use crate::chaos::writer::{Act, Key, Way, Written};
+use crate::chaos::observations::Violation;
+use crate::chaos::writer::{Key, WriteFn, WriteMethod, Written};
 
-type Doing<'a> = crate::chaos::writer::Doing<'a, Client>;
+type WriteContext<'a> = crate::chaos::writer::WriteContext<'a, Client>;
 
-pub(super) const ALL: [Act<Client>; 9] = [
+pub(super) const ALL: [WriteMethod<Client>; 9] = [
     whole("an insert as text", 1, text),
     whole("an insert of two rows", 2, two_rows),
-    Act {
+    WriteMethod {
         name: "two inserts in one text",
         rows: 2,
-        way: Way::Parts(statements),
+        write: WriteFn::Parts(statements),
     },
     whole("a transaction", 2, transaction),
     whole("a transaction without autocommit", 2, without_autocommit),
@@ -29,10 +29,10 @@ pub(super) const ALL: [Act<Client>; 9] = [
 const fn whole(
     name: &'static str,
     rows: u64,
-    way: fn(&mut Doing<'_>, &[u64]) -> Result<Key, Failure>,
-) -> Act<Client> {
-    let way = Way::Whole(way);
-    Act { name, rows, way }
+    write: fn(&mut WriteContext<'_>, &[u64]) -> Result<Key, Failure>,
+) -> WriteMethod<Client> {
+    let write = WriteFn::Whole(write);
+    WriteMethod { name, rows, write }
 }
 
 const PREPARED: &str = "INSERT INTO chaos (session, id, tag) VALUES (?, ?, ?)";
@@ -42,39 +42,39 @@ const LOCK_LIMIT_S: u32 = 10;
 
 /// Checks LAST_INSERT_ID(), which must be this session's even if other sessions have used the
 /// server connection since.
-fn text(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let written = doing.session.client.query(&insert(doing, ids))?;
-    let key = check(doing, &written, 1)?;
-    doing.acknowledged_at = Some(SystemTime::now());
-    let tag = doing.tag(ids[0]);
+fn text(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let written = context.session.client.query(&insert(context, ids))?;
+    let key = check(context, &written, 1)?;
+    context.acknowledged_at = Some(SystemTime::now());
+    let tag = context.tag(ids[0]);
     let asked = format!("SELECT concat(LAST_INSERT_ID()), '{tag}'");
     // The write is already done: a failure here does not change its outcome.
-    let Ok(last) = doing.session.client.query(&asked) else {
+    let Ok(last) = context.session.client.query(&asked) else {
         return Ok(key);
     };
     let number = key.map(|key| key.to_string()).unwrap_or_default();
-    let (notes, name) = (&doing.stage.notes, &doing.session.name);
-    notes.compare(name, &number, last.value(0, 0));
-    doing.check(ids[0], last.value(0, 1)).map(|()| key)
+    let (observations, name) = (&context.bed.observations, &context.session.name);
+    observations.compare(name, &number, last.value(0, 0));
+    context.check(ids[0], last.value(0, 1)).map(|()| key)
 }
 
-fn two_rows(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let written = doing.session.client.query(&insert(doing, ids))?;
-    check(doing, &written, 2)
+fn two_rows(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let written = context.session.client.query(&insert(context, ids))?;
+    check(context, &written, 2)
 }
 
 /// Writes several statements, each in its own transaction.
-fn statements(doing: &mut Doing<'_>, ids: &[u64]) -> Vec<Written> {
-    let text: Vec<String> = ids.iter().map(|id| insert(doing, &[*id])).collect();
-    let mut failed = doing.session.client.send_query(&text.join("; ")).err();
+fn statements(context: &mut WriteContext<'_>, ids: &[u64]) -> Vec<Written> {
+    let text: Vec<String> = ids.iter().map(|id| insert(context, &[*id])).collect();
+    let mut failed = context.session.client.send_query(&text.join("; ")).err();
     let mut written = Vec::new();
     for id in ids {
         let outcome = match &failed {
             // The first failure ends the text: the statements after it are not executed.
             Some(failure) => Err(failure.clone()),
             None => {
-                let answer = doing.session.client.answer();
-                answer.and_then(|answer| check(doing, &answer, 1))
+                let answer = context.session.client.answer();
+                answer.and_then(|answer| check(context, &answer, 1))
             }
         };
         failed = outcome.as_ref().err().cloned();
@@ -83,52 +83,59 @@ fn statements(doing: &mut Doing<'_>, ids: &[u64]) -> Vec<Written> {
     written
 }
 
-fn transaction(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    together(doing, ids, "BEGIN", "COMMIT")
+fn transaction(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    together(context, ids, "BEGIN", "COMMIT")
 }
 
-fn without_autocommit(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    together(doing, ids, "SET autocommit = 0", "SET autocommit = 1")
+fn without_autocommit(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    together(context, ids, "SET autocommit = 0", "SET autocommit = 1")
 }
 
-fn together(doing: &mut Doing<'_>, ids: &[u64], begin: &str, end: &str) -> Result<Key, Failure> {
-    doing.session.client.query(begin)?;
+fn together(
+    context: &mut WriteContext<'_>,
+    ids: &[u64],
+    begin: &str,
+    end: &str,
+) -> Result<Key, Failure> {
+    context.session.client.query(begin)?;
     let mut key = None;
     for id in ids {
-        let written = doing.session.client.query(&insert(doing, &[*id]))?;
-        let own = check(doing, &written, 1)?;
+        let written = context.session.client.query(&insert(context, &[*id]))?;
+        let own = check(context, &written, 1)?;
         key = key.or(own);
     }
-    doing.session.client.query(end)?;
+    context.session.client.query(end)?;
     Ok(key)
 }
 
-fn prepared(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let tag = doing.tag(ids[0]);
-    execute(doing, ids[0], Value::Text(&tag))
+fn prepared(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let tag = context.tag(ids[0]);
+    execute(context, ids[0], Value::Text(&tag))
 }
 
 /// Sends long data in two parts.
-fn long_data(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let statement = own_statement(doing)?;
-    let tag = doing.tag(ids[0]);
+fn long_data(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let statement = own_statement(context)?;
+    let tag = context.tag(ids[0]);
     let (begin, end) = tag.split_at(tag.len() / 2);
-    let client = &mut doing.session.client;
+    let client = &mut context.session.client;
     client.send_long_data(statement, 2, begin)?;
     client.send_long_data(statement, 2, end)?;
-    execute(doing, ids[0], Value::Sent)
+    execute(context, ids[0], Value::Sent)
 }
 
-fn execute(doing: &mut Doing<'_>, id: u64, tag: Value<'_>) -> Result<Key, Failure> {
-    let statement = own_statement(doing)?;
+fn execute(context: &mut WriteContext<'_>, id: u64, tag: Value<'_>) -> Result<Key, Failure> {
+    let statement = own_statement(context)?;
     let number = |of: u64| Value::Number(i64::try_from(of).unwrap_or(i64::MAX));
-    let values = [number(doing.number), number(id), tag];
-    let written = doing.session.client.execute(statement, &values)?;
-    check(doing, &written, 1)
+    let values = [number(context.number), number(id), tag];
+    let written = context.session.client.execute(statement, &values)?;
+    check(context, &written, 1)
 }
 
-fn own_statement(doing: &mut Doing<'_>) -> Result<evenkeel_wire::mysql::StatementId, Failure> {
-    let client = &mut doing.session.client;
+fn own_statement(
+    context: &mut WriteContext<'_>,
+) -> Result<evenkeel_wire::mysql::StatementId, Failure> {
+    let client = &mut context.session.client;
     let statement = match client.insert {
         Some(statement) => statement,
         None => client.prepare(PREPARED)?,
@@ -137,10 +144,10 @@ fn own_statement(doing: &mut Doing<'_>) -> Result<evenkeel_wire::mysql::Statemen
     Ok(statement)
 }
 
-fn file(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let line = |id: &u64| format!("{}\t{id}\t{}\n", doing.number, doing.tag(*id));
+fn file(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let line = |id: &u64| format!("{}\t{id}\t{}\n", context.number, context.tag(*id));
     let lines: String = ids.iter().map(line).collect();
-    let client = &mut doing.session.client;
+    let client = &mut context.session.client;
     client.send_query("LOAD DATA LOCAL INFILE 'rows' INTO TABLE chaos (session, id, tag)")?;
     let written = loop {
         match client.wait_file()? {
@@ -148,36 +155,39 @@ fn file(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
             // A second time: a Galera node repeats a transaction that lost a conflict.
             None => {
                 let packets = client.packets(lines.as_bytes());
-                client.say(&packets)?;
+                client.send_packets(&packets)?;
             }
         }
     };
-    check(doing, &written, ids.len() as u64).map(|_| None)
+    check(context, &written, ids.len() as u64).map(|_| None)
 }
 
 /// Writes under a lock of this session's own.
-fn locked(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let lock = format!("w{}", doing.number);
+fn locked(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let lock = format!("w{}", context.number);
     let take = format!("SELECT concat(GET_LOCK('{lock}', {LOCK_LIMIT_S}))");
-    let taken = doing.session.client.query(&take)?;
+    let taken = context.session.client.query(&take)?;
     if taken.value(0, 0) != Some("1") {
-        let name = &doing.session.name;
+        let name = &context.session.name;
         let what = format!("{name}: its own lock was not to be had: {:?}", taken.rows);
-        doing.stage.notes.wrong(Wrong::Stuck, what);
+        context
+            .bed
+            .observations
+            .record_violation(Violation::Stuck, what);
     }
-    let written = doing.session.client.query(&insert(doing, ids))?;
-    let key = check(doing, &written, 1)?;
-    doing.acknowledged_at = Some(SystemTime::now());
+    let written = context.session.client.query(&insert(context, ids))?;
+    let key = check(context, &written, 1)?;
+    context.acknowledged_at = Some(SystemTime::now());
     let release = format!("SELECT concat(RELEASE_LOCK('{lock}'))");
-    if let Ok(released) = doing.session.client.query(&release) {
-        let (notes, name) = (&doing.stage.notes, &doing.session.name);
-        notes.compare(name, "1", released.value(0, 0));
+    if let Ok(released) = context.session.client.query(&release) {
+        let (observations, name) = (&context.bed.observations, &context.session.name);
+        observations.compare(name, "1", released.value(0, 0));
     }
     Ok(key)
 }
 
-fn insert(doing: &Doing<'_>, ids: &[u64]) -> String {
-    let row = |id: &u64| format!("({}, {id}, '{}')", doing.number, doing.tag(*id));
+fn insert(context: &WriteContext<'_>, ids: &[u64]) -> String {
+    let row = |id: &u64| format!("({}, {id}, '{}')", context.number, context.tag(*id));
     let rows: Vec<String> = ids.iter().map(row).collect();
     let rows = rows.join(", ");
     format!("INSERT INTO chaos (session, id, tag) VALUES {rows}")
@@ -185,9 +195,9 @@ fn insert(doing: &Doing<'_>, ids: &[u64]) -> String {
 
 /// Checks that the reply is to an insert of `rows` rows; the final comparison checks whose rows
 /// they are.
-fn check(doing: &Doing<'_>, answer: &Answer, rows: u64) -> Result<Key, Failure> {
+fn check(context: &WriteContext<'_>, answer: &Answer, rows: u64) -> Result<Key, Failure> {
     let came = answer.affected.to_string();
-    let (notes, name) = (&doing.stage.notes, &doing.session.name);
-    notes.compare(name, &rows.to_string(), Some(&came));
+    let (observations, name) = (&context.bed.observations, &context.session.name);
+    observations.compare(name, &rows.to_string(), Some(&came));
     Ok(Some(answer.insert_id).filter(|key| *key > 0))
 }

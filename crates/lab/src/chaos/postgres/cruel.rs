@@ -10,13 +10,15 @@ use evenkeel_wire::postgres::frontend::Target;
 
 use super::client::{Client, copy_data};
 use super::reply::Reply;
-use crate::chaos::abrupt_clients::{CANCEL_LIMIT, CANCELS_MAX, Cruelty, SLEEP_S, linger, part};
+use crate::chaos::abrupt_clients::{
+    AbruptAction, CANCEL_LIMIT, CANCELS_MAX, SLEEP_S, linger, part,
+};
 use crate::chaos::failure::Failure;
-use crate::chaos::observations::Wrong;
-use crate::chaos::seed::Chance;
+use crate::chaos::observations::Violation;
+use crate::chaos::seed::ChaosRng;
 use crate::chaos::stage::TestBed;
 
-pub(super) const ALL: [(&str, Cruelty<Client>); 11] = [
+pub(super) const ALL: [(&str, AbruptAction<Client>); 11] = [
     ("left in a query", leave_query),
     ("left in COPY IN", leave_copy_in),
     ("left in COPY OUT", leave_copy_out),
@@ -33,55 +35,56 @@ pub(super) const ALL: [(&str, Cruelty<Client>); 11] = [
 fn leave_query(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let text = format!(
         "SELECT '{tag}', n, CASE n WHEN 1 THEN pg_sleep(0.2) END FROM generate_series(1, 2000) n"
     );
     send_query(&mut client, &text)?;
-    linger(chance, 300);
-    client.vanish(chance.below(2) == 0);
+    linger(rng, 300);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
 /// Disconnects during COPY; none of its rows may be committed.
 fn leave_copy_in(
-    stage: &TestBed,
+    bed: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     send_query(&mut client, "COPY chaos_ghost FROM STDIN")?;
     if let Some(reply) = client.wait_copy_in()? {
         let reply = reply.good()?;
         let what = format!("{tag}: COPY was answered by {:?}", reply.tags);
-        stage.notes.compare(tag, "a request for data", Some(&what));
+        bed.observations
+            .compare(tag, "a request for data", Some(&what));
     }
     let mut data = Vec::new();
-    for _ in 0..chance.below(50) {
+    for _ in 0..rng.below(50) {
         copy_data(&mut data, format!("{tag}\n").as_bytes());
     }
-    let cut = data.len() - chance.below(data.len() as u64 / 2 + 1) as usize;
+    let cut = data.len() - rng.below(data.len() as u64 / 2 + 1) as usize;
     client.send(&data[..cut])?;
-    linger(chance, 30);
-    client.vanish(chance.below(2) == 0);
+    linger(rng, 30);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
 fn leave_copy_out(
-    stage: &TestBed,
+    bed: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let text = format!("COPY (SELECT '{tag}', generate_series(1, 50000)) TO STDOUT");
     send_query(&mut client, &text)?;
-    for _ in 0..chance.below(200) {
+    for _ in 0..rng.below(200) {
         let goes_on = client.with_message(|message| match message {
             Message::CopyData(line) => {
                 let line = String::from_utf8_lossy(line);
-                Ok(stage.notes.compare(tag, tag, line.split('\t').next()))
+                Ok(bed.observations.compare(tag, tag, line.split('\t').next()))
             }
             Message::Error(_) | Message::ReadyForQuery(_) => Ok(false),
             _ => Ok(true),
@@ -90,14 +93,14 @@ fn leave_copy_out(
             break;
         }
     }
-    client.vanish(chance.below(2) == 0);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
 fn leave_pipeline(
-    stage: &TestBed,
+    bed: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let mut packet = Vec::new();
@@ -109,15 +112,14 @@ fn leave_pipeline(
         build::execute(&mut packet, b"", 0);
         build::sync(&mut packet);
     }
-    let cut = packet.len() - chance.below(packet.len() as u64 / 2) as usize;
+    let cut = packet.len() - rng.below(packet.len() as u64 / 2) as usize;
     client.send(&packet[..cut])?;
-    for number in 0..chance.below(4) {
+    for number in 0..rng.below(4) {
         let reply = client.reply()?.good()?;
-        stage
-            .notes
+        bed.observations
             .compare(tag, &format!("{tag}.{number}"), reply.value(0, 0));
     }
-    client.vanish(chance.below(2) == 0);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
@@ -125,26 +127,26 @@ fn leave_pipeline(
 fn leave_transaction(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     client.query("BEGIN")?;
     client.query(&format!("INSERT INTO chaos_ghost VALUES ('{tag}')"))?;
-    linger(chance, 20);
-    client.vanish(chance.below(2) == 0);
+    linger(rng, 20);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
 fn leave_failed_transaction(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     client.query("BEGIN")?;
     client.query(&format!("INSERT INTO chaos_ghost VALUES ('{tag}')"))?;
     let _ = client.query("SELECT 1 / 0");
-    if chance.below(2) == 0 {
+    if rng.below(2) == 0 {
         client.quit();
     } else {
         client.vanish(true);
@@ -155,15 +157,15 @@ fn leave_failed_transaction(
 fn leave_message(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     let mut packet = Vec::new();
     let text = format!("INSERT INTO chaos_ghost VALUES ('{tag}')");
     build::query(&mut packet, text.as_bytes());
-    client.send(part(&packet, chance))?;
-    linger(chance, 10);
-    client.vanish(chance.below(2) == 0);
+    client.send(part(&packet, rng))?;
+    linger(rng, 10);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 
@@ -172,7 +174,7 @@ fn leave_message(
 fn leave_state(
     _: &TestBed,
     mut client: Client,
-    chance: &mut Chance,
+    rng: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     for text in [
@@ -180,7 +182,7 @@ fn leave_state(
         format!("SET application_name = '{tag}'"),
         "SET search_path = pg_catalog".to_owned(),
         "SET default_transaction_isolation = 'repeatable read'".to_owned(),
-        format!("SELECT pg_advisory_lock({})", 1 + chance.below(1 << 40)),
+        format!("SELECT pg_advisory_lock({})", 1 + rng.below(1 << 40)),
         "LISTEN chaos".to_owned(),
         "CREATE TEMP TABLE chaos (session bigint, id bigint, tag text)".to_owned(),
         "PREPARE own AS SELECT 'a stranger''s'".to_owned(),
@@ -188,23 +190,18 @@ fn leave_state(
     ] {
         client.query(&text)?;
     }
-    if chance.below(2) == 0 {
+    if rng.below(2) == 0 {
         client.quit();
     } else {
-        client.vanish(chance.below(2) == 0);
+        client.vanish(rng.below(2) == 0);
     }
     Ok(())
 }
 
 /// Cancels its own query, and no other: another session reports an unexpected cancel.
-fn cancel(
-    stage: &TestBed,
-    mut client: Client,
-    chance: &mut Chance,
-    tag: &str,
-) -> Result<(), Failure> {
+fn cancel(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> Result<(), Failure> {
     send_query(&mut client, &format!("SELECT pg_sleep({SLEEP_S})"))?;
-    sleep(Duration::from_millis(50 + chance.below(50)));
+    sleep(Duration::from_millis(50 + rng.below(50)));
     let limit = client.limit(CANCEL_LIMIT);
     for _ in 0..CANCELS_MAX {
         client.cancel()?;
@@ -215,7 +212,7 @@ fn cancel(
             Err(other) => return Err(other),
             Ok(_) => {
                 let what = format!("{tag}: a cancelled query ended as if it had not been");
-                stage.notes.wrong(Wrong::Stuck, what);
+                bed.observations.record_violation(Violation::Stuck, what);
                 break;
             }
         }
@@ -223,7 +220,7 @@ fn cancel(
     client.limit(limit);
     client.query("SELECT 1")?;
     // A late cancel must have no effect.
-    if chance.below(2) == 0 {
+    if rng.below(2) == 0 {
         client.cancel()?;
     }
     client.quit();
@@ -233,7 +230,7 @@ fn cancel(
 fn leave_at_once(
     _: &TestBed,
     mut client: Client,
-    _: &mut Chance,
+    _: &mut ChaosRng,
     tag: &str,
 ) -> Result<(), Failure> {
     send_query(&mut client, &format!("SELECT '{tag}', pg_sleep(0.05)"))?;
@@ -242,19 +239,14 @@ fn leave_at_once(
 }
 
 /// Disconnects during login, on a separate connection: the given one is already logged in.
-fn leave_login(
-    stage: &TestBed,
-    other: Client,
-    chance: &mut Chance,
-    _: &str,
-) -> Result<(), Failure> {
+fn leave_login(bed: &TestBed, other: Client, rng: &mut ChaosRng, _: &str) -> Result<(), Failure> {
     other.quit();
-    let mut client = Client::reach(stage.address, stage.limit)?;
+    let mut client = Client::reach(bed.address, bed.limit)?;
     let mut packet = Vec::new();
     build::startup(&mut packet, 0, [(&b"user"[..], &b"sbtest"[..])]);
-    client.send(part(&packet, chance))?;
-    linger(chance, 20);
-    client.vanish(chance.below(2) == 0);
+    client.send(part(&packet, rng))?;
+    linger(rng, 20);
+    client.vanish(rng.below(2) == 0);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::{ErrorReport, Message, values};
 
 use crate::chaos::client::{Row, Rows};
-use crate::chaos::failure::{Failure, Means, SqlError};
+use crate::chaos::failure::{ErrorMeaning, Failure, SqlError};
 
 /// One complete reply.
 #[derive(Debug, Default)]
@@ -59,16 +59,20 @@ impl Reply {
 
 pub(super) fn error(report: ErrorReport<'_>) -> SqlError {
     let (code, text) = (text(&report.sqlstate().0), text(report.text()));
-    let means = match code.as_str() {
+    let meaning = match code.as_str() {
         // The code has other causes too: statement timeouts, conflicts on a standby.
-        "57014" if text.contains("user request") => Means::Cancelled,
+        "57014" if text.contains("user request") => ErrorMeaning::Cancelled,
         // 40003 means completion unknown; class 08 are lost connections, 57P operator
         // interventions.
-        "40003" => Means::Doubtful,
-        code if code.starts_with("08") || code.starts_with("57P") => Means::Doubtful,
-        _ => Means::NotDone,
+        "40003" => ErrorMeaning::Doubtful,
+        code if code.starts_with("08") || code.starts_with("57P") => ErrorMeaning::Doubtful,
+        _ => ErrorMeaning::NotDone,
     };
-    SqlError { code, text, means }
+    SqlError {
+        code,
+        text,
+        meaning,
+    }
 }
 
 fn row(body: &[u8]) -> Row {

@@ -6,19 +6,19 @@ use evenkeel_wire::postgres::frontend::Target;
 use super::client::Client;
 use super::reply::Reply;
 use crate::chaos::failure::Failure;
-use crate::chaos::writer::{Act, Key, Way, Written};
+use crate::chaos::writer::{Key, WriteFn, WriteMethod, Written};
 
-type Doing<'a> = crate::chaos::writer::Doing<'a, Client>;
+type WriteContext<'a> = crate::chaos::writer::WriteContext<'a, Client>;
 
-pub(super) const ALL: [Act<Client>; 6] = [
+pub(super) const ALL: [WriteMethod<Client>; 6] = [
     whole("an insert as text", 1, text),
     whole("two inserts in one text", 2, statements),
     whole("a transaction", 2, transaction),
     whole("a prepared insert", 1, prepared),
-    Act {
+    WriteMethod {
         name: "a pipeline",
         rows: 3,
-        way: Way::Parts(pipeline),
+        write: WriteFn::Parts(pipeline),
     },
     whole("a COPY", 3, copy),
 ];
@@ -26,72 +26,72 @@ pub(super) const ALL: [Act<Client>; 6] = [
 const fn whole(
     name: &'static str,
     rows: u64,
-    way: fn(&mut Doing<'_>, &[u64]) -> Result<Key, Failure>,
-) -> Act<Client> {
-    let way = Way::Whole(way);
-    Act { name, rows, way }
+    write: fn(&mut WriteContext<'_>, &[u64]) -> Result<Key, Failure>,
+) -> WriteMethod<Client> {
+    let write = WriteFn::Whole(write);
+    WriteMethod { name, rows, write }
 }
 
 const PREPARED: &[u8] = b"INSERT INTO chaos VALUES ($1::bigint, $2::bigint, $3) RETURNING tag";
 
-fn text(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let reply = doing.session.client.query(&insert(doing, ids[0]))?;
-    check(doing, &reply, 0, ids[0])
+fn text(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let reply = context.session.client.query(&insert(context, ids[0]))?;
+    check(context, &reply, 0, ids[0])
 }
 
 /// Writes several rows in one implicit transaction.
-fn statements(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let text: Vec<String> = ids.iter().map(|id| insert(doing, *id)).collect();
-    let reply = doing.session.client.query(&text.join("; "))?;
+fn statements(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let text: Vec<String> = ids.iter().map(|id| insert(context, *id)).collect();
+    let reply = context.session.client.query(&text.join("; "))?;
     let mut rows = (0..).zip(ids);
-    rows.try_for_each(|(row, id)| check(doing, &reply, row, *id).map(drop))?;
+    rows.try_for_each(|(row, id)| check(context, &reply, row, *id).map(drop))?;
     Ok(None)
 }
 
-fn transaction(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    doing.session.client.query("BEGIN")?;
+fn transaction(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    context.session.client.query("BEGIN")?;
     for id in ids {
-        let reply = doing.session.client.query(&insert(doing, *id))?;
-        check(doing, &reply, 0, *id)?;
+        let reply = context.session.client.query(&insert(context, *id))?;
+        check(context, &reply, 0, *id)?;
     }
-    let reply = doing.session.client.query("COMMIT")?;
+    let reply = context.session.client.query("COMMIT")?;
     match reply.tags.first().map(String::as_str) {
         Some("COMMIT") => Ok(None),
         other => Err(Failure::Broken(format!("COMMIT was answered by {other:?}"))),
     }
 }
 
-fn prepared(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
+fn prepared(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
     let mut packet = Vec::new();
-    if !doing.session.client.has_insert {
+    if !context.session.client.has_insert {
         build::parse(&mut packet, b"own", PREPARED, &[]);
     }
     let id = ids[0];
-    let (number, key, tag) = (doing.number.to_string(), id.to_string(), doing.tag(id));
+    let (number, key, tag) = (context.number.to_string(), id.to_string(), context.tag(id));
     let values = [number.as_bytes(), key.as_bytes(), tag.as_bytes()].map(Some);
     build::bind(&mut packet, b"", b"own", &values);
     build::execute(&mut packet, b"", 0);
     build::sync(&mut packet);
-    doing.session.client.send(&packet)?;
-    let reply = doing.session.client.reply()?.good()?;
-    doing.session.client.has_insert = true;
-    check(doing, &reply, 0, id)
+    context.session.client.send(&packet)?;
+    let reply = context.session.client.reply()?.good()?;
+    context.session.client.has_insert = true;
+    check(context, &reply, 0, id)
 }
 
 /// Sends several inserts, each with its own Sync, before the first answer.
-fn pipeline(doing: &mut Doing<'_>, ids: &[u64]) -> Vec<Written> {
+fn pipeline(context: &mut WriteContext<'_>, ids: &[u64]) -> Vec<Written> {
     let mut packet = Vec::new();
     for id in ids {
-        unnamed(&mut packet, &insert(doing, *id));
+        unnamed(&mut packet, &insert(context, *id));
     }
-    let mut sent = doing.session.client.send(&packet);
+    let mut sent = context.session.client.send(&packet);
     let mut written = Vec::new();
     for id in ids {
         let one = match &sent {
-            Ok(()) => doing.session.client.reply().and_then(Reply::good),
+            Ok(()) => context.session.client.reply().and_then(Reply::good),
             Err(failure) => Err(failure.clone()),
         };
-        let outcome = one.and_then(|reply| check(doing, &reply, 0, *id));
+        let outcome = one.and_then(|reply| check(context, &reply, 0, *id));
         if let Err(failure) = &outcome
             && !matches!(failure, Failure::Refused(_))
         {
@@ -102,30 +102,30 @@ fn pipeline(doing: &mut Doing<'_>, ids: &[u64]) -> Vec<Written> {
     written
 }
 
-fn copy(doing: &mut Doing<'_>, ids: &[u64]) -> Result<Key, Failure> {
-    let line = |id: &u64| format!("{}\t{id}\t{}\n", doing.number, doing.tag(*id));
+fn copy(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure> {
+    let line = |id: &u64| format!("{}\t{id}\t{}\n", context.number, context.tag(*id));
     let lines: String = ids.iter().map(line).collect();
-    let reply = doing
+    let reply = context
         .session
         .client
         .copy_in("COPY chaos FROM STDIN", &lines)?;
     let wanted = format!("COPY {}", ids.len());
     let came = reply.tags.first().map(String::as_str);
-    doing
-        .stage
-        .notes
-        .compare(&doing.session.name, &wanted, came);
+    context
+        .bed
+        .observations
+        .compare(&context.session.name, &wanted, came);
     Ok(None)
 }
 
-fn insert(doing: &Doing<'_>, id: u64) -> String {
-    let (number, tag) = (doing.number, doing.tag(id));
+fn insert(context: &WriteContext<'_>, id: u64) -> String {
+    let (number, tag) = (context.number, context.tag(id));
     format!("INSERT INTO chaos VALUES ({number}, {id}, '{tag}') RETURNING tag /* {tag} */")
 }
 
 /// Checks that the reply is to this insert.
-fn check(doing: &Doing<'_>, reply: &Reply, row: usize, id: u64) -> Result<Key, Failure> {
-    doing.check(id, reply.value(row, 0)).map(|()| None)
+fn check(context: &WriteContext<'_>, reply: &Reply, row: usize, id: u64) -> Result<Key, Failure> {
+    context.check(id, reply.value(row, 0)).map(|()| None)
 }
 
 /// Runs a query with the unnamed statement.

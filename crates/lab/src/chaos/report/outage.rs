@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::chaos::fault_schedule::{Event, Happened};
+use crate::chaos::fault_schedule::{Event, FaultRecord};
 use crate::chaos::observations::{Attempt, Content, Outcome, Step, between};
 
 /// Limit from a writable primary to the first write through the pooler.
@@ -50,25 +50,25 @@ impl Outage {
 
 /// Computes the outages. An event lasts until the next one begins, or until the last attempted
 /// write.
-pub(super) fn outages(content: &Content, happened: &[Happened]) -> Vec<Outage> {
-    let next = happened.iter().skip(1).map(|next| next.begun);
+pub(super) fn outages(content: &Content, faults: &[FaultRecord]) -> Vec<Outage> {
+    let next = faults.iter().skip(1).map(|next| next.started);
     let attempts = content.attempts.iter().map(|attempt| attempt.ended);
     let end = attempts.max().unwrap_or_else(SystemTime::now);
-    let pairs = happened.iter().zip(next.chain([end]));
+    let pairs = faults.iter().zip(next.chain([end]));
     pairs
         .map(|(one, until)| outage(content, one, until))
         .collect()
 }
 
-fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
-    let within = |at: SystemTime| (one.begun..until).contains(&at);
+fn outage(content: &Content, one: &FaultRecord, until: SystemTime) -> Outage {
+    let within = |at: SystemTime| (one.started..until).contains(&at);
     let writes: Vec<&Attempt> = content
         .attempts
         .iter()
         .filter(|attempt| within(attempt.ended))
         .collect();
     let reads = || content.readings.iter().filter(|read| within(read.ended));
-    let took = reads().map(|read| between(read.begun, read.ended));
+    let took = reads().map(|read| between(read.started, read.ended));
     let answered = reads().filter(|read| read.failure.is_none());
     let answered = answered.map(|read| read.ended);
     let good = |attempt: &&&Attempt| attempt.outcome == Outcome::Acknowledged;
@@ -99,7 +99,7 @@ fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
             .iter()
             .map(|session| {
                 let written = of(*session).filter(good).map(|attempt| attempt.ended);
-                longest_pause(one.begun, written.chain([until]))
+                longest_pause(one.started, written.chain([until]))
             })
             .max()
             .unwrap_or_default(),
@@ -107,18 +107,18 @@ fn outage(content: &Content, one: &Happened, until: SystemTime) -> Outage {
         failed_writes: writes.iter().filter(|attempt| !good(attempt)).count(),
         failed_reads: reads().filter(|read| read.failure.is_some()).count(),
         read: took.max().unwrap_or_default(),
-        read_pause: longest_pause(one.begun, answered),
+        read_pause: longest_pause(one.started, answered),
         is_change: one.event.is_change(),
     }
 }
 
 /// Formats the slowest steps, the longest first.
-fn slowest<'a>(steps: impl Iterator<Item = &'a Step>, one: &Happened) -> Vec<String> {
-    let took = |step: &Step| between(step.begun, step.ended).as_millis();
+fn slowest<'a>(steps: impl Iterator<Item = &'a Step>, one: &FaultRecord) -> Vec<String> {
+    let took = |step: &Step| between(step.started, step.ended).as_millis();
     let mut steps: Vec<&Step> = steps.collect();
     steps.sort_by_key(|step| std::cmp::Reverse(took(step)));
     let told = steps.into_iter().take(SLOW_SHOWN).map(|step| {
-        let at_ms = between(one.begun, step.ended).as_millis();
+        let at_ms = between(one.started, step.ended).as_millis();
         let (name, what) = (&step.name, step.what);
         format!("{name}, {what}: {} ms, ended at {at_ms} ms", took(step))
     });
@@ -141,9 +141,9 @@ fn error_span<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> Duration {
     longest
 }
 
-/// Returns the longest time between two successive instants, starting with `begun`.
-fn longest_pause(begun: SystemTime, instants: impl Iterator<Item = SystemTime>) -> Duration {
-    let (mut longest, mut last) = (Duration::ZERO, begun);
+/// Returns the longest time between two successive instants, starting with `started`.
+fn longest_pause(started: SystemTime, instants: impl Iterator<Item = SystemTime>) -> Duration {
+    let (mut longest, mut last) = (Duration::ZERO, started);
     for instant in instants {
         longest = longest.max(between(last, instant));
         last = instant;

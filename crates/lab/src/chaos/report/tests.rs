@@ -34,20 +34,24 @@ fn row(id: u64, tags: &[&str]) -> ((u64, u64), Vec<Row>) {
     ((1, id), tags.iter().map(row).collect())
 }
 
-fn failed_over(begun_ms: u64, writable_ms: u64) -> Happened {
-    Happened {
+fn failed_over(begun_ms: u64, writable_ms: u64) -> FaultRecord {
+    FaultRecord {
         event: Event::FailOver,
-        begun: at(begun_ms),
+        started: at(begun_ms),
         writable_at: Some(at(writable_ms)),
         may_lose: None,
         log_at: 0,
     }
 }
 
-fn wrongs(content: &Content) -> Vec<Wrong> {
-    let mut wrongs: Vec<Wrong> = content.wrongs.iter().map(|(wrong, _)| *wrong).collect();
-    wrongs.sort();
-    wrongs
+fn violations(content: &Content) -> Vec<Violation> {
+    let mut violations: Vec<Violation> = content
+        .violations
+        .iter()
+        .map(|(violation, _)| *violation)
+        .collect();
+    violations.sort();
+    violations
 }
 
 #[test]
@@ -74,9 +78,9 @@ fn rows_that_are_missing_or_too_many_or_anothers_are_told_apart() {
         row(9, &["w1.1.9"]),
     ]);
     compare(&mut content, &kept, (&[], &[]));
-    use Wrong::{Doubled, Foreign, Ghost, Lost, Refused};
+    use Violation::{Doubled, Foreign, Ghost, Lost, Refused};
     let expected = [Foreign, Lost, Doubled, Ghost, Ghost, Refused];
-    assert_eq!(wrongs(&content), expected);
+    assert_eq!(violations(&content), expected);
 }
 
 #[test]
@@ -91,12 +95,12 @@ fn whoever_is_told_the_number_of_another_row_has_got_another_s_answer() {
     };
     let kept = Kept::from([row(1, &["w1.1.1"]), row(2, &["w1.1.2"])]);
     compare(&mut content, &kept, (&[], &[]));
-    assert_eq!(wrongs(&content), [Wrong::Foreign]);
+    assert_eq!(violations(&content), [Violation::Foreign]);
 }
 
 #[test]
 fn what_only_a_lost_primary_had_is_neither_lost_nor_stale() {
-    let sight = |seen| Sight {
+    let missed = |seen| MissedWrite {
         session: 1,
         asked: "w1.1.look.1".to_owned(),
         ended: at(1_000),
@@ -111,20 +115,23 @@ fn what_only_a_lost_primary_had_is_neither_lost_nor_stale() {
             attempt(&[3], 1100, Outcome::Acknowledged),
             attempt(&[4], 1201, Outcome::Acknowledged),
         ],
-        sights: vec![sight(2), sight(1)],
+        missed_writes: vec![missed(2), missed(1)],
         ..Content::default()
     };
-    let happened = [Happened {
+    let faults = [FaultRecord {
         may_lose: Some((at(950), at(1200))),
         ..failed_over(1000, 1200)
     }];
     // The third had reached no replica; the first had, and the fourth was written afterwards.
     let kept = Kept::from([row(2, &["w1.1.2"])]);
     assert_eq!(
-        compare(&mut content, &kept, (&happened, &[(at(950), at(1200))])),
+        compare(&mut content, &kept, (&faults, &[(at(950), at(1200))])),
         1
     );
-    assert_eq!(wrongs(&content), [Wrong::Lost, Wrong::Lost, Wrong::Stale]);
+    assert_eq!(
+        violations(&content),
+        [Violation::Lost, Violation::Lost, Violation::Stale]
+    );
 }
 
 #[test]
@@ -139,8 +146,8 @@ fn an_outage_is_measured_from_the_writable_primary_and_from_the_first_error() {
         ],
         ..Content::default()
     };
-    let happened = [failed_over(1000, 1350)];
-    let outage = outages(&content, &happened).remove(0);
+    let faults = [failed_over(1000, 1350)];
+    let outage = outages(&content, &faults).remove(0);
     assert_eq!(outage.reaction, Some(Duration::from_millis(250)));
     assert_eq!(outage.errors, Duration::from_millis(500));
     assert_eq!(outage.pause, Duration::from_millis(600));
@@ -156,18 +163,18 @@ fn what_was_written_during_a_late_event_is_kept() {
         ],
         ..Content::default()
     };
-    let happened = [
+    let faults = [
         failed_over(1_000, 1_050),
-        Happened {
+        FaultRecord {
             log_at: 6,
             ..failed_over(3_000, 3_100)
         },
     ];
     let mut report = Report {
-        outages: outages(&content, &happened),
+        outages: outages(&content, &faults),
         ..Report::default()
     };
-    report.keep_logs(&happened, "early\nlate\n");
+    report.keep_logs(&faults, "early\nlate\n");
     assert_eq!(
         report.late,
         ["failover, killed, log of the balancer:\nlate\n"]
@@ -184,19 +191,19 @@ fn what_was_written_behind_a_stale_read_is_kept() {
         ],
         ..Content::default()
     };
-    let happened = [
+    let faults = [
         failed_over(1_000, 1_050),
-        Happened {
+        FaultRecord {
             log_at: 6,
             ..failed_over(3_000, 3_100)
         },
     ];
     let mut report = Report {
-        outages: outages(&content, &happened),
+        outages: outages(&content, &faults),
         stale_at: vec![at(3_120), at(3_130)],
         ..Report::default()
     };
-    report.keep_logs(&happened, "early\nthen\n");
+    report.keep_logs(&faults, "early\nthen\n");
     assert_eq!(
         report.late,
         ["failover, killed, log of the balancer:\nthen\n"]

@@ -22,39 +22,39 @@ pub(super) struct Rig {
     pub(super) writer: WriteProbe,
     pub(super) reader: ReadProbe,
     pub(super) balancer: Balancer,
-    pub(super) scene: Scenario,
+    pub(super) scenario: Scenario,
 }
 
 impl Rig {
-    pub(super) fn start(scene: Scenario) -> Result<Rig> {
+    pub(super) fn start(scenario: Scenario) -> Result<Rig> {
         let loopback = || SocketAddr::from(([127, 0, 0, 1], free_port()));
         let (writes, reads) = (loopback(), loopback());
-        let balancer = Balancer::start(&scene.config(writes, reads))?;
-        settled(&balancer, &scene)?;
-        let driver = scene.kind.driver();
+        let balancer = Balancer::start(&scenario.config(writes, reads))?;
+        settled(&balancer, &scenario)?;
+        let driver = scenario.kind.driver();
         let writer = WriteProbe::start(WriteProbeOptions::new(driver, writes))?;
         let reader = ReadProbe::start(ReadProbeOptions::new(driver, reads))?;
         Ok(Rig {
             writer,
             reader,
             balancer,
-            scene,
+            scenario,
         })
     }
 
     /// Waits until the cluster is complete and writes continue; returns the primary.
     pub(super) fn settle(&self) -> Result<&Server> {
-        let primary = settled(&self.balancer, &self.scene)
+        let primary = settled(&self.balancer, &self.scenario)
             .with_context(|| format!("Evenkeel said:\n{}", self.balancer.log()))?;
         self.wait_writes_since(SystemTime::now())?;
-        self.scene.named(&primary)
+        self.scenario.named(&primary)
     }
 
     pub(super) fn wait_writes_since(&self, instant: SystemTime) -> Result<()> {
         eventually(LIMIT, "acknowledged writes", || {
             let log = self.writer.so_far();
             let later = log.attempts.iter().rev();
-            let later = later.take_while(|attempt| attempt.begun >= instant);
+            let later = later.take_while(|attempt| attempt.started >= instant);
             let acknowledged = later.filter(|attempt| attempt.is_acknowledged()).count();
             Ok((acknowledged >= CALM_WRITES).then_some(()))
         })
@@ -65,13 +65,13 @@ impl Rig {
     pub(super) fn primary(&self) -> Result<&Server> {
         let status = self.balancer.status()?;
         let name = status["clusters"][0]["primary"].as_str();
-        self.scene.named(name.context("there is no primary")?)
+        self.scenario.named(name.context("there is no primary")?)
     }
 
     /// Returns the number of reads begun since `instant`, and those that failed.
     pub(super) fn reads_since(&self, instant: SystemTime) -> (usize, Vec<Reading>) {
         let mut readings = self.reader.so_far();
-        readings.retain(|reading| reading.begun >= instant);
+        readings.retain(|reading| reading.started >= instant);
         let count = readings.len();
         readings.retain(|reading| reading.outcome.is_err());
         (count, readings)
@@ -85,7 +85,7 @@ impl Rig {
 }
 
 /// Waits until one server is the primary and all others are replicas, up and in use.
-fn settled(balancer: &Balancer, scene: &Scenario) -> Result<String> {
+fn settled(balancer: &Balancer, scenario: &Scenario) -> Result<String> {
     eventually(LIMIT, "one primary and two replicas", || {
         let status = balancer.status()?;
         let Some(primary) = status["clusters"][0]["primary"].as_str() else {
@@ -102,7 +102,7 @@ fn settled(balancer: &Balancer, scene: &Scenario) -> Result<String> {
             };
             server["state"] == "up" && server["role"]["role"] == role
         };
-        let whole = servers.len() == scene.servers.len() && servers.iter().all(is_settled);
+        let whole = servers.len() == scenario.servers.len() && servers.iter().all(is_settled);
         Ok((all_up && whole).then(|| primary.to_owned()))
     })
 }

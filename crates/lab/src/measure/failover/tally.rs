@@ -70,7 +70,7 @@ impl Tally {
             sum(&|trial| trial.interleaved),
             sum(&|trial| trial.reads),
             sum(&|trial| trial.failed_reads.len()),
-            sum(&|trial| trial.untold.len()),
+            sum(&|trial| trial.missing_events.len()),
         ]
     }
 }

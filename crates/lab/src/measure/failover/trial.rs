@@ -28,7 +28,7 @@ pub(super) struct Trial {
     pub(super) interleaved: usize,
     pub(super) reads: usize,
     pub(super) failed_reads: Vec<String>,
-    pub(super) untold: Vec<String>,
+    pub(super) missing_events: Vec<String>,
     /// Events of Evenkeel.
     story: Vec<String>,
 }
@@ -41,10 +41,10 @@ impl Rig {
         let old = self.settle()?;
         let last_event = events::last_id(&self.balancer)?;
         let since = SystemTime::now();
-        let change = self.scene.change(old, how)?;
+        let change = self.scenario.change(old, how)?;
         self.wait_writes_since(change.writable_at)?;
         let new = self.primary()?;
-        self.scene.bring_back(old)?;
+        self.scenario.bring_back(old)?;
         self.settle()?;
         let (reads, failed) = self.reads_since(since);
         let told = events::after(&self.balancer, last_event)?;
@@ -66,7 +66,7 @@ impl Rig {
                 .into_iter()
                 .map(|one| failure(one, change.writable_at))
                 .collect(),
-            untold: events::missing(&told, old, new, how),
+            missing_events: events::missing(&told, old, new, how),
             story: told
                 .iter()
                 .map(|event| events::line(event, change.writable_at))
@@ -96,7 +96,7 @@ fn takeover(
     };
     let mut taken = acknowledged()
         .filter(by(new))
-        .filter(|one| one.ended >= change.begun);
+        .filter(|one| one.ended >= change.started);
     let first = taken.next().context("no write reached the new primary")?;
     let last_of_old = acknowledged().rfind(by(old));
     // While the old primary still acknowledged, no client waited for the new one.
@@ -104,7 +104,10 @@ fn takeover(
         last.ended.max(change.writable_at)
     });
     let reaction = first.ended.duration_since(from).unwrap_or_default();
-    let mut of_trial = log.attempts.iter().filter(|one| one.begun >= change.begun);
+    let mut of_trial = log
+        .attempts
+        .iter()
+        .filter(|one| one.started >= change.started);
     let first_id = of_trial.next().map_or(0, |attempt| attempt.id);
     let of_trial = rows.iter().filter(|(id, _)| *id >= first_id).copied();
     Ok((reaction, interleaved(of_trial.collect())))
@@ -136,7 +139,8 @@ fn interleaved(mut ports: Vec<(u64, u16)>) -> usize {
 /// Returns the number of acknowledged writes lost with the primary of an asynchronous cluster.
 fn left_behind(log: &WriteLog, seen: &Verification, change: &Change, how: How) -> usize {
     let at_death = |one: &&Attempt| {
-        let dies = one.ended >= change.begun - REPLICATION_DELAY && one.begun <= change.writable_at;
+        let dies =
+            one.ended >= change.started - REPLICATION_DELAY && one.started <= change.writable_at;
         how == How::Killed && dies && seen.lost.contains(&one.id)
     };
     log.attempts.iter().filter(at_death).count()
@@ -172,7 +176,7 @@ impl fmt::Display for Trial {
         for failure in &self.failed_reads {
             write!(f, "\n  a read failed {failure}")?;
         }
-        for step in &self.untold {
+        for step in &self.missing_events {
             write!(f, "\n  missing event: {step}")?;
         }
         for line in &self.story {
@@ -187,17 +191,17 @@ impl Trial {
         let counts = self.lost + self.doubled + self.unexpected + self.interleaved;
         counts == 0
             && self.failed_reads.is_empty()
-            && self.untold.is_empty()
+            && self.missing_events.is_empty()
             && self.reaction.as_millis() <= BAR_MS
     }
 }
 
 /// Formats the time of a failure, relative to a writable primary, and its reason.
 fn failure(reading: Reading, writable_at: SystemTime) -> String {
-    let at = events::after_ms(reading.begun, writable_at);
+    let at = events::after_ms(reading.started, writable_at);
     let took = reading
         .ended
-        .duration_since(reading.begun)
+        .duration_since(reading.started)
         .unwrap_or_default();
     let why = reading.outcome.err().unwrap_or_default();
     format!("at {at} ms after {} ms: {why}", took.as_millis())

@@ -77,7 +77,7 @@ impl Login<'_> {
 
 impl Client {
     /// Logs in; the error is `error` with its number, or `end`.
-    pub(crate) fn enter(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
+    pub(crate) fn log_in(address: SocketAddr, login: &Login<'_>) -> Result<Client, String> {
         let stream = TcpStream::connect_timeout(&address, LIMIT).map_err(|e| e.to_string())?;
         Client::enter_by(stream, login)
     }
@@ -99,11 +99,11 @@ impl Client {
             columns: Vec::new(),
             file: Vec::new(),
         };
-        client.log_in(login)?;
+        client.authenticate(login)?;
         Ok(client)
     }
 
-    fn log_in(&mut self, login: &Login<'_>) -> Result<(), String> {
+    fn authenticate(&mut self, login: &Login<'_>) -> Result<(), String> {
         let payload = self.packet().ok_or("end")?;
         let greeting = match greeting::first(&payload).unwrap() {
             First::Greeting(greeting) => greeting,
@@ -114,15 +114,15 @@ impl Client {
         self.welcome.push(lines::flags(greeting.status));
         self.nonce = greeting.nonce.whole().unwrap();
         let mut out = Vec::new();
-        let begun = ServerAuth::begin(
+        let started = ServerAuth::begin(
             &greeting,
             &login.hello(),
             login.credential(),
             [7; 32],
             (1, &mut out),
         );
-        let join = begun.map_err(|refusal| refusal.to_string())?;
-        self.say(&out);
+        let join = started.map_err(|refusal| refusal.to_string())?;
+        self.send_packets(&out);
         self.go_through(join)
     }
 
@@ -139,7 +139,7 @@ impl Client {
             match join.message(frame, &mut out) {
                 ServerAuthStep::More(next) => {
                     join = next;
-                    self.say(&out);
+                    self.send_packets(&out);
                 }
                 ServerAuthStep::Done(joined) => {
                     self.agreed = joined.agreed;
@@ -148,8 +148,10 @@ impl Client {
                 }
                 ServerAuthStep::Refused(refusal) => {
                     let report = backend::ErrorReport::read(&payload);
-                    let said = report.filter(|_| payload.first() == Some(&backend::ERROR));
-                    return Err(said.map_or(refusal.to_string(), |report| lines::error(&report)));
+                    let error_packet = report.filter(|_| payload.first() == Some(&backend::ERROR));
+                    return Err(
+                        error_packet.map_or(refusal.to_string(), |report| lines::error(&report))
+                    );
                 }
             }
         }
@@ -158,17 +160,17 @@ impl Client {
     /// Runs COM_CHANGE_USER to its end.
     pub(crate) fn change_user(&mut self, login: &Login<'_>) -> Result<(), String> {
         let mut out = Vec::new();
-        let nonce = Nonce::given(self.nonce);
-        let begun = ServerAuth::change_user(
+        let nonce = Nonce::from_bytes(self.nonce);
+        let started = ServerAuth::change_user(
             (self.agreed, nonce),
             &login.hello(),
             login.credential(),
             [7; 32],
             &mut out,
         );
-        let join = begun.map_err(|refusal| refusal.to_string())?;
+        let join = started.map_err(|refusal| refusal.to_string())?;
         self.statements.clear();
-        self.say(&out);
+        self.send_packets(&out);
         self.go_through(join)
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Value<'a> {
 
 impl Client {
     pub(crate) fn prepare(&mut self, name: &str, text: &str) -> Vec<String> {
-        self.tell(Code::StmtPrepare, text.as_bytes());
+        self.send_command(Code::StmtPrepare, text.as_bytes());
         self.prepared(name)
     }
 
@@ -43,18 +43,18 @@ impl Client {
             return vec![self.word_of(&payload)];
         }
         let ok = backend::PrepareOk::read(&payload).unwrap();
-        let mut heard = vec![format!(
+        let mut received = vec![format!(
             "prepared parameters={} columns={} warnings={}",
             ok.parameters, ok.columns, ok.warnings
         )];
         let parameters = self.definitions(ok.parameters.into());
-        heard.extend(parameters.iter().map(|one| format!("parameter {one}")));
+        received.extend(parameters.iter().map(|one| format!("parameter {one}")));
         let columns = self.definitions(ok.columns.into());
-        heard.extend(columns.iter().map(|one| format!("column {one}")));
+        received.extend(columns.iter().map(|one| format!("column {one}")));
         let id = ok.statement;
         let known = Prepared { id, columns };
         self.statements.insert(name.to_owned(), known);
-        heard
+        received
     }
 
     /// Executes and reads all rows.
@@ -70,26 +70,26 @@ impl Client {
         parameters[at] = 0;
         let mut out = Vec::new();
         build::execute(&mut out, self.id(name), 0, &parameters);
-        self.say(&out);
+        self.send_packets(&out);
         self.results(true)
     }
 
     /// Executes with a cursor, whose rows are fetched.
     pub(crate) fn open(&mut self, name: &str, values: &[Value<'_>]) -> Vec<String> {
-        let heard = self.execute_with(name, values, 1);
+        let received = self.execute_with(name, values, 1);
         // MySQL reports their types only now.
         let columns = self.columns.clone();
         if let Some(known) = self.statements.get_mut(name) {
             known.columns = columns;
         }
-        heard
+        received
     }
 
     fn execute_with(&mut self, name: &str, values: &[Value<'_>], flags: u8) -> Vec<String> {
         let id = self.id(name);
         let mut out = Vec::new();
         build::execute(&mut out, id, flags, &parameters(values));
-        self.say(&out);
+        self.send_packets(&out);
         self.results(true)
     }
 
@@ -97,7 +97,7 @@ impl Client {
     pub(crate) fn execute_as(&mut self, name: &str, flags: u8, parameters: &[u8]) -> Vec<String> {
         let mut out = Vec::new();
         build::execute(&mut out, self.id(name), flags, parameters);
-        self.say(&out);
+        self.send_packets(&out);
         self.results(true)
     }
 
@@ -105,7 +105,7 @@ impl Client {
     pub(crate) fn execute_id(&mut self, id: u32) -> Vec<String> {
         let mut out = Vec::new();
         build::execute(&mut out, StatementId(id), 0, &parameters(&[]));
-        self.say(&out);
+        self.send_packets(&out);
         self.results(true)
     }
 
@@ -114,11 +114,11 @@ impl Client {
         let mut out = Vec::new();
         build::command(&mut out, Code::StmtPrepare, text.as_bytes());
         build::execute(&mut out, StatementId::LAST, 0, &parameters(&[]));
-        self.say(&out);
-        let mut heard = self.prepared("last");
+        self.send_packets(&out);
+        let mut received = self.prepared("last");
         self.sequence = 1;
-        heard.extend(self.results(true));
-        heard
+        received.extend(self.results(true));
+        received
     }
 
     /// Executes many rows of values for one statement of MariaDB, with the `types` of the rows or
@@ -164,7 +164,7 @@ impl Client {
             });
             put(&mut body, value);
         }
-        self.tell(Code::StmtBulkExecute, &body);
+        self.send_command(Code::StmtBulkExecute, &body);
         self.results(true)
     }
 
@@ -172,16 +172,16 @@ impl Client {
         let known = self.statements[name].clone();
         let mut out = Vec::new();
         build::fetch(&mut out, known.id, rows);
-        self.say(&out);
-        let mut heard = Vec::new();
-        self.rows(&known.columns, true, &mut heard);
-        heard
+        self.send_packets(&out);
+        let mut received = Vec::new();
+        self.rows(&known.columns, true, &mut received);
+        received
     }
 
     pub(crate) fn send_long_data(&mut self, name: &str, parameter: u16, data: &[u8]) {
         let mut out = Vec::new();
         build::long_data(&mut out, self.id(name), parameter, data);
-        self.say(&out);
+        self.send_packets(&out);
     }
 
     pub(crate) fn reset_statement(&mut self, name: &str) -> Vec<String> {
@@ -193,7 +193,7 @@ impl Client {
         let mut out = Vec::new();
         build::close(&mut out, self.id(name));
         self.statements.remove(name);
-        self.say(&out);
+        self.send_packets(&out);
     }
 
     fn id(&self, name: &str) -> StatementId {

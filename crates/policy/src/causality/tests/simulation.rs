@@ -95,15 +95,15 @@ impl World {
         self.settle(index);
         let session = &self.sessions[index];
         let requires = session.token.requires(self.epoch);
-        for (replayed, (lsn, asked_us)) in self.replicas.iter().zip(&self.reports) {
+        for (replayed, (lsn, queried_us)) in self.replicas.iter().zip(&self.reports) {
             let applied = Position::Lsn(*lsn);
             let replica = Replica {
                 applied: Some(&applied),
-                asked_us: *asked_us,
+                queried_us: *queried_us,
                 lag_ms: None,
                 wait: WaitSupport::Nothing,
             };
-            if judge(requires, &replica, self.now_us, &SETTINGS) == Freshness::Fresh {
+            if assess(requires, &replica, self.now_us, &SETTINGS) == Freshness::Fresh {
                 assert!(
                     *replayed >= session.wrote,
                     "a stale read at {}",
@@ -142,7 +142,7 @@ impl World {
             self.sampler.sent(self.now_us);
             self.sample_under_way = Some(Sample {
                 epoch: self.epoch,
-                asked_us: self.now_us,
+                queried_us: self.now_us,
                 position: Position::Lsn(self.lsn(self.primary)),
             });
         }
@@ -183,11 +183,11 @@ impl World {
             let applied = Position::Lsn(now.0);
             let replica = Replica {
                 applied: Some(&applied),
-                asked_us: now.1,
+                queried_us: now.1,
                 lag_ms: None,
                 wait: WaitSupport::Nothing,
             };
-            let judged = judge(requires, &replica, self.now_us, &SETTINGS);
+            let judged = assess(requires, &replica, self.now_us, &SETTINGS);
             assert_eq!(judged, Freshness::Fresh, "{requires:?}");
         }
     }

@@ -46,7 +46,9 @@ impl Intervals {
         for (source, own) in &self.sources {
             for (first, last) in without(own, other.of(source)) {
                 count = count.saturating_add(last - first).saturating_add(1);
-                sample.get_or_insert_with(|| format!("{}:{}", named(source), span(first, last)));
+                sample.get_or_insert_with(|| {
+                    format!("{}:{}", source_name(source), span(first, last))
+                });
             }
         }
         Some(Missing {
@@ -97,7 +99,7 @@ fn without(own: &[(u64, u64)], theirs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     rest
 }
 
-fn named((uuid, tag): &(String, String)) -> String {
+fn source_name((uuid, tag): &(String, String)) -> String {
     match tag.as_str() {
         "" => uuid.clone(),
         tag => format!("{uuid}:{tag}"),
@@ -118,7 +120,7 @@ impl fmt::Display for Intervals {
                 .iter()
                 .map(|&(low, high)| span(low, high))
                 .collect();
-            format!("{}:{}", named(source), spans.join(":"))
+            format!("{}:{}", source_name(source), spans.join(":"))
         });
         list(f, sources)
     }

@@ -4,9 +4,9 @@ use super::*;
 
 fn trio() -> Bench {
     let mut bench = Bench::new(3);
-    let verdict = bench.all_say(&[(3, node()), (2, node()), (1, node())]);
+    let roles = bench.all_say(&[(3, node()), (2, node()), (1, node())]);
     assert_eq!(
-        verdict.primary,
+        roles.primary,
         Some(1),
         "the order of the configuration, not of the answers"
     );
@@ -16,10 +16,10 @@ fn trio() -> Bench {
 #[test]
 fn the_first_synced_node_writes_and_the_others_read() {
     let mut bench = trio();
-    let verdict = bench.hears(2, node());
-    is_replica(&verdict, 2, Some(0));
-    is_replica(&verdict, 3, Some(0));
-    assert_eq!(verdict.problems, vec![]);
+    let roles = bench.hears(2, node());
+    is_replica(&roles, 2, Some(0));
+    is_replica(&roles, 3, Some(0));
+    assert_eq!(roles.problems, vec![]);
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn the_writer_stays_when_an_earlier_node_comes_back() {
     let mut bench = trio();
     assert_eq!(bench.loses(1).primary, Some(2));
     bench.hears(1, node());
-    let verdict = bench.hears_fresh(1, node());
-    assert_eq!(verdict.primary, Some(2));
-    is_replica(&verdict, 1, Some(0));
+    let roles = bench.hears_fresh(1, node());
+    assert_eq!(roles.primary, Some(2));
+    is_replica(&roles, 1, Some(0));
     assert_eq!(bench.names(1).primary, Some(1), "an operator may move it");
 }
 
@@ -53,9 +53,9 @@ fn a_node_that_cannot_serve_is_unfit() {
         let mut bench = trio();
         let mut hurt_node = node();
         hurt(&mut hurt_node);
-        let verdict = bench.hears(1, hurt_node);
-        is_unfit(&verdict, 1, because);
-        assert_eq!(verdict.primary, Some(2), "{because}");
+        let roles = bench.hears(1, hurt_node);
+        is_unfit(&roles, 1, because);
+        assert_eq!(roles.primary, Some(2), "{because}");
     }
 }
 
@@ -67,9 +67,9 @@ fn a_node_that_is_behind_the_others_serves_only_for_want_of_them() {
     ] {
         let behind = Galera { state, ..node() };
         let mut bench = trio();
-        let verdict = bench.hears(1, behind.clone());
-        assert_eq!(verdict.primary, Some(2), "{because}");
-        match role(&verdict, 1) {
+        let roles = bench.hears(1, behind.clone());
+        assert_eq!(roles.primary, Some(2), "{because}");
+        match role(&roles, 1) {
             Role::Spare(why) => assert!(why.contains(because), "{why}"),
             other => panic!("{other:?}"),
         }
@@ -79,8 +79,8 @@ fn a_node_that_is_behind_the_others_serves_only_for_want_of_them() {
         let mut bench = trio();
         bench.loses(2);
         bench.loses(3);
-        let verdict = bench.hears(1, behind);
-        assert_eq!(verdict.primary, Some(1), "the only one goes on: {because}");
+        let roles = bench.hears(1, behind);
+        assert_eq!(roles.primary, Some(1), "the only one goes on: {because}");
     }
 }
 
@@ -88,12 +88,12 @@ fn a_node_that_is_behind_the_others_serves_only_for_want_of_them() {
 fn a_node_that_closed_the_connection_and_is_silent_gives_way_until_it_answers() {
     let mut bench = trio();
     bench.cluster.server_unresponsive(1);
-    let verdict = bench.cluster.roles();
-    assert_eq!(verdict.primary, Some(2));
-    is_unfit(&verdict, 1, "does not respond");
-    let verdict = bench.hears(1, node());
-    assert_eq!(verdict.primary, Some(2), "no failback");
-    is_replica(&verdict, 1, Some(0));
+    let roles = bench.cluster.roles();
+    assert_eq!(roles.primary, Some(2));
+    is_unfit(&roles, 1, "does not respond");
+    let roles = bench.hears(1, node());
+    assert_eq!(roles.primary, Some(2), "no failback");
+    is_replica(&roles, 1, Some(0));
 }
 
 #[test]
@@ -103,11 +103,11 @@ fn the_others_serve_reads_while_the_next_writer_is_asked_again() {
         bench.hears(id, node());
     }
     bench.hears_fresh(1, node());
-    let verdict = bench.loses(1);
-    assert_eq!((verdict.primary, verdict.verify), (None, vec![2]));
-    let verdict = bench.cluster.roles();
-    is_replica(&verdict, 2, Some(0));
-    is_replica(&verdict, 3, Some(0));
+    let roles = bench.loses(1);
+    assert_eq!((roles.primary, roles.verify), (None, vec![2]));
+    let roles = bench.cluster.roles();
+    is_replica(&roles, 2, Some(0));
+    is_replica(&roles, 3, Some(0));
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_read_only_node_reads_and_never_writes() {
         read_only: true,
         ..node()
     };
-    let verdict = bench.hears(1, reader);
-    assert_eq!(verdict.primary, Some(2));
-    is_replica(&verdict, 1, Some(0));
+    let roles = bench.hears(1, reader);
+    assert_eq!(roles.primary, Some(2));
+    is_replica(&roles, 1, Some(0));
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn a_joiner_without_a_state_is_not_a_stranger() {
         in_primary_component: false,
         ..node()
     };
-    let verdict = bench.hears(3, joiner);
-    is_unfit(&verdict, 3, "no quorum");
-    assert_eq!(verdict.problems, vec![]);
+    let roles = bench.hears(3, joiner);
+    is_unfit(&roles, 3, "no quorum");
+    assert_eq!(roles.problems, vec![]);
 }
 
 #[test]

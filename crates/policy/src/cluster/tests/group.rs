@@ -16,9 +16,9 @@ fn trio() -> Bench {
 #[test]
 fn the_elected_member_writes_and_the_others_read() {
     let mut bench = trio();
-    let verdict = bench.hears(2, group_member(2, false, 5));
-    is_replica(&verdict, 2, Some(5));
-    assert_eq!(verdict.problems, vec![]);
+    let roles = bench.hears(2, group_member(2, false, 5));
+    is_replica(&roles, 2, Some(5));
+    assert_eq!(roles.problems, vec![]);
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn a_member_without_quorum_is_unfit_whatever_it_claims() {
             members_reachable: reachable,
             ..group_member(1, true, 5)
         };
-        let verdict = bench.hears(1, cut_off);
-        assert_eq!(verdict.primary, None);
+        let roles = bench.hears(1, cut_off);
+        assert_eq!(roles.primary, None);
         is_unfit(
-            &verdict,
+            &roles,
             1,
             &format!("no quorum: sees only {reachable} of {members} members"),
         );
@@ -54,28 +54,28 @@ fn states_other_than_online_are_unfit() {
             state,
             ..group_member(1, true, 5)
         };
-        let verdict = bench.hears(1, member);
-        assert_eq!(verdict.primary, None);
-        is_unfit(&verdict, 1, because);
+        let roles = bench.hears(1, member);
+        assert_eq!(roles.primary, None);
+        is_unfit(&roles, 1, because);
     }
 }
 
 #[test]
 fn the_only_primary_of_a_later_view_succeeds_one_that_cannot_be_asked() {
     let mut bench = trio();
-    let verdict = bench.hears(2, group_member(2, true, 6));
-    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![2]));
-    let verdict = bench.hears_fresh(2, group_member(2, true, 6));
-    assert_eq!(verdict.primary, Some(2));
+    let roles = bench.hears(2, group_member(2, true, 6));
+    assert_eq!((roles.primary, roles.verify), (Some(1), vec![2]));
+    let roles = bench.hears_fresh(2, group_member(2, true, 6));
+    assert_eq!(roles.primary, Some(2));
     is_unfit(
-        &verdict,
+        &roles,
         1,
         "db2 is the only primary since view 6 of the group",
     );
-    assert_eq!(verdict.problems, vec![], "it may not have heard yet");
-    let verdict = bench.hears(1, group_member(1, true, 5));
-    assert_eq!(verdict.primary, Some(2));
-    has_problem(&verdict, Some(1), "outdated member");
+    assert_eq!(roles.problems, vec![], "it may not have heard yet");
+    let roles = bench.hears(1, group_member(1, true, 5));
+    assert_eq!(roles.primary, Some(2));
+    has_problem(&roles, Some(1), "outdated member");
 }
 
 #[test]
@@ -86,16 +86,16 @@ fn where_several_may_write_the_later_view_wins_once_the_other_was_asked_again() 
     };
     let mut bench = trio();
     bench.hears(2, of_several(2, 6));
-    let verdict = bench.hears_fresh(2, of_several(2, 6));
-    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
-    let verdict = bench.hears(1, of_several(1, 5));
-    assert_eq!(verdict.primary, Some(2));
+    let roles = bench.hears_fresh(2, of_several(2, 6));
+    assert_eq!((roles.primary, roles.verify), (Some(1), vec![1]));
+    let roles = bench.hears(1, of_several(1, 5));
+    assert_eq!(roles.primary, Some(2));
     is_unfit(
-        &verdict,
+        &roles,
         1,
         "in view 5 of the group, but db2 is primary in view 6",
     );
-    has_problem(&verdict, Some(1), "outdated member");
+    has_problem(&roles, Some(1), "outdated member");
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn in_a_group_of_several_primaries_the_current_one_stays() {
     for view in [5, 6, 7] {
         for id in [2, 3, 1] {
             bench.hears(id, of_several(id, view));
-            let verdict = bench.hears_fresh(id, of_several(id, view));
-            assert_eq!(verdict.primary, Some(1), "view {view}, db{id}");
-            assert_eq!(verdict.problems, vec![]);
+            let roles = bench.hears_fresh(id, of_several(id, view));
+            assert_eq!(roles.primary, Some(1), "view {view}, db{id}");
+            assert_eq!(roles.problems, vec![]);
         }
     }
-    let verdict = bench.loses(1);
-    assert_eq!(verdict.primary, Some(2));
-    is_replica(&verdict, 3, Some(5));
+    let roles = bench.loses(1);
+    assert_eq!(roles.primary, Some(2));
+    is_replica(&roles, 3, Some(5));
     assert_eq!(bench.names(3).primary, Some(3));
 }
 
@@ -127,9 +127,9 @@ fn a_group_that_was_bootstrapped_twice_has_no_primary_until_one_is_named() {
         ..group_member(id, true, 1)
     };
     let mut bench = Bench::new(2);
-    let verdict = bench.all_say(&[(1, alone(1)), (2, alone(2))]);
-    assert_eq!(verdict.primary, None);
-    has_problem(&verdict, None, "bootstrapped twice");
+    let roles = bench.all_say(&[(1, alone(1)), (2, alone(2))]);
+    assert_eq!(roles.primary, None);
+    has_problem(&roles, None, "bootstrapped twice");
     assert_eq!(bench.names(2).primary, Some(2));
 }
 
@@ -144,16 +144,16 @@ fn a_group_that_was_bootstrapped_anew_beside_the_old_one_is_a_tie_whatever_its_v
     for view in [1, 5, 9] {
         let mut bench = trio();
         bench.hears(3, anew(view));
-        let verdict = bench.hears_fresh(3, anew(view));
+        let roles = bench.hears_fresh(3, anew(view));
         assert_eq!(
-            (verdict.primary, verdict.verify),
+            (roles.primary, roles.verify),
             (Some(1), vec![1]),
             "db1 may have left its group since it was asked"
         );
-        let verdict = bench.hears(1, group_member(1, true, 5));
-        assert_eq!(verdict.primary, None, "view {view}");
+        let roles = bench.hears(1, group_member(1, true, 5));
+        assert_eq!(roles.primary, None, "view {view}");
         has_problem(
-            &verdict,
+            &roles,
             None,
             &format!("(views: 17952095631563150:5, 17999999999999999:{view})"),
         );
@@ -168,7 +168,7 @@ fn a_member_that_is_of_another_incarnation_of_the_group_is_verified_again() {
         incarnation: "17999999999999999".to_owned(),
         ..group_member(1, true, 5)
     };
-    let verdict = bench.hears_fresh(1, anew.clone());
-    assert_eq!((verdict.primary, verdict.verify), (None, vec![1]));
+    let roles = bench.hears_fresh(1, anew.clone());
+    assert_eq!((roles.primary, roles.verify), (None, vec![1]));
     assert_eq!(bench.hears_fresh(1, anew).primary, Some(1));
 }

@@ -4,24 +4,24 @@ use super::*;
 
 fn pair() -> Bench {
     let mut bench = Bench::new(2);
-    let verdict = bench.all_say(&[(1, primary_on(3, 100)), (2, standby_on(3, 100))]);
-    assert_eq!(verdict.primary, Some(1));
+    let roles = bench.all_say(&[(1, primary_on(3, 100)), (2, standby_on(3, 100))]);
+    assert_eq!(roles.primary, Some(1));
     bench
 }
 
 #[test]
 fn the_higher_timeline_wins_and_the_old_primary_is_fenced() {
     let mut bench = pair();
-    let verdict = bench.hears(2, primary_on(4, 120));
-    assert_eq!((verdict.primary, &verdict.verify[..]), (None, &[2][..]));
-    let verdict = bench.hears_fresh(2, primary_on(4, 120));
-    assert_eq!(verdict.primary, Some(2));
+    let roles = bench.hears(2, primary_on(4, 120));
+    assert_eq!((roles.primary, &roles.verify[..]), (None, &[2][..]));
+    let roles = bench.hears_fresh(2, primary_on(4, 120));
+    assert_eq!(roles.primary, Some(2));
     is_unfit(
-        &verdict,
+        &roles,
         1,
         "timeline 3 is older than the cluster's timeline 4 (seen on db2)",
     );
-    has_problem(&verdict, Some(1), "pg_rewind");
+    has_problem(&roles, Some(1), "pg_rewind");
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn an_old_primary_stays_out_though_the_new_one_is_down() {
     assert_eq!(bench.hears_fresh(2, primary_on(4, 120)).primary, Some(2));
     bench.loses(2);
     bench.hears(1, primary_on(3, 110));
-    let verdict = bench.hears_fresh(1, primary_on(3, 110));
-    assert_eq!(verdict.primary, None);
-    is_unfit(&verdict, 1, "a former primary");
-    has_problem(&verdict, None, "no server accepts writes");
+    let roles = bench.hears_fresh(1, primary_on(3, 110));
+    assert_eq!(roles.primary, None);
+    is_unfit(&roles, 1, "a former primary");
+    has_problem(&roles, None, "no server accepts writes");
 }
 
 /// Returns a pair in which db2 was promoted to timeline 4, while db1 is still the primary on
@@ -53,41 +53,41 @@ fn promoted_by_mistake() -> Bench {
 fn a_promotion_by_mistake_is_taken_back_by_a_name_once_its_timeline_is_gone() {
     let mut bench = promoted_by_mistake();
     bench.loses(2);
-    let verdict = bench.hears(2, standby_on(3, 150));
-    assert_eq!(verdict.primary, None);
+    let roles = bench.hears(2, standby_on(3, 150));
+    assert_eq!(roles.primary, None);
     has_problem(
-        &verdict,
+        &roles,
         Some(1),
         "If timeline 4 is lost for good, select this server: `evenkeel primary db1`",
     );
-    let verdict = bench.names(1);
-    assert_eq!(verdict.primary, Some(1));
+    let roles = bench.names(1);
+    assert_eq!(roles.primary, Some(1));
     has_problem(
-        &verdict,
+        &roles,
         Some(1),
         "has reached timeline 4, which is higher than its own; the higher timeline is now ignored",
     );
     bench.cluster.override_primary(None);
-    let verdict = bench.hears(1, primary_on(3, 150));
-    assert_eq!(verdict.primary, Some(1), "the fence is lowered for good");
-    assert_eq!(verdict.problems, vec![]);
-    let verdict = bench.hears(2, standby_on(4, 160));
-    assert_eq!(verdict.primary, None, "and raised by the next who is on it");
+    let roles = bench.hears(1, primary_on(3, 150));
+    assert_eq!(roles.primary, Some(1), "the fence is lowered for good");
+    assert_eq!(roles.problems, vec![]);
+    let roles = bench.hears(2, standby_on(4, 160));
+    assert_eq!(roles.primary, None, "and raised by the next who is on it");
 }
 
 #[test]
 fn a_name_does_not_overrule_a_timeline_that_somebody_is_on_nor_later_when_he_is_down() {
     let mut bench = promoted_by_mistake();
-    let verdict = bench.names(1);
-    assert_eq!(verdict.primary, Some(2));
+    let roles = bench.names(1);
+    assert_eq!(roles.primary, Some(2));
     has_problem(
-        &verdict,
+        &roles,
         Some(1),
         "selected as primary by the operator, but not usable",
     );
     let is_lifted =
         |one: &super::super::Problem| one.message.contains("the higher timeline is now ignored");
-    assert!(!verdict.problems.iter().any(is_lifted));
+    assert!(!roles.problems.iter().any(is_lifted));
     assert_eq!(bench.loses(2).primary, None, "named while db2 was there");
     assert_eq!(bench.hears(1, primary_on(3, 150)).primary, None);
     assert_eq!(bench.names(1).primary, Some(1));
@@ -160,41 +160,41 @@ fn a_timeline_is_forgotten_with_the_last_member_that_was_on_it() {
 #[test]
 fn a_replica_on_a_higher_timeline_fences_too() {
     let mut bench = pair();
-    let verdict = bench.hears(2, standby_on(4, 120));
-    assert_eq!(verdict.primary, None);
-    is_unfit(&verdict, 1, "older than the cluster's timeline 4");
+    let roles = bench.hears(2, standby_on(4, 120));
+    assert_eq!(roles.primary, None);
+    is_unfit(&roles, 1, "older than the cluster's timeline 4");
 }
 
 #[test]
 fn one_timeline_claimed_twice_stops_all_until_one_is_named() {
     let mut bench = pair();
     bench.hears(2, primary_on(3, 0x16_0000_0090));
-    let verdict = bench.hears_fresh(2, primary_on(3, 0x16_0000_0090));
+    let roles = bench.hears_fresh(2, primary_on(3, 0x16_0000_0090));
     assert_eq!(
-        verdict.primary,
+        roles.primary,
         Some(1),
         "db1 may have stepped back since it was asked"
     );
-    assert_eq!(verdict.verify, vec![1]);
-    let verdict = bench.hears_fresh(1, primary_on(3, 110));
-    assert_eq!(verdict.primary, None);
+    assert_eq!(roles.verify, vec![1]);
+    let roles = bench.hears_fresh(1, primary_on(3, 110));
+    assert_eq!(roles.primary, None);
     has_problem(
-        &verdict,
+        &roles,
         None,
         "db1 and db2 all claim to be primary on timeline 3 (at 0/6E, 16/90)",
     );
-    is_unfit(&verdict, 1, "as do other servers");
-    let verdict = bench.names(2);
-    assert_eq!(verdict.primary, Some(2));
-    is_unfit(&verdict, 1, "the operator selected db2");
+    is_unfit(&roles, 1, "as do other servers");
+    let roles = bench.names(2);
+    assert_eq!(roles.primary, Some(2));
+    is_unfit(&roles, 1, "the operator selected db2");
 }
 
 #[test]
 fn a_planned_change_without_a_new_timeline_is_followed() {
     let mut bench = pair();
     bench.hears(2, primary_on(3, 120));
-    let verdict = bench.hears(1, standby_on(3, 120));
-    assert_eq!(verdict.primary, None);
+    let roles = bench.hears(1, standby_on(3, 120));
+    assert_eq!(roles.primary, None);
     assert_eq!(bench.hears_fresh(2, primary_on(3, 120)).primary, Some(2));
 }
 
@@ -206,15 +206,15 @@ fn a_server_of_another_cluster_is_refused_with_both_names() {
         ..primary_on(9, 500)
     };
     bench.hears(2, stranger.clone());
-    let verdict = bench.hears_fresh(2, stranger.clone());
-    assert_eq!(verdict.primary, Some(1), "its timeline fences nobody here");
+    let roles = bench.hears_fresh(2, stranger.clone());
+    assert_eq!(roles.primary, Some(1), "its timeline fences nobody here");
     is_unfit(
-        &verdict,
+        &roles,
         2,
         "another cluster: it reports PostgreSQL system identifier 88",
     );
     has_problem(
-        &verdict,
+        &roles,
         Some(2),
         "the cluster (db1) is PostgreSQL system identifier 77",
     );
@@ -250,21 +250,13 @@ fn two_clusters_of_equal_size_are_a_tie_until_one_is_named() {
         ..primary_on(9, 500)
     };
     let mut bench = Bench::new(2);
-    let verdict = bench.all_say(&[(1, primary_on(3, 10)), (2, stranger)]);
-    assert_eq!(verdict.primary, None);
-    has_problem(
-        &verdict,
-        None,
-        "servers of two clusters are listed together",
-    );
-    has_problem(
-        &verdict,
-        None,
-        "db2 reports PostgreSQL system identifier 88",
-    );
-    let verdict = bench.names(1);
-    assert_eq!(verdict.primary, Some(1));
-    is_unfit(&verdict, 2, "another cluster");
+    let roles = bench.all_say(&[(1, primary_on(3, 10)), (2, stranger)]);
+    assert_eq!(roles.primary, None);
+    has_problem(&roles, None, "servers of two clusters are listed together");
+    has_problem(&roles, None, "db2 reports PostgreSQL system identifier 88");
+    let roles = bench.names(1);
+    assert_eq!(roles.primary, Some(1));
+    is_unfit(&roles, 2, "another cluster");
 }
 
 #[test]
@@ -274,9 +266,9 @@ fn a_primary_that_is_read_only_by_default_takes_no_writes() {
         read_only_by_default: true,
         ..primary_on(3, 100)
     };
-    let verdict = bench.hears(1, closed);
-    assert_eq!(verdict.primary, None);
-    is_unfit(&verdict, 1, "default_transaction_read_only is on");
+    let roles = bench.hears(1, closed);
+    assert_eq!(roles.primary, None);
+    is_unfit(&roles, 1, "default_transaction_read_only is on");
 }
 
 #[test]
@@ -287,10 +279,10 @@ fn a_replica_that_has_all_the_primary_had_is_not_behind() {
         ..standby_on(3, 100)
     };
     is_replica(&bench.hears(2, idle.clone()), 2, Some(0));
-    let verdict = bench.hears(1, primary_on(3, 180));
-    is_replica(&verdict, 2, Some(0));
+    let roles = bench.hears(1, primary_on(3, 180));
+    is_replica(&roles, 2, Some(0));
     assert_eq!(
-        *role(&verdict, 2),
+        *role(&roles, 2),
         Role::Replica(Lag {
             ms: Some(0),
             bytes: Some(80)
@@ -345,9 +337,9 @@ fn a_replica_that_was_asked_before_the_primary_was_known_is_as_far_behind_as_its
         let mut bench = Bench::new(2);
         bench.hears(1, primary_on(3, 100));
         bench.hears(2, far);
-        let verdict = bench.hears_fresh(1, primary_on(3, 120));
-        assert_eq!(verdict.primary, Some(1));
-        (bench, verdict)
+        let roles = bench.hears_fresh(1, primary_on(3, 120));
+        assert_eq!(roles.primary, Some(1));
+        (bench, roles)
     };
     is_replica(&seated(5, Some(3_600_000)).1, 2, Some(3_600_000));
     is_replica(&seated(5, None).1, 2, None);
@@ -357,8 +349,8 @@ fn a_replica_that_was_asked_before_the_primary_was_known_is_as_far_behind_as_its
         replay_age_ms: Some(3_601_000),
         ..standby_on(3, 120)
     };
-    let verdict = bench.hears_after(250, 2, idle);
-    is_replica(&verdict, 2, Some(0));
+    let roles = bench.hears_after(250, 2, idle);
+    is_replica(&roles, 2, Some(0));
 }
 
 #[test]

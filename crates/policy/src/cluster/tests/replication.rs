@@ -16,17 +16,17 @@ fn trio() -> Bench {
 #[test]
 fn the_writable_one_writes_and_the_others_read() {
     let mut bench = trio();
-    let verdict = bench.hears(2, replica(2, &[(1, 100)]));
-    is_replica(&verdict, 2, Some(30));
-    assert_eq!(verdict.problems, vec![]);
+    let roles = bench.hears(2, replica(2, &[(1, 100)]));
+    is_replica(&roles, 2, Some(30));
+    assert_eq!(roles.problems, vec![]);
 }
 
 #[test]
 fn a_promoted_replica_is_followed() {
     let mut bench = trio();
     bench.loses(1);
-    let verdict = bench.hears(2, writer(2, &[(1, 100)]));
-    assert_eq!((verdict.primary, verdict.verify), (None, vec![2]));
+    let roles = bench.hears(2, writer(2, &[(1, 100)]));
+    assert_eq!((roles.primary, roles.verify), (None, vec![2]));
     assert_eq!(
         bench.hears_fresh(2, writer(2, &[(1, 100)])).primary,
         Some(2)
@@ -38,16 +38,16 @@ fn the_set_that_contains_the_other_wins_even_over_the_current_primary() {
     let mut bench = trio();
     let promoted = writer(2, &[(1, 100), (2, 110)]);
     bench.hears(2, promoted.clone());
-    let verdict = bench.hears_fresh(2, promoted.clone());
-    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
-    let verdict = bench.hears(1, writer(1, &[(1, 100)]));
-    assert_eq!(verdict.primary, Some(2));
+    let roles = bench.hears_fresh(2, promoted.clone());
+    assert_eq!((roles.primary, roles.verify), (Some(1), vec![1]));
+    let roles = bench.hears(1, writer(1, &[(1, 100)]));
+    assert_eq!(roles.primary, Some(2));
     is_unfit(
-        &verdict,
+        &roles,
         1,
         "lacks 10 transactions (up to 0-2-110) that db2 has",
     );
-    has_problem(&verdict, Some(1), "db1: claims to be the primary");
+    has_problem(&roles, Some(1), "db1: claims to be the primary");
 }
 
 #[test]
@@ -56,13 +56,13 @@ fn what_the_primary_wrote_since_it_was_asked_counts() {
     let stopped = writer(2, &[(1, 105)]);
     bench.hears(2, stopped.clone());
     bench.hears_fresh(2, stopped.clone());
-    let verdict = bench.hears(1, writer(1, &[(1, 120)]));
+    let roles = bench.hears(1, writer(1, &[(1, 120)]));
     assert_eq!(
-        verdict.primary,
+        roles.primary,
         Some(1),
         "at first its set of 100 seemed to be the smaller one"
     );
-    is_unfit(&verdict, 2, "lacks 15 transactions");
+    is_unfit(&roles, 2, "lacks 15 transactions");
 }
 
 #[test]
@@ -70,19 +70,19 @@ fn diverged_sets_stop_all_until_one_is_named() {
     let mut bench = trio();
     bench.hears(2, writer(2, &[(1, 100), (2, 101)]));
     bench.hears_fresh(2, writer(2, &[(1, 100), (2, 101)]));
-    let verdict = bench.hears(1, writer(1, &[(1, 117)]));
-    assert_eq!(verdict.primary, None);
-    has_problem(&verdict, None, "db1 has 0-1-117, db2 has 0-1-100,0-2-101");
+    let roles = bench.hears(1, writer(1, &[(1, 117)]));
+    assert_eq!(roles.primary, None);
+    has_problem(&roles, None, "db1 has 0-1-117, db2 has 0-1-100,0-2-101");
     has_problem(
-        &verdict,
+        &roles,
         None,
         "db2 lacks 17 transactions (up to 0-1-117) of db1",
     );
-    has_problem(&verdict, None, "evenkeel primary SERVER");
-    is_unfit(&verdict, 1, "as do other servers");
-    let verdict = bench.names(1);
-    assert_eq!(verdict.primary, Some(1));
-    is_unfit(&verdict, 2, "the operator selected db1");
+    has_problem(&roles, None, "evenkeel primary SERVER");
+    is_unfit(&roles, 1, "as do other servers");
+    let roles = bench.names(1);
+    assert_eq!(roles.primary, Some(1));
+    is_unfit(&roles, 2, "the operator selected db1");
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn equal_sets_stop_all() {
     let mut bench = trio();
     bench.hears(2, writer(2, &[(1, 100)]));
     bench.hears_fresh(2, writer(2, &[(1, 100)]));
-    let verdict = bench.hears(1, writer(1, &[(1, 100)]));
-    assert_eq!(verdict.primary, None);
-    has_problem(&verdict, None, "all sets are equal");
-    let verdict = bench.hears(2, replica(2, &[(1, 100)]));
-    assert_eq!(verdict.primary, Some(1), "until one steps back");
+    let roles = bench.hears(1, writer(1, &[(1, 100)]));
+    assert_eq!(roles.primary, None);
+    has_problem(&roles, None, "all sets are equal");
+    let roles = bench.hears(2, replica(2, &[(1, 100)]));
+    assert_eq!(roles.primary, Some(1), "until one steps back");
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn an_old_primary_has_no_veto_while_it_is_down_and_is_compared_when_it_is_back()
     );
     bench.hears(1, writer(1, &[(1, 150)]));
     bench.hears_fresh(1, writer(1, &[(1, 150)]));
-    let verdict = bench.hears(2, writer(2, &[(1, 100), (2, 130)]));
-    assert_eq!(verdict.primary, None);
+    let roles = bench.hears(2, writer(2, &[(1, 100), (2, 130)]));
+    assert_eq!(roles.primary, None);
     has_problem(
-        &verdict,
+        &roles,
         None,
         "db2 lacks 50 transactions (up to 0-1-150) of db1",
     );
@@ -132,14 +132,14 @@ fn an_old_primary_that_was_never_made_a_replica_stays_out_while_the_new_one_is_d
         assert_eq!(bench.hears_fresh(2, new.clone()).primary, Some(2));
         if is_heard_first {
             bench.hears(1, old.clone());
-            let verdict = bench.hears_fresh(1, old.clone());
-            is_unfit(&verdict, 1, "lacks 30 transactions");
+            let roles = bench.hears_fresh(1, old.clone());
+            is_unfit(&roles, 1, "lacks 30 transactions");
         }
         bench.loses(2);
         bench.hears(1, old.clone());
-        let verdict = bench.hears_fresh(1, old.clone());
-        assert_eq!(verdict.primary, None);
-        is_unfit(&verdict, 1, "accepted writes before db2, which is down");
+        let roles = bench.hears_fresh(1, old.clone());
+        assert_eq!(roles.primary, None);
+        is_unfit(&roles, 1, "accepted writes before db2, which is down");
         // A replica that is promoted now replaces the new primary, regardless of what it lacks.
         let promoted = writer(3, &[(1, 100), (2, 110)]);
         let mut other = bench.clone();
@@ -176,20 +176,20 @@ fn a_writable_replica_stays_a_replica_with_a_warning() {
         ..replica(2, &[(1, 100)])
     };
     bench.hears(2, open.clone());
-    let verdict = bench.hears_fresh(2, open.clone());
-    assert_eq!(verdict.primary, Some(1));
-    is_replica(&verdict, 2, Some(30));
+    let roles = bench.hears_fresh(2, open.clone());
+    assert_eq!(roles.primary, Some(1));
+    is_replica(&roles, 2, Some(30));
     has_problem(
-        &verdict,
+        &roles,
         Some(2),
         "accepts writes although it replicates from 10.0.0.1:3306",
     );
-    let verdict = bench.loses(1);
+    let roles = bench.loses(1);
     assert_eq!(
-        verdict.primary, None,
+        roles.primary, None,
         "the death of the primary promotes nobody"
     );
-    has_problem(&verdict, Some(2), "stop its replication or select it");
+    has_problem(&roles, Some(2), "stop its replication or select it");
     assert_eq!(bench.names(2).primary, Some(2));
 }
 
@@ -207,10 +207,10 @@ fn a_primary_that_begins_to_replicate_gives_way_to_one_that_does_not() {
         "nobody else claims"
     );
     bench.hears(2, writer(2, &[(1, 100)]));
-    let verdict = bench.hears_fresh(2, writer(2, &[(1, 100)]));
-    assert_eq!(verdict.primary, Some(2));
-    is_replica(&verdict, 1, Some(30));
-    has_problem(&verdict, Some(1), "set read_only = ON");
+    let roles = bench.hears_fresh(2, writer(2, &[(1, 100)]));
+    assert_eq!(roles.primary, Some(2));
+    is_replica(&roles, 1, Some(30));
+    has_problem(&roles, Some(1), "set read_only = ON");
 }
 
 #[test]
@@ -220,9 +220,9 @@ fn a_primary_that_replicates_from_outside_is_one() {
         read_only: false,
         ..replica(1, &[(9, 100)])
     };
-    let verdict = bench.all_say(&[(1, intermediate), (2, replica(2, &[(9, 100)]))]);
-    assert_eq!(verdict.primary, Some(1));
-    assert_eq!(verdict.problems, vec![]);
+    let roles = bench.all_say(&[(1, intermediate), (2, replica(2, &[(9, 100)]))]);
+    assert_eq!(roles.primary, Some(1));
+    assert_eq!(roles.problems, vec![]);
 }
 
 #[test]
@@ -232,20 +232,20 @@ fn a_ring_has_no_primary_until_one_is_named() {
         ..replica(id, &[(1, 100), (2, 99), (3, 98)])
     };
     let mut bench = Bench::new(3);
-    let verdict = bench.all_say(&[(1, one(1)), (2, one(2)), (3, one(3))]);
-    assert_eq!(verdict.primary, None);
+    let roles = bench.all_say(&[(1, one(1)), (2, one(2)), (3, one(3))]);
+    assert_eq!(roles.primary, None);
     has_problem(
-        &verdict,
+        &roles,
         None,
         "db1, db2 and db3 all accept writes and all replicate (ring",
     );
-    is_replica(&verdict, 1, Some(30));
-    let verdict = bench.names(2);
-    assert_eq!(verdict.primary, Some(2));
-    is_replica(&verdict, 3, Some(30));
-    let verdict = bench.names(3);
-    assert_eq!(verdict.primary, Some(3));
-    is_replica(&verdict, 2, Some(30));
+    is_replica(&roles, 1, Some(30));
+    let roles = bench.names(2);
+    assert_eq!(roles.primary, Some(2));
+    is_replica(&roles, 3, Some(30));
+    let roles = bench.names(3);
+    assert_eq!(roles.primary, Some(3));
+    is_replica(&roles, 2, Some(30));
     bench.loses(2);
     assert_eq!(
         bench.loses(3).primary,
@@ -263,10 +263,10 @@ fn replicas_that_were_left_writable_are_no_ring_when_their_primary_is_down() {
     let mut bench = Bench::new(3);
     let words = [(1, writer(1, &[(1, 100)])), (2, open(2)), (3, open(3))];
     assert_eq!(bench.all_say(&words).primary, Some(1));
-    let verdict = bench.loses(1);
-    assert_eq!(verdict.primary, None);
+    let roles = bench.loses(1);
+    assert_eq!(roles.primary, None);
     has_problem(
-        &verdict,
+        &roles,
         None,
         "primary db1 is down and no replica was promoted: db2 and db3 accept writes",
     );
@@ -300,10 +300,10 @@ fn clones_do_not_become_primary() {
     let mut bench = trio();
     let clone = writer(1, &[(1, 200)]);
     bench.hears(2, clone.clone());
-    let verdict = bench.hears_fresh(2, clone.clone());
-    assert_eq!(verdict.primary, Some(1), "the current one is known");
-    is_unfit(&verdict, 2, "duplicate server id 1, also used by db1");
-    has_problem(&verdict, Some(1), "duplicate server id 1, also used by db2");
+    let roles = bench.hears_fresh(2, clone.clone());
+    assert_eq!(roles.primary, Some(1), "the current one is known");
+    is_unfit(&roles, 2, "duplicate server id 1, also used by db1");
+    has_problem(&roles, Some(1), "duplicate server id 1, also used by db2");
     let mut bench = Bench::new(2);
     assert_eq!(
         bench.all_say(&[(1, clone.clone()), (2, clone)]).primary,
@@ -314,8 +314,8 @@ fn clones_do_not_become_primary() {
 #[test]
 fn another_server_behind_the_address_of_the_primary_is_verified() {
     let mut bench = trio();
-    let verdict = bench.hears_fresh(1, writer(7, &[(1, 100)]));
-    assert_eq!((verdict.primary, verdict.verify), (None, vec![1]));
+    let roles = bench.hears_fresh(1, writer(7, &[(1, 100)]));
+    assert_eq!((roles.primary, roles.verify), (None, vec![1]));
     assert_eq!(
         bench.hears_fresh(1, writer(7, &[(1, 100)])).primary,
         Some(1)
@@ -364,17 +364,17 @@ fn a_replica_whose_threads_do_not_run_is_unfit() {
 #[test]
 fn a_replica_that_was_pointed_to_another_server_is_doubted_for_a_moment_only() {
     let say = |change: fn(&mut ReplicaThreads)| {
-        let mut said = threads();
-        change(&mut said);
+        let mut status = threads();
+        change(&mut status);
         Replication {
-            replica: Some(said),
+            replica: Some(status),
             ..replica(2, &[(1, 100)])
         }
     };
     let stopped = say(|one| (one.applier_runs, one.lag_ms) = (false, None));
     let connecting = say(|one| (one.receiver, one.lag_ms) = (Receiver::Connecting, None));
     let nonsense = say(|one| one.lag_ms = Some(44_000));
-    let is_believed = |verdict: &ClusterRoles| match role(verdict, 2) {
+    let is_believed = |roles: &ClusterRoles| match role(roles, 2) {
         Role::Replica(lag) => assert!(matches!(lag.ms, None | Some(44_000)), "{lag:?}"),
         other => assert!(matches!(other, Role::Unfit(_)), "{other:?}"),
     };
@@ -383,12 +383,12 @@ fn a_replica_that_was_pointed_to_another_server_is_doubted_for_a_moment_only() {
         bench.hears(2, replica(2, &[(1, 100)]));
         bench.hears_after(250, 2, doubtful.clone());
         bench.hears_after(250, 1, writer(1, &[(1, 100)]));
-        let verdict = bench.hears_after(250, 2, doubtful.clone());
-        is_replica(&verdict, 2, Some(780));
+        let roles = bench.hears_after(250, 2, doubtful.clone());
+        is_replica(&roles, 2, Some(780));
         bench.hears_after(250, 2, doubtful);
         is_believed(&bench.cluster.roles());
-        let verdict = bench.hears_after(250, 2, replica(2, &[(1, 100)]));
-        is_replica(&verdict, 2, Some(30));
+        let roles = bench.hears_after(250, 2, replica(2, &[(1, 100)]));
+        is_replica(&roles, 2, Some(30));
     }
 }
 
@@ -401,13 +401,13 @@ fn a_silent_primary_gives_way_to_a_promoted_server_that_has_all_it_told() {
     ] {
         let mut bench = trio();
         bench.hears(2, promoted.clone());
-        let verdict = bench.hears_fresh(2, promoted.clone());
-        assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1]));
+        let roles = bench.hears_fresh(2, promoted.clone());
+        assert_eq!((roles.primary, roles.verify), (Some(1), vec![1]));
         bench.cluster.server_unresponsive(1);
-        let verdict = bench.cluster.roles();
-        assert_eq!((verdict.primary, &verdict.verify[..]), (Some(2), &[][..]));
-        is_unfit(&verdict, 1, "does not respond");
-        assert_eq!(verdict.problems, vec![]);
+        let roles = bench.cluster.roles();
+        assert_eq!((roles.primary, &roles.verify[..]), (Some(2), &[][..]));
+        is_unfit(&roles, 1, "does not respond");
+        assert_eq!(roles.problems, vec![]);
     }
 }
 
@@ -415,8 +415,8 @@ fn a_silent_primary_gives_way_to_a_promoted_server_that_has_all_it_told() {
 fn a_silent_primary_stays_while_what_it_told_is_lacking_or_the_other_is_not_verified() {
     let mut bench = trio();
     bench.cluster.server_unresponsive(1);
-    let verdict = bench.hears_fresh(2, writer(2, &[(1, 100)]));
-    assert_eq!((verdict.primary, verdict.verify), (Some(1), vec![1, 2]));
+    let roles = bench.hears_fresh(2, writer(2, &[(1, 100)]));
+    assert_eq!((roles.primary, roles.verify), (Some(1), vec![1, 2]));
 
     let mut bench = trio();
     let stopped = writer(2, &[(1, 99)]);
@@ -446,9 +446,9 @@ fn a_silent_replica_leaves_and_a_silent_primary_stays() {
     let mut bench = trio();
     bench.cluster.server_unresponsive(1);
     bench.cluster.server_unresponsive(2);
-    let verdict = bench.cluster.roles();
-    assert_eq!(verdict.primary, Some(1));
-    is_unfit(&verdict, 2, "does not respond");
+    let roles = bench.cluster.roles();
+    assert_eq!(roles.primary, Some(1));
+    is_unfit(&roles, 2, "does not respond");
     is_replica(&bench.hears(2, replica(2, &[(1, 100)])), 2, Some(30));
 }
 
@@ -467,8 +467,8 @@ fn a_replica_has_a_moment_to_find_a_new_primary() {
     bench.hears(3, connecting.clone());
     bench.hears(2, writer(2, &[(1, 100)]));
     bench.hears(3, connecting.clone());
-    let verdict = bench.hears_fresh(2, writer(2, &[(1, 100)]));
-    assert_eq!(verdict.primary, Some(2));
+    let roles = bench.hears_fresh(2, writer(2, &[(1, 100)]));
+    assert_eq!(roles.primary, Some(2));
     is_replica(&bench.hears_after(250, 3, connecting.clone()), 3, Some(280));
     is_replica(&bench.hears(3, connecting), 3, None);
 }
@@ -510,13 +510,13 @@ fn a_replica_with_transactions_of_its_own_is_told_and_stays() {
     let mut bench = trio();
     let errant = replica(2, &[(1, 100), (2, 103)]);
     assert_eq!(bench.hears(2, errant.clone()).problems, vec![]);
-    let verdict = bench.hears(1, writer(1, &[(1, 100)]));
+    let roles = bench.hears(1, writer(1, &[(1, 100)]));
     has_problem(
-        &verdict,
+        &roles,
         Some(2),
         "db2: has 3 transactions (up to 0-2-103) that the primary db1",
     );
-    is_replica(&verdict, 2, Some(30));
+    is_replica(&roles, 2, Some(30));
     assert_eq!(bench.hears(2, replica(2, &[(1, 100)])).problems, vec![]);
 }
 
@@ -524,8 +524,8 @@ fn a_replica_with_transactions_of_its_own_is_told_and_stays() {
 fn a_replica_that_was_asked_after_the_primary_has_no_errant_transactions() {
     let mut bench = trio();
     for at in [150, 200, 250] {
-        let verdict = bench.hears(2, replica(2, &[(1, at)]));
-        assert_eq!(verdict.problems, vec![]);
+        let roles = bench.hears(2, replica(2, &[(1, at)]));
+        assert_eq!(roles.problems, vec![]);
         assert_eq!(bench.hears(1, writer(1, &[(1, at)])).problems, vec![]);
     }
 }

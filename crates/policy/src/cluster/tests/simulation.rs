@@ -33,10 +33,10 @@ fn run(seed: u64) {
     let chosen = monitor.random.below(monitor.truth.servers.len() as u64) as usize;
     monitor.truth.heal(chosen);
     monitor.hear_all();
-    let verdict = monitor.cluster.roles();
+    let roles = monitor.cluster.roles();
     let healthy = monitor.right();
     assert_eq!(healthy.len(), 1);
-    assert_eq!(verdict.primary, Some(healthy[0] as u64), "{verdict:#?}");
+    assert_eq!(roles.primary, Some(healthy[0] as u64), "{roles:#?}");
 }
 
 struct SeedOnPanic(u64);
@@ -63,7 +63,7 @@ impl Random {
 /// Query in progress; the server replies with its state at the time of the query.
 struct Question {
     server: usize,
-    asked_ms: u64,
+    queried_ms: u64,
     fresh: bool,
     answer: Option<ReplicationState>,
 }
@@ -155,10 +155,10 @@ impl Monitor {
 
     fn ask(&mut self, server: usize, fresh: bool) {
         let heard = self.truth.is_heard(server);
-        let answer = heard.then(|| self.truth.servers[server].said.clone());
+        let answer = heard.then(|| self.truth.servers[server].status.clone());
         self.questions.push(Question {
             server,
-            asked_ms: self.now_ms,
+            queried_ms: self.now_ms,
             fresh,
             answer,
         });
@@ -174,16 +174,16 @@ impl Monitor {
                 memory.lose(self.now_ms);
                 self.both(|cluster, now_ms| cluster.server_down(now_ms, id));
             }
-            Some(said) => {
+            Some(status) => {
                 let report = RoleReport {
-                    asked_ms: question.asked_ms,
+                    queried_ms: question.queried_ms,
                     fresh: question.fresh,
-                    said,
+                    status,
                 };
-                if memory.hear(self.now_ms, &report)
-                    && let ReplicationState::Postgres(said) = &report.said
+                if memory.receive(self.now_ms, &report)
+                    && let ReplicationState::Postgres(status) = &report.status
                 {
-                    self.timeline_heard = self.timeline_heard.max(said.timeline);
+                    self.timeline_heard = self.timeline_heard.max(status.timeline);
                 }
                 self.both(|cluster, now_ms| cluster.report_received(now_ms, id, report.clone()));
             }
@@ -211,8 +211,8 @@ impl Monitor {
     /// Restores the timeline of a claiming server by an override, if no server is above it.
     fn overrule(&mut self, named: usize) {
         let timeline = |memory: &Memory| match &memory.last {
-            Some(ReplicationState::Postgres(said)) => {
-                Some((said.timeline, claims(memory.last.as_ref()?)))
+            Some(ReplicationState::Postgres(status)) => {
+                Some((status.timeline, claims(memory.last.as_ref()?)))
             }
             _ => None,
         };
@@ -242,15 +242,12 @@ impl Monitor {
                 self.deliver(question);
             }
         }
-        let verdict = self.cluster.roles();
+        let roles = self.cluster.roles();
         let right = self.right();
-        assert!(agrees(&verdict, &right), "right is {right:?}: {verdict:#?}");
+        assert!(agrees(&roles, &right), "right is {right:?}: {roles:#?}");
+        assert!(roles.verify.is_empty(), "all were asked twice: {roles:?}");
         assert!(
-            verdict.verify.is_empty(),
-            "all were asked twice: {verdict:?}"
-        );
-        assert!(
-            verdict.primary.is_some() || !verdict.problems.is_empty(),
+            roles.primary.is_some() || !roles.problems.is_empty(),
             "nobody is the primary, silently"
         );
     }
@@ -258,11 +255,11 @@ impl Monitor {
     fn right(&self) -> Vec<usize> {
         let held: Vec<bool> = self.memory.iter().map(|one| one.held).collect();
         let primary = self.cluster.roles().primary;
-        let outdone: Vec<usize> = (0..held.len())
+        let superseded: Vec<usize> = (0..held.len())
             .filter(|&one| self.is_outdone(one))
             .collect();
         self.truth
-            .right(self.timeline_heard, (&held, &outdone), primary)
+            .right(self.timeline_heard, (&held, &superseded), primary)
     }
 
     /// Returns whether the last primary, which is unavailable, began to take writes after this
@@ -274,7 +271,7 @@ impl Monitor {
         let is_before = self.memory[one]
             .writing_ms
             .is_some_and(|own_ms| own_ms < *since_ms);
-        let lacks = match (told, &self.truth.servers[one].said) {
+        let lacks = match (told, &self.truth.servers[one].status) {
             (ReplicationState::Replication(told), ReplicationState::Replication(own)) => {
                 !own.executed.contains(&told.executed)
             }
@@ -297,15 +294,15 @@ impl Monitor {
     }
 
     fn check(&mut self, before: &ClusterRoles) {
-        let verdict = self.cluster.roles();
-        check_form(&verdict);
+        let roles = self.cluster.roles();
+        check_form(&roles);
         self.cluster.set_members(
             (0..self.memory.len() as u64)
                 .map(|id| (id, format!("db{id}")))
                 .collect(),
         );
         assert_eq!(
-            verdict,
+            roles,
             self.cluster.roles(),
             "deciding again changes the decision"
         );
@@ -313,11 +310,11 @@ impl Monitor {
         if !ordered {
             let other = self.reversed.roles();
             assert_eq!(
-                verdict.primary, other.primary,
+                roles.primary, other.primary,
                 "the order of the members counts"
             );
         }
-        let Some(primary) = verdict.primary else {
+        let Some(primary) = roles.primary else {
             return;
         };
         let memory = &self.memory[primary as usize];
@@ -331,8 +328,8 @@ impl Monitor {
             ReplicationState::Postgres(_) | ReplicationState::Galera(_)
         );
         assert!(memory.verified || !is_of_one_run, "another run of it");
-        if let ReplicationState::Postgres(said) = last {
-            assert!(said.timeline >= self.timeline_heard, "a lower timeline");
+        if let ReplicationState::Postgres(status) = last {
+            assert!(status.timeline >= self.timeline_heard, "a lower timeline");
         }
         let (last, claimed_ms) = (last.clone(), memory.claimed_ms);
         self.last = claimed_ms.map(|claimed_ms| (primary as usize, claimed_ms, last));
@@ -354,7 +351,7 @@ impl Monitor {
         let old = before.primary.map(|old| &self.memory[old as usize]);
         let old = old.filter(|old| !old.mute && old.verified);
         let old_said = old.and_then(|old| old.last.as_ref());
-        let old_writes = old_said.is_some_and(|said| claims(said) && is_synced(said));
+        let old_writes = old_said.is_some_and(|status| claims(status) && is_synced(status));
         if self.truth.kind == Kind::Galera && !self.named {
             assert!(!old_writes, "a change without need");
         }
@@ -368,24 +365,24 @@ impl Memory {
     }
 
     /// Applies a report; false if it is too old to count.
-    fn hear(&mut self, now_ms: u64, report: &RoleReport) -> bool {
-        if report.asked_ms < self.last_ms {
+    fn receive(&mut self, now_ms: u64, report: &RoleReport) -> bool {
+        if report.queried_ms < self.last_ms {
             return false;
         }
-        let changed = self.last.as_ref().map(who) != Some(who(&report.said));
-        if !claims(&report.said) || changed {
+        let changed = self.last.as_ref().map(who) != Some(who(&report.status));
+        if !claims(&report.status) || changed {
             (self.claimed_ms, self.verified, self.held) = (None, false, false);
         }
-        let writes = claims(&report.said) && !replicates(&report.said);
+        let writes = claims(&report.status) && !replicates(&report.status);
         self.writing_ms = writes.then(|| self.writing_ms.unwrap_or(now_ms));
-        match (claims(&report.said), self.claimed_ms) {
+        match (claims(&report.status), self.claimed_ms) {
             (false, _) => {}
             (true, None) => self.claimed_ms = Some(now_ms),
             (true, Some(claimed_ms)) => {
-                self.verified |= report.fresh && report.asked_ms >= claimed_ms;
+                self.verified |= report.fresh && report.queried_ms >= claimed_ms;
             }
         }
-        (self.last, self.last_ms) = (Some(report.said.clone()), report.asked_ms);
+        (self.last, self.last_ms) = (Some(report.status.clone()), report.queried_ms);
         self.mute = false;
         true
     }
@@ -393,14 +390,14 @@ impl Memory {
 
 /// Checks that each member has one role, in order, and that at most one is the primary, the one in
 /// the result.
-fn check_form(verdict: &ClusterRoles) {
-    let ids: Vec<u64> = verdict.roles.iter().map(|(id, _)| *id).collect();
+fn check_form(roles: &ClusterRoles) {
+    let ids: Vec<u64> = roles.roles.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
-    let primaries: Vec<u64> = verdict
+    let primaries: Vec<u64> = roles
         .roles
         .iter()
         .filter(|(_, role)| *role == Role::Primary)
         .map(|(id, _)| *id)
         .collect();
-    assert_eq!(primaries, verdict.primary.into_iter().collect::<Vec<_>>());
+    assert_eq!(primaries, roles.primary.into_iter().collect::<Vec<_>>());
 }

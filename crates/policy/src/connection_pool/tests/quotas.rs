@@ -19,10 +19,10 @@ fn a_raised_limit_of_a_pool_holds_for_those_who_wait_already() {
     scene.wait(0, &pool, 0);
     assert_eq!(scene.tasks(), []);
     scene.shared_pools.set_quotas(&other, &quotas(9, 9));
-    scene.shared_pools.serve(1, &mut scene.orders);
+    scene.shared_pools.serve(1, &mut scene.tasks);
     assert_eq!(scene.tasks(), []);
     scene.shared_pools.set_quotas(&pool, &quotas(2, UNLIMITED));
-    scene.shared_pools.serve(1, &mut scene.orders);
+    scene.shared_pools.serve(1, &mut scene.tasks);
     assert_eq!(scene.tasks(), [(0, TaskKind::Connect)]);
 }
 
@@ -32,11 +32,11 @@ fn what_is_over_a_lowered_limit_of_a_user_closes_as_it_comes_back() {
     let pool = scene.pool(1);
     let [first, second] = [0, 0].map(|worker| scene.client(worker, &pool, 0));
     scene.shared_pools.set_quotas(&pool, &quotas(UNLIMITED, 1));
-    scene.shared_pools.serve(1, &mut scene.orders);
+    scene.shared_pools.serve(1, &mut scene.tasks);
     let returned = scene.release(0, first, 2);
     assert_eq!(closed_for(&returned), CloseReason::OverLimit);
     if let ReleaseDecision::Close(closing) = returned {
-        scene.desks[0].closed(closing, 2, &mut scene.orders);
+        scene.idle_pools[0].closed(closing, 2, &mut scene.tasks);
     }
     assert_eq!(scene.release(0, second, 3), ReleaseDecision::Idle);
 }

@@ -90,21 +90,21 @@ fn under_constant_load_nobody_waits_for_ever() {
 
 struct Client {
     worker: usize,
-    loan: Checkout,
+    checkout: Checkout,
 }
 
 struct World {
     dice: Dice,
     now_ms: u64,
     shared_pools: Arc<SharedPools>,
-    desks: Vec<IdlePool>,
+    idle_pools: Vec<IdlePool>,
     pools: Vec<Arc<Pool>>,
     servers: Vec<Arc<Load>>,
     size: u32,
     user_limit: u32,
     /// Excess that the shared pools must not increase until it is gone.
     excess_allowed: u32,
-    orders: Vec<WorkerTask>,
+    tasks: Vec<WorkerTask>,
     opening: Vec<WorkerTask>,
     closing: Vec<(usize, ClosingConnection)>,
     transit: Vec<(WaitTicket, Checkout)>,
@@ -128,17 +128,18 @@ impl World {
             ..PoolSettings::default()
         };
         let shared_pools = Arc::new(SharedPools::new(workers, size, settings));
-        let desks = (0..workers).map(|worker| IdlePool::new(worker, Arc::clone(&shared_pools)));
+        let idle_pools =
+            (0..workers).map(|worker| IdlePool::new(worker, Arc::clone(&shared_pools)));
         let mut world = World {
             now_ms: 0,
-            desks: desks.collect(),
+            idle_pools: idle_pools.collect(),
             shared_pools,
             pools: Vec::new(),
             servers: (0..2).map(|_| Arc::new(Load::new(None))).collect(),
             size,
             user_limit: [UNLIMITED, 1, 2][dice.below(3)],
             excess_allowed: 0,
-            orders: Vec::new(),
+            tasks: Vec::new(),
             opening: Vec::new(),
             closing: Vec::new(),
             transit: Vec::new(),
@@ -214,7 +215,7 @@ impl World {
         let served = self
             .clients
             .iter()
-            .filter(|client| client.loan.pool == pool);
+            .filter(|client| client.checkout.pool == pool);
         waiting.count() + served.count()
     }
 
@@ -224,10 +225,10 @@ impl World {
     }
 
     fn arrive_at(&mut self, index: usize) {
-        let worker = self.dice.below(self.desks.len());
+        let worker = self.dice.below(self.idle_pools.len());
         let pool = Arc::clone(&self.pools[index]);
-        match self.desks[worker].acquire(&pool, self.now_ms, &mut self.orders) {
-            AcquireDecision::Take(loan) => self.clients.push(Client { worker, loan }),
+        match self.idle_pools[worker].acquire(&pool, self.now_ms, &mut self.tasks) {
+            AcquireDecision::Take(checkout) => self.clients.push(Client { worker, checkout }),
             AcquireDecision::Wait { ticket, .. } => {
                 self.waiting.insert(ticket, self.now_ms);
             }
@@ -241,8 +242,9 @@ impl World {
                 true => Condition::Unclean,
                 false => Condition::Clean,
             };
-            let idle_pool = &mut self.desks[client.worker];
-            let returned = idle_pool.release(client.loan, condition, self.now_ms, &mut self.orders);
+            let idle_pool = &mut self.idle_pools[client.worker];
+            let returned =
+                idle_pool.release(client.checkout, condition, self.now_ms, &mut self.tasks);
             self.returned(client.worker, returned);
         }
     }
@@ -250,32 +252,31 @@ impl World {
     fn returned(&mut self, worker: usize, returned: ReleaseDecision) {
         match returned {
             ReleaseDecision::Idle => {}
-            ReleaseDecision::Hand(ticket, loan) => self.transit.push((ticket, loan)),
+            ReleaseDecision::Assign(ticket, checkout) => self.transit.push((ticket, checkout)),
             ReleaseDecision::Close(closing) => self.closing.push((worker, closing)),
         }
     }
 
     fn obey_one(&mut self) {
-        let Some(order) = self.dice.draw(&mut self.orders) else {
+        let Some(order) = self.dice.draw(&mut self.tasks) else {
             return;
         };
-        let idle_pool = &mut self.desks[order.worker];
+        let idle_pool = &mut self.idle_pools[order.worker];
         match order.task {
             TaskKind::Connect => {
                 self.connections += 1;
                 self.opening.push(order);
             }
-            TaskKind::Recheck { at_ms } if self.now_ms < at_ms => self.orders.push(order),
+            TaskKind::Recheck { at_ms } if self.now_ms < at_ms => self.tasks.push(order),
             TaskKind::Recheck { .. } => {
-                idle_pool.look_again(&order.pool, self.now_ms, &mut self.orders);
+                idle_pool.recheck(&order.pool, self.now_ms, &mut self.tasks);
             }
             TaskKind::HandOverIdle => {
-                let given = idle_pool.give_idle(&order.pool, self.now_ms, &mut self.orders);
+                let given = idle_pool.hand_over_idle(&order.pool, self.now_ms, &mut self.tasks);
                 self.transit.extend(given);
             }
             TaskKind::Evict { on_behalf } => {
-                let closing =
-                    idle_pool.evict(&order.pool, on_behalf, self.now_ms, &mut self.orders);
+                let closing = idle_pool.evict(&order.pool, on_behalf, self.now_ms, &mut self.tasks);
                 self.closing
                     .extend(closing.map(|closing| (order.worker, closing)));
             }
@@ -290,37 +291,41 @@ impl World {
             self.connections -= 1;
             let failure =
                 [OpenFailure::Failed, OpenFailure::Full { pause_ms: 20 }][self.dice.below(2)];
-            let orders = &mut self.orders;
-            let told = self.desks[worker].connect_failed(&pool, failure, self.now_ms, orders);
+            let tasks = &mut self.tasks;
+            let told = self.idle_pools[worker].connect_failed(&pool, failure, self.now_ms, tasks);
             told.inspect(|ticket| assert!(self.waiting.remove(ticket).is_some()));
             return;
         }
         self.next_connection += 1;
         let (connection, random) = (self.next_connection, self.dice.roll());
         let returned =
-            self.desks[worker].opened(&pool, connection, self.now_ms, random, &mut self.orders);
+            self.idle_pools[worker].opened(&pool, connection, self.now_ms, random, &mut self.tasks);
         self.returned(worker, returned);
     }
 
     fn close_one(&mut self) {
         if let Some((worker, closing)) = self.dice.draw(&mut self.closing) {
             self.connections -= 1;
-            self.desks[worker].closed(closing, self.now_ms, &mut self.orders);
+            self.idle_pools[worker].closed(closing, self.now_ms, &mut self.tasks);
         }
     }
 
     /// Delivers a connection to its assigned client, or to the client's worker if it has
     /// disconnected.
     fn land_one(&mut self) {
-        let Some((ticket, loan)) = self.dice.draw(&mut self.transit) else {
+        let Some((ticket, checkout)) = self.dice.draw(&mut self.transit) else {
             return;
         };
         let worker = ticket.worker;
         if self.waiting.remove(&ticket).is_some() {
-            self.clients.push(Client { worker, loan });
+            self.clients.push(Client { worker, checkout });
         } else {
-            let returned =
-                self.desks[worker].release(loan, Condition::Clean, self.now_ms, &mut self.orders);
+            let returned = self.idle_pools[worker].release(
+                checkout,
+                Condition::Clean,
+                self.now_ms,
+                &mut self.tasks,
+            );
             self.returned(worker, returned);
         }
     }
@@ -341,23 +346,23 @@ impl World {
     }
 
     fn upkeep(&mut self) {
-        let worker = self.dice.below(self.desks.len());
-        let closing = self.desks[worker].maintain(self.now_ms, &mut self.orders);
+        let worker = self.dice.below(self.idle_pools.len());
+        let closing = self.idle_pools[worker].maintain(self.now_ms, &mut self.tasks);
         self.closing
             .extend(closing.into_iter().map(|one| (worker, one)));
     }
 
     fn resize(&mut self) {
         self.size = 1 + self.dice.below(5) as u32;
-        let orders = &mut self.orders;
+        let tasks = &mut self.tasks;
         self.shared_pools
-            .set_limit(LimitScope::Service, self.size, self.now_ms, orders);
+            .set_limit(LimitScope::Service, self.size, self.now_ms, tasks);
         self.excess_allowed = self.connections_ordered();
     }
 
     fn connections_ordered(&self) -> u32 {
         let is_connect = |order: &&WorkerTask| order.task == TaskKind::Connect;
-        self.connections + self.orders.iter().filter(is_connect).count() as u32
+        self.connections + self.tasks.iter().filter(is_connect).count() as u32
     }
 
     fn check_counts(&mut self) {
@@ -382,7 +387,7 @@ impl World {
         }
         let first = self.servers[0].active();
         assert!(
-            first <= self.servers[0].places.limit(),
+            first <= self.servers[0].permits.limit(),
             "over the server's limit"
         );
         let answered = self
@@ -399,14 +404,14 @@ impl World {
     }
 
     fn idle(&self, pool: &Pool) -> usize {
-        self.desks
+        self.idle_pools
             .iter()
             .map(|idle_pool| idle_pool.idle(pool))
             .sum()
     }
 
     fn is_settled(&self) -> bool {
-        self.orders.is_empty()
+        self.tasks.is_empty()
             && self.opening.is_empty()
             && self.closing.is_empty()
             && self.transit.is_empty()
@@ -429,7 +434,7 @@ impl World {
             let pool = pool.expect("a pool of the world");
             assert_eq!(self.idle(pool), 0, "{ticket:?} waits beside an idle one");
             let full = self.full(pool);
-            if self.shared_pools.lock().pools[&pool.id].hold_until_ms > 0 {
+            if self.shared_pools.lock().pools[&pool.id].retry_at_ms > 0 {
                 continue;
             }
             assert_ne!(full, [false; 3], "{ticket:?} waits beside a free place");

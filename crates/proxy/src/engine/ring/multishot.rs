@@ -65,7 +65,7 @@ impl Ring {
         MultishotReceive {
             ring: self,
             key,
-            hangup: Some(self.ask_poll(socket, libc::POLLRDHUP)),
+            hangup: Some(self.start_poll(socket, libc::POLLRDHUP)),
         }
     }
 

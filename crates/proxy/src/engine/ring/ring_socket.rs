@@ -246,13 +246,13 @@ impl Ring {
     }
 
     /// Returns empty memory for a send.
-    pub(crate) fn spare(&self) -> Vec<u8> {
-        self.spares.take()
+    pub(crate) fn take_spare(&self) -> Vec<u8> {
+        self.spare_buffers.take()
     }
 
     /// Takes memory back.
     pub(crate) fn keep_spare(&self, bytes: Vec<u8>) {
-        self.spares.keep(bytes);
+        self.spare_buffers.keep(bytes);
     }
 
     pub(super) fn deliver_to_port(&self, key: u64, result: i32, flags: u32) {
@@ -299,7 +299,7 @@ impl Ring {
     }
 
     fn send_rest(&self, port: &RingSocket, payload: &Payload, sent: usize) {
-        let mut rest = self.spare();
+        let mut rest = self.take_spare();
         rest.extend_from_slice(&payload.bytes()[sent..]);
         self.ask_send(port, Payload::Own(rest));
     }

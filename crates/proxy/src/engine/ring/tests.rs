@@ -33,7 +33,7 @@ impl Rig {
         let (from, to) = pair();
         from.send(&[7; MESSAGE_BYTES]).unwrap();
         let mut receiving = self.ring.receive(&SharedFd::new(to));
-        self.ring.turn(None);
+        self.ring.poll_once(None);
         match ready(receiving.next()) {
             Some(Next::Bytes(buffer)) => buffer,
             _ => panic!("nothing was received"),
@@ -50,7 +50,7 @@ impl Rig {
         assert!(ready(sending.as_mut()).is_none());
         assert!(ready(other_event.as_mut()).is_none());
         other.send(b"!").unwrap();
-        self.ring.turn(Some(Duration::from_secs(5)));
+        self.ring.poll_once(Some(Duration::from_secs(5)));
         ready(sending).map(|(sent, _)| match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             sent => sent.unwrap(),

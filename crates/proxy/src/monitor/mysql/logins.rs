@@ -11,7 +11,7 @@ use super::variables;
 use crate::monitor::WatchError;
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
-    mysql::{Login, calmly, malformed},
+    mysql::{Login, catch_panic, malformed},
 };
 use crate::server_info::{
     AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
@@ -76,7 +76,7 @@ struct Kept {
     connection: Conn,
     mariadb: bool,
     from: Vec<String>,
-    usual_plugin: String,
+    default_plugin: String,
 }
 
 impl MysqlAuthQuery {
@@ -139,22 +139,22 @@ impl MysqlAuthQuery {
         let connected = self.login.connect(target, progress).await;
         let mut connection = connected.map_err(|failure| told(failure.into()))?;
         progress.logged_in(STEP);
-        let learning = calmly(async move {
+        let learning = catch_panic(async move {
             let basics = learn(&mut connection).await;
             (connection, basics)
         });
         let (connection, basics) = match learning.await {
             Some((connection, Ok(basics))) => (connection, basics),
-            Some((_, Err(error))) => return Err(self.judge(error, target, progress).await),
+            Some((_, Err(error))) => return Err(self.classify(error, target, progress).await),
             None => return Err(told(malformed(target).await.into())),
         };
-        let (mariadb, host, usual_plugin) = basics;
+        let (mariadb, host, default_plugin) = basics;
         Ok(Kept {
             from: names(&host, target),
             target: target.clone(),
             connection,
             mariadb,
-            usual_plugin,
+            default_plugin,
         })
     }
 
@@ -166,10 +166,10 @@ impl MysqlAuthQuery {
         progress: &Progress,
     ) -> Result<MysqlAuthRecords, String> {
         let query = query(kept.mariadb, user);
-        let asking = calmly(kept.connection.query::<Row, _>(query));
+        let asking = catch_panic(kept.connection.query::<Row, _>(query));
         let found = match asking.await {
             Some(Ok(found)) => found,
-            Some(Err(error)) => return Err(self.judge(error, target, progress).await),
+            Some(Err(error)) => return Err(self.classify(error, target, progress).await),
             None => return Err(told(malformed(target).await.into())),
         };
         let mariadb = kept.mariadb;
@@ -181,27 +181,27 @@ impl MysqlAuthQuery {
             rows: rows
                 .filter(|row| row.user == user || row.user.is_empty())
                 .collect(),
-            usual_plugin: kept.usual_plugin.clone(),
+            default_plugin: kept.default_plugin.clone(),
         })
     }
 
-    async fn judge(&self, error: Error, target: &Target, progress: &Progress) -> String {
+    async fn classify(&self, error: Error, target: &Target, progress: &Progress) -> String {
         match &error {
             // Denied: a table, a column.
             Error::Server(server) if matches!(server.code, 1142 | 1143) => format!(
-                "account '{user}' lacks the privilege to read user accounts: {said} (error \
+                "account '{user}' lacks the privilege to read user accounts: {text} (error \
                  {code}); GRANT SELECT ON mysql.user TO '{user}'@'…' on the server (MariaDB: ON \
                  mysql.global_priv)",
                 user = self.user,
-                said = messages::clipped(&server.message),
+                text = messages::truncated(&server.message),
                 code = server.code,
             ),
             Error::Server(server) => format!(
                 "user lookup failed: {} (error {})",
-                messages::clipped(&server.message),
+                messages::truncated(&server.message),
                 server.code
             ),
-            _ => told(self.login.judge(error, target, progress).await.into()),
+            _ => told(self.login.classify(error, target, progress).await.into()),
         }
     }
 }
@@ -219,12 +219,12 @@ async fn learn(connection: &mut Conn) -> Result<(bool, String, String), Error> {
         false => MYSQL_BASICS,
     };
     let row: Option<(String, Option<String>)> = connection.query_first(basics).await?;
-    let (us, usual_plugin) = row.unwrap_or_default();
+    let (us, default_plugin) = row.unwrap_or_default();
     let host = us.rsplit_once('@').map(|(_, host)| host.to_owned());
     Ok((
         mariadb,
         host.unwrap_or_default(),
-        usual_plugin.unwrap_or_default(),
+        default_plugin.unwrap_or_default(),
     ))
 }
 

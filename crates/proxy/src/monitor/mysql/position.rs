@@ -11,7 +11,7 @@ use crate::monitor::row::{Nonsense, Row, only};
 use crate::monitor::{ServerPosition, WatchError, persistent::RoleQuery as _};
 use crate::now_us;
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::calmly, mysql::malformed,
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::catch_panic, mysql::malformed,
 };
 
 const STEP: &str = "querying its replication position";
@@ -86,9 +86,9 @@ impl Asker {
             Some(link) => link,
             None => self.monitor.connect(target, progress).await?,
         };
-        let (asked_us, question) = (now_us(), link.dialect.position());
+        let (queried_us, question) = (now_us(), link.dialect.position());
         let (facts, link) = self.answer(link, question, target, progress).await?;
-        Ok((read(&facts, asked_us)?, link))
+        Ok((read(&facts, queried_us)?, link))
     }
 
     async fn answer(
@@ -99,16 +99,16 @@ impl Asker {
         progress: &Progress,
     ) -> Result<(Row, Link), WatchError> {
         progress.logged_in(STEP);
-        let asking = calmly(async move {
+        let asking = catch_panic(async move {
             let answer = facts(&mut link.connection, question).await;
             (link, answer)
         });
         match asking.await {
             Some((link, Ok(facts))) => Ok((facts, link)),
-            Some((link, Err(trouble))) => {
+            Some((link, Err(error))) => {
                 let dialect = Some(&link.dialect);
-                let judged = self.monitor.judge(trouble, dialect, target, progress);
-                Err(judged.await)
+                let classified = self.monitor.classify(error, dialect, target, progress);
+                Err(classified.await)
             }
             None => Err(malformed(target).await.into()),
         }
@@ -119,7 +119,7 @@ async fn facts(connection: &mut Conn, question: &str) -> Result<Row, QueryError>
     Ok(only(rows(connection, question).await?)?)
 }
 
-fn read(facts: &Row, asked_us: u64) -> Result<ServerPosition, Nonsense> {
+fn read(facts: &Row, queried_us: u64) -> Result<ServerPosition, Nonsense> {
     let takes_writes = !facts.flag(&[dialect::READ_ONLY])?;
     let (written, applied) = match facts.has(galera::SEEN) {
         true => {
@@ -137,7 +137,7 @@ fn read(facts: &Row, asked_us: u64) -> Result<ServerPosition, Nonsense> {
     Ok(ServerPosition {
         written: written.and_then(position),
         applied: position(applied),
-        asked_us,
+        queried_us,
         wait: WaitSupport::Position,
     })
 }
@@ -194,7 +194,7 @@ mod tests {
         let primary = place("0").written;
         assert!(primary.is_some_and(|at| gtids(9).unwrap().is_reached_by(&at)));
         let replica = place("1");
-        assert_eq!((replica.written, replica.asked_us), (None, 5));
+        assert_eq!((replica.written, replica.queried_us), (None, 5));
         let applied = replica.applied.unwrap();
         assert!(gtids(8).unwrap().is_reached_by(&applied));
         assert!(

@@ -150,7 +150,7 @@ fn receiver(channel: &Row) -> Result<Receiver, Nonsense> {
 fn error(channel: &Row) -> Result<String, Nonsense> {
     let applier = channel.value(&["Last_SQL_Error"])?.unwrap_or_default();
     let receiver = channel.value(&["Last_IO_Error"])?.unwrap_or_default();
-    Ok(messages::clipped(if applier.is_empty() {
+    Ok(messages::truncated(if applier.is_empty() {
         receiver
     } else {
         applier

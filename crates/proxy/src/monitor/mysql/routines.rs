@@ -8,7 +8,7 @@ use super::{Link, Monitor, QueryError, rows};
 use crate::monitor::row::{Nonsense, Row};
 use crate::monitor::{WatchError, persistent::RoleQuery as _};
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::calmly, mysql::malformed,
+    MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::catch_panic, mysql::malformed,
 };
 use crate::server_info::routines::{Routine, RoutineListing, Routines, Trigger, ViewDefinition};
 
@@ -108,7 +108,7 @@ impl RoutineReader {
     ) -> Result<RoutineListing, WatchError> {
         let mut link = self.monitor.connect(target, progress).await?;
         progress.logged_in(STEP);
-        let asking = calmly(async move {
+        let asking = catch_panic(async move {
             let answer = listed(&mut link).await;
             (link, answer)
         });
@@ -117,10 +117,10 @@ impl RoutineReader {
                 let _ = link.connection.disconnect().await;
                 Ok(listed)
             }
-            Some((link, Err(trouble))) => {
+            Some((link, Err(error))) => {
                 let dialect = Some(&link.dialect);
-                let judged = self.monitor.judge(trouble, dialect, target, progress);
-                Err(judged.await)
+                let classified = self.monitor.classify(error, dialect, target, progress);
+                Err(classified.await)
             }
             None => Err(malformed(target).await.into()),
         }

@@ -33,7 +33,7 @@ pub(super) const SETTING: &str = "SELECT source FROM pg_catalog.pg_settings \
     WHERE name = 'default_transaction_read_only'";
 
 /// Returns whether a default was set for the account (or its database), and hides the server's own.
-pub(super) fn is_of_the_account(row: &Row) -> Result<bool, Nonsense> {
+pub(super) fn is_account_setting(row: &Row) -> Result<bool, Nonsense> {
     let source = row.text(&["source"])?;
     Ok(matches!(source, "user" | "database" | "database user"))
 }
@@ -60,7 +60,7 @@ impl Timelines {
 
 pub(super) fn read(
     row: &Row,
-    own_default: bool,
+    is_account_default: bool,
     timelines: &mut Timelines,
 ) -> Result<Postgres, Nonsense> {
     let in_recovery = row.text(&["in_recovery"])? == "t";
@@ -82,7 +82,7 @@ pub(super) fn read(
             true => replay_age_ms(row)?,
             false => None,
         },
-        read_only_by_default: !own_default && row.text(&["read_only"])? == "on",
+        read_only_by_default: !is_account_default && row.text(&["read_only"])? == "on",
     })
 }
 

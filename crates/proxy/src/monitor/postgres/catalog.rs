@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::line::{Caller, MonitorConnection, cells};
-use super::{Nonsense, WatchError, is_about_the_question};
+use super::{Nonsense, WatchError, is_query_error};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
 use crate::server_info::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 use crate::session_state::analysis::Body;
@@ -98,7 +98,7 @@ impl CatalogReader {
                 line.hold();
                 Ok(catalog)
             }
-            Err(trouble) => Err(self.judge(&trouble, &line, progress)),
+            Err(error) => Err(self.classify(&error, &line, progress)),
         }
     }
 
@@ -256,23 +256,23 @@ impl CatalogReader {
         Ok(uses)
     }
 
-    fn judge(
+    fn classify(
         &self,
-        trouble: &QueryError,
+        error: &QueryError,
         line: &MonitorConnection,
         progress: &Progress,
     ) -> WatchError {
-        let error = match trouble {
+        let error = match error {
             QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
             QueryError::Library(error) => error,
         };
-        match error.as_db_error().filter(|db| is_about_the_question(db)) {
+        match error.as_db_error().filter(|db| is_query_error(db)) {
             Some(db) => WatchError::CannotTell(format!(
                 "cannot read the catalog: {} (SQLSTATE {})",
-                messages::clipped(db.message()),
+                messages::truncated(db.message()),
                 db.code().code()
             )),
-            None => self.caller.judge(error, line, progress),
+            None => self.caller.classify(error, line, progress),
         }
     }
 }

@@ -56,14 +56,14 @@ impl Caller {
     }
 
     /// Classifies an error; the connection is not used again.
-    pub(super) fn judge(
+    pub(super) fn classify(
         &self,
         error: &Error,
         line: &MonitorConnection,
         progress: &Progress,
     ) -> WatchError {
         line.give_up();
-        self.login.judge(error, &line.received, progress).into()
+        self.login.classify(error, &line.received, progress).into()
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_postgres::{
 };
 
 use super::line::{Caller, MonitorConnection};
-use super::{Nonsense, WatchError, is_about_the_question};
+use super::{Nonsense, WatchError, is_query_error};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
 use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
 
@@ -99,7 +99,8 @@ impl PostgresAuthQuery {
         progress.logged_in(STEP);
         kept.line.begin_answer();
         let rows = kept.line.client.query(&kept.statement, &[&user]).await;
-        let rows = rows.map_err(|error| unavailable(self.judge(&error, &kept.line, progress)))?;
+        let rows =
+            rows.map_err(|error| unavailable(self.classify(&error, &kept.line, progress)))?;
         // The operator's query may ignore case.
         let mut rows = rows.iter();
         let row = rows.find(|row| matches!(row.try_get::<_, &str>(0), Ok(name) if name == user));
@@ -121,7 +122,7 @@ impl PostgresAuthQuery {
         let line = self.caller.call(target, progress, STEP).await?;
         let types = [Type::TEXT];
         let statement = line.client.prepare_typed(&self.query, &types).await;
-        let statement = statement.map_err(|error| self.judge(&error, &line, progress))?;
+        let statement = statement.map_err(|error| self.classify(&error, &line, progress))?;
         let made = Arc::new(Kept {
             target: target.clone(),
             line,
@@ -133,30 +134,30 @@ impl PostgresAuthQuery {
 }
 
 impl PostgresAuthQuery {
-    fn judge(
+    fn classify(
         &self,
         error: &tokio_postgres::Error,
         line: &MonitorConnection,
         progress: &Progress,
     ) -> WatchError {
-        match error.as_db_error().filter(|db| is_about_the_question(db)) {
+        match error.as_db_error().filter(|db| is_query_error(db)) {
             Some(db) => WatchError::CannotTell(self.refused(db)),
-            None => self.caller.judge(error, line, progress),
+            None => self.caller.classify(error, line, progress),
         }
     }
 
     fn refused(&self, error: &DbError) -> String {
         let (user, code) = (&self.caller.user, error.code().code());
-        let said = messages::clipped(error.message());
+        let text = messages::truncated(error.message());
         match error.code() {
             &SqlState::INSUFFICIENT_PRIVILEGE if self.is_own => format!(
-                "account '{user}' lacks the privilege to read password hashes: {said} (SQLSTATE \
+                "account '{user}' lacks the privilege to read password hashes: {text} (SQLSTATE \
                  {code}); GRANT SELECT ON pg_authid TO {user}, or set query in [service.auth] to \
                  one that calls a SECURITY DEFINER function"
             ),
-            _ if self.is_own => format!("user lookup failed: {said} (SQLSTATE {code})"),
+            _ if self.is_own => format!("user lookup failed: {text} (SQLSTATE {code})"),
             _ => format!(
-                "query of [service.auth] failed: {said} (SQLSTATE {code}); it must take the user \
+                "query of [service.auth] failed: {text} (SQLSTATE {code}); it must take the user \
                  name as $1 and return (rolname, rolpassword, valid_until)"
             ),
         }

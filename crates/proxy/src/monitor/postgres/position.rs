@@ -100,10 +100,10 @@ impl Asker {
         // A canceled query leaves its reply on the connection.
         kept.line.give_up();
         kept.line.begin_answer();
-        let asked_us = now_us();
+        let queried_us = now_us();
         let row = kept.line.client.query_one(&kept.statement, &[]).await;
-        let row = row.map_err(|error| self.caller.judge(&error, &kept.line, progress))?;
-        let place = kept.read(&row, asked_us)?;
+        let row = row.map_err(|error| self.caller.classify(&error, &kept.line, progress))?;
+        let place = kept.read(&row, queried_us)?;
         kept.line.hold();
         Ok((place, kept))
     }
@@ -115,9 +115,9 @@ impl Asker {
             let statement = line.client.prepare(QUESTION).await?;
             Ok((row, statement))
         };
-        let learnt = learn.await;
+        let learned = learn.await;
         let (row, statement) =
-            learnt.map_err(|error| self.caller.judge(&error, &line, progress))?;
+            learned.map_err(|error| self.caller.classify(&error, &line, progress))?;
         let segment_bytes: Option<i64> = column(&row, 1)?;
         let segment_bytes = segment_bytes.and_then(|bytes| u64::try_from(bytes).ok());
         let timeline: Option<i32> = column(&row, 2)?;
@@ -137,7 +137,7 @@ impl Asker {
 }
 
 impl Kept {
-    fn read(&mut self, row: &Row, asked_us: u64) -> Result<ServerPosition, WatchError> {
+    fn read(&mut self, row: &Row, queried_us: u64) -> Result<ServerPosition, WatchError> {
         let in_recovery: bool = column(row, 0)?;
         let text: Option<&str> = column(row, 1)?;
         let text = text.ok_or_else(|| Nonsense::hidden("its WAL position"))?;
@@ -158,7 +158,7 @@ impl Kept {
         Ok(ServerPosition {
             written: (!in_recovery).then_some(Position::Lsn(inserted)),
             applied: in_recovery.then_some(Position::Lsn(replayed)),
-            asked_us,
+            queried_us,
             wait: self.wait,
         })
     }

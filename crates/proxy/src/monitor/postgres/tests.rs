@@ -118,7 +118,7 @@ fn a_default_of_read_only_counts_unless_it_is_that_of_our_account() {
     assert!(read(&cells).read_only_by_default);
     let own = answer::read(&row(&cells), true, &mut Timelines::default()).unwrap();
     assert!(!own.read_only_by_default);
-    let source = |text| answer::is_of_the_account(&row(&[("source", Some(text))]));
+    let source = |text| answer::is_account_setting(&row(&[("source", Some(text))]));
     assert_eq!(source("user"), Ok(true));
     assert_eq!(source("configuration file"), Ok(false));
 }

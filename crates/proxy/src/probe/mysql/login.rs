@@ -26,7 +26,7 @@ const PACKET_BYTES_MAX: usize = 16 << 20;
 /// Set only to avoid a query by the library; a probe is shorter.
 const WAIT_TIMEOUT_S: usize = 60;
 /// Time limit for the examination of a peer whose reply was invalid.
-const LOOK_MS_MAX: u64 = 200;
+const CHECK_MS_MAX: u64 = 200;
 
 /// Interval of keepalive probes, which detect a vanished peer even on a connection that only waits
 /// to be closed.
@@ -64,11 +64,13 @@ impl Login {
         progress: &Progress,
     ) -> Result<Conn, ProbeFailure> {
         progress.step("connecting or logging in");
-        let login = pin!(calmly(Conn::new(self.opts(target))));
-        let stalled = pin!(look_when_stalled(target, progress));
+        let login = pin!(catch_panic(Conn::new(self.opts(target))));
+        let stalled = pin!(diagnose_stall(target, progress));
         match select(login, stalled).await {
             Either::Left((Some(Ok(connection)), _)) => Ok(connection),
-            Either::Left((Some(Err(error)), _)) => Err(self.judge(error, target, progress).await),
+            Either::Left((Some(Err(error)), _)) => {
+                Err(self.classify(error, target, progress).await)
+            }
             Either::Left((None, _)) => Err(malformed(target).await),
             Either::Right((why, _)) => Err(why.into()),
         }
@@ -104,7 +106,7 @@ impl Login {
     }
 
     /// Classifies an error, at the login or after it.
-    pub(crate) async fn judge(
+    pub(crate) async fn classify(
         &self,
         error: Error,
         target: &Target,
@@ -114,7 +116,7 @@ impl Login {
             return with_server(tls).into();
         }
         match error {
-            Error::Server(error) => self.judge_answer(&error, progress),
+            Error::Server(error) => self.classify_reply(&error, progress),
             Error::Driver(DriverError::NoClientSslFlagFromServer) => messages::no_tls().into(),
             Error::Driver(
                 e @ (DriverError::UnknownAuthPlugin { .. }
@@ -122,51 +124,51 @@ impl Login {
                 | DriverError::MysqlOldPasswordDisabled),
             ) => self.refused(&e.to_string(), "the account's authentication plugin"),
             Error::Io(IoError::Io(e)) if e.raw_os_error().is_some() => messages::io(&e).into(),
-            Error::Io(IoError::Io(e)) => nonsense(target, &messages::io(&e)).await,
-            other => nonsense(target, &messages::chain(&other)).await,
+            Error::Io(IoError::Io(e)) => invalid_reply(target, &messages::io(&e)).await,
+            other => invalid_reply(target, &messages::chain(&other)).await,
         }
     }
 
-    fn judge_answer(&self, error: &ServerError, progress: &Progress) -> ProbeFailure {
-        let said = messages::clipped(&error.message);
+    fn classify_reply(&self, error: &ServerError, progress: &Progress) -> ProbeFailure {
+        let text = messages::truncated(&error.message);
         let monitor =
             "user, password and database in [service.monitor], and the account on the server";
         match error.code {
             // Too many connections; the account's own limit, by variable and by resource option.
             1040 | 1203 | 1226 => ProbeFailure::Full(format!(
-                "too many connections on the server: {said} (error {})",
+                "too many connections on the server: {text} (error {})",
                 error.code
             )),
             // Access denied: to the database, with the password, without one; unknown database.
-            1044 | 1045 | 1698 | 1049 => self.refused(&said, monitor),
+            1044 | 1045 | 1698 | 1049 => self.refused(&text, monitor),
             // This host may not connect; or it failed too often.
             1130 => self.refused(
-                &said,
+                &text,
                 "that the account allows connections from the address of \
                  Evenkeel",
             ),
             1129 => self.refused(
-                &said,
+                &text,
                 "the cause of the failed connections, then run FLUSH HOSTS on the server",
             ),
             // Password expired (at login, in the session); account locked (MySQL, MariaDB).
-            1820 | 1862 => self.refused(&said, "whether the password of the account has expired"),
+            1820 | 1862 => self.refused(&text, "whether the password of the account has expired"),
             3118 | 4151 => self.refused(
-                &said,
+                &text,
                 "that the account is not locked (ALTER USER … ACCOUNT UNLOCK)",
             ),
             // --require_secure_transport
-            3159 => self.refused(&said, "[service.server_tls] mode (the server requires TLS)"),
-            1047 => format!("node not ready: {said} (error 1047)").into(),
+            3159 => self.refused(&text, "[service.server_tls] mode (the server requires TLS)"),
+            1047 => format!("node not ready: {text} (error 1047)").into(),
             code if progress.is_logged_in() => {
-                format!("query failed: {said} (error {code})").into()
+                format!("query failed: {text} (error {code})").into()
             }
-            code => format!("{said} (error {code})").into(),
+            code => format!("{text} (error {code})").into(),
         }
     }
 
-    fn refused(&self, said: &str, hint: &str) -> ProbeFailure {
-        ProbeFailure::LoginRefused(messages::login_refused(&self.account.user, said, hint))
+    fn refused(&self, text: &str, hint: &str) -> ProbeFailure {
+        ProbeFailure::LoginRefused(messages::login_refused(&self.account.user, text, hint))
     }
 }
 
@@ -202,10 +204,10 @@ fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, ProbeSetupError> {
 /// The library takes the first bytes of any banner for the length of a packet and waits for the
 /// rest. It therefore recognizes neither another protocol nor the step at which a silent server has
 /// stopped. Returns only if the peer does not speak MySQL.
-async fn look_when_stalled(target: &Target, progress: &Progress) -> String {
+async fn diagnose_stall(target: &Target, progress: &Progress) -> String {
     sleep(progress.timeout / 2).await;
     if !progress.is_logged_in()
-        && let Ok(Some(why)) = look(target, Some(progress)).await
+        && let Ok(Some(why)) = check_greeting(target, Some(progress)).await
     {
         return why;
     }
@@ -213,7 +215,10 @@ async fn look_when_stalled(target: &Target, progress: &Progress) -> String {
 }
 
 /// Returns a reason why the peer's first bytes are not MySQL's, if there is one.
-async fn look(target: &Target, progress: Option<&Progress>) -> io::Result<Option<String>> {
+async fn check_greeting(
+    target: &Target,
+    progress: Option<&Progress>,
+) -> io::Result<Option<String>> {
     let step = |step| {
         if let Some(progress) = progress.filter(|p| !p.is_logged_in()) {
             progress.step(step);
@@ -228,7 +233,7 @@ async fn look(target: &Target, progress: Option<&Progress>) -> io::Result<Option
             break;
         }
         if !may_greet(&first) {
-            return Ok(Some(messages::speaks_no("MySQL", &first)));
+            return Ok(Some(messages::unexpected_protocol("MySQL", &first)));
         }
     }
     step("logging in");
@@ -237,19 +242,23 @@ async fn look(target: &Target, progress: Option<&Progress>) -> io::Result<Option
 
 /// Catches the library's assertions on malformed packets, so that invalid data does not end the
 /// thread. `None`: such data.
-pub(crate) async fn calmly<T>(talk: impl Future<Output = T>) -> Option<T> {
-    AssertUnwindSafe(talk).catch_unwind().await.ok()
+pub(crate) async fn catch_panic<T>(exchange: impl Future<Output = T>) -> Option<T> {
+    AssertUnwindSafe(exchange).catch_unwind().await.ok()
 }
 
 /// Describes a peer whose packet triggered an assertion of the library.
 pub(crate) async fn malformed(target: &Target) -> ProbeFailure {
-    nonsense(target, "malformed packet").await
+    invalid_reply(target, "malformed packet").await
 }
 
 /// Describes a peer that ended the conversation with an invalid reply.
-async fn nonsense(target: &Target, seen: &str) -> ProbeFailure {
-    let looked = timeout(Duration::from_millis(LOOK_MS_MAX), look(target, None)).await;
-    match looked {
+async fn invalid_reply(target: &Target, seen: &str) -> ProbeFailure {
+    let diagnosis = timeout(
+        Duration::from_millis(CHECK_MS_MAX),
+        check_greeting(target, None),
+    )
+    .await;
+    match diagnosis {
         Ok(Ok(Some(why))) => why.into(),
         _ => seen.to_owned().into(),
     }

@@ -86,7 +86,7 @@ impl Login {
             }
         };
         match ended {
-            Err(error) => Err(self.judge(&error, &received, progress)),
+            Err(error) => Err(self.classify(&error, &received, progress)),
             Ok((client, driver)) => Ok(Connection {
                 client,
                 driver,
@@ -96,17 +96,17 @@ impl Login {
     }
 
     /// Classifies an error, at the login or after it.
-    pub(crate) fn judge(
+    pub(crate) fn classify(
         &self,
         error: &Error,
         received: &ReceivedPrefix,
         progress: &Progress,
     ) -> ProbeFailure {
         if let Some(first) = received.implausible() {
-            return messages::speaks_no("PostgreSQL", &first).into();
+            return messages::unexpected_protocol("PostgreSQL", &first).into();
         }
         if let Some(db) = error.as_db_error() {
-            return self.judge_answer(db, progress);
+            return self.classify_reply(db, progress);
         }
         if let Some(tls) = messages::tls_inside(error) {
             return with_server(tls).into();
@@ -125,8 +125,8 @@ impl Login {
         }
     }
 
-    fn judge_answer(&self, error: &DbError, progress: &Progress) -> ProbeFailure {
-        let said = messages::clipped(error.message());
+    fn classify_reply(&self, error: &DbError, progress: &Progress) -> ProbeFailure {
+        let text = messages::truncated(error.message());
         // The end of a session by the server does not concern the query in progress.
         let ended = matches!(
             error.parsed_severity(),
@@ -136,27 +136,27 @@ impl Login {
         match error.code() {
             &SqlState::TOO_MANY_CONNECTIONS => ProbeFailure::Full(format!(
                 "too many connections on the \
-                 server: {said}"
+                 server: {text}"
             )),
             &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-                ProbeFailure::LoginRefused(self.refused(&said))
+                ProbeFailure::LoginRefused(self.refused(&text))
             }
-            &SqlState::INVALID_CATALOG_NAME => ProbeFailure::NoDatabase(self.refused(&said)),
+            &SqlState::INVALID_CATALOG_NAME => ProbeFailure::NoDatabase(self.refused(&text)),
             &SqlState::INSUFFICIENT_PRIVILEGE if at_login => {
-                ProbeFailure::LoginRefused(self.refused(&said))
+                ProbeFailure::LoginRefused(self.refused(&text))
             }
             // Starting up, shutting down, a standby without connections: the text distinguishes
             // them.
-            &SqlState::CANNOT_CONNECT_NOW => said.into(),
-            code if at_login || ended => format!("{said} (SQLSTATE {})", code.code()).into(),
-            code => format!("query failed: {said} (SQLSTATE {})", code.code()).into(),
+            &SqlState::CANNOT_CONNECT_NOW => text.into(),
+            code if at_login || ended => format!("{text} (SQLSTATE {})", code.code()).into(),
+            code => format!("query failed: {text} (SQLSTATE {})", code.code()).into(),
         }
     }
 
-    fn refused(&self, said: &str) -> String {
+    fn refused(&self, text: &str) -> String {
         let hint =
             "user, password and database in [service.monitor], and pg_hba.conf on the server";
-        messages::login_refused(&self.user, said, hint)
+        messages::login_refused(&self.user, text, hint)
     }
 }
 

@@ -15,7 +15,7 @@ fn chosen(from: &[&str], rows: &[(&str, &str)]) -> Option<(String, String)> {
         mariadb: false,
         from: from.iter().map(|&one| one.to_owned()).collect(),
         rows: rows.iter().map(|(user, host)| row(user, host)).collect(),
-        usual_plugin: String::new(),
+        default_plugin: String::new(),
     };
     let row = accounts.chosen()?;
     Some((row.user.clone(), row.host.clone()))

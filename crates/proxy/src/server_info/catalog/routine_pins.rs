@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use evenkeel_policy::pins::{Pin, Pins};
 
 use super::resolve::{FIRST_USER_OID, Function, Relation, calls_a_language};
-use crate::session_state::analysis::{Body, of_function};
+use crate::session_state::analysis::{Body, builtin_pins};
 
 /// By oid; only what leaves anything behind.
 #[derive(Debug, Default)]
@@ -115,7 +115,7 @@ fn own_of(function: &Function, has_languages: bool) -> Pins {
     if has_languages && pins.and(Body::unread().pins) == pins {
         pins.add(Pin::LanguageState);
     }
-    pins.and(of_function(function.name.as_bytes()))
+    pins.and(builtin_pins(function.name.as_bytes()))
 }
 
 fn named(relation: &Relation) -> (u32, &str) {

@@ -168,7 +168,11 @@ fn a_function_binds_by_what_it_calls_however_deep_and_is_no_read() {
     });
     builder.function(function(2_880, "pg_advisory_lock", Volatility::Volatile));
     let catalog = builder.build(1);
-    let bound = |name: &str| catalog.binds(name.as_bytes()).map(|pins| pins.to_string());
+    let bound = |name: &str| {
+        catalog
+            .call_pins(name.as_bytes())
+            .map(|pins| pins.to_string())
+    };
     for name in ["outer", "inner_1", "inner_2", "total"] {
         assert_eq!(bound(name).as_deref(), Some(LOCKS), "{name}");
         assert_eq!(catalog.function(name.as_bytes()), Volatility::Volatile);
@@ -246,13 +250,13 @@ fn functions_of_a_row_are_called_by_its_fields_unless_they_only_read() {
             ..function(oid, name, declared)
         });
     }
-    assert!(!Builder::default().build(1).has_of_rows());
+    assert!(!Builder::default().build(1).has_row_functions());
     builder.function(Function {
         takes_row: true,
         ..with_body(20_003, "locks", "BEGIN PERFORM pg_advisory_lock(1); END")
     });
     let catalog = builder.build(1);
-    assert!(catalog.has_of_rows());
+    assert!(catalog.has_row_functions());
     for (name, expect) in [
         ("pays", true),
         ("tells", false),
@@ -260,7 +264,7 @@ fn functions_of_a_row_are_called_by_its_fields_unless_they_only_read() {
         ("of_server", false),
         ("locks", true),
     ] {
-        assert_eq!(catalog.is_of_row(name.as_bytes()), expect, "{name}");
+        assert_eq!(catalog.is_row_function(name.as_bytes()), expect, "{name}");
     }
 }
 
@@ -312,21 +316,24 @@ fn operators_and_event_triggers_bind_by_code_that_users_can_replace() {
     builder.function(function(20_003, "of_library", Volatility::Volatile));
     builder.implied([20_003]);
     let catalog = builder.build(1);
-    assert_eq!((catalog.implied_code(), catalog.event_code()), (None, None));
+    assert_eq!(
+        (catalog.implicit_pins(), catalog.event_pins()),
+        (None, None)
+    );
     builder.implied([20_001]);
-    assert_eq!(builder.build(1).implied_code(), Some(Pins::NONE));
-    assert_eq!(builder.build(1).binds(b"make"), Some(Pins::NONE));
+    assert_eq!(builder.build(1).implicit_pins(), Some(Pins::NONE));
+    assert_eq!(builder.build(1).call_pins(b"make"), Some(Pins::NONE));
     builder.implied([20_000]);
     builder.event(20_000);
     let catalog = builder.build(1);
     for found in [
-        catalog.implied_code(),
-        catalog.event_code(),
-        catalog.binds(b"make"),
+        catalog.implicit_pins(),
+        catalog.event_pins(),
+        catalog.call_pins(b"make"),
     ] {
         assert_eq!(found.map(|pins| pins.to_string()).as_deref(), Some(LOCKS));
     }
-    assert_eq!(catalog.binds(b"same"), Some(Pins::NONE));
+    assert_eq!(catalog.call_pins(b"same"), Some(Pins::NONE));
 }
 
 #[test]
@@ -336,7 +343,7 @@ fn what_may_run_anything_may_call_what_an_added_language_keeps() {
     builder.function(with_body(20_000, "runs", "BEGIN EXECUTE $1; END"));
     builder.function(with_body(20_001, "reads", "BEGIN RETURN 1; END"));
     let keeps = |catalog: &Catalog, name: &[u8]| {
-        let pins = catalog.binds(name).map(|pins| pins.to_string());
+        let pins = catalog.call_pins(name).map(|pins| pins.to_string());
         pins.is_some_and(|pins| pins.contains(KEPT))
     };
     let catalog = builder.build(1);

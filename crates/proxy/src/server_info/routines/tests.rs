@@ -146,11 +146,11 @@ fn what_routines_and_triggers_leave_in_the_session_is_known_by_their_bodies() {
     let known = Routines::new(1, &listed);
     assert!(
         known
-            .binds(b"sets")
+            .call_pins(b"sets")
             .is_some_and(|pins| pins.has(Pin::Variables))
     );
-    assert_eq!(known.binds(b"plain"), Some(Pins::NONE));
-    assert_eq!(known.binds(b"nobody_knows"), None);
+    assert_eq!(known.call_pins(b"plain"), Some(Pins::NONE));
+    assert_eq!(known.call_pins(b"nobody_knows"), None);
     assert!(known.triggers(b"watched").has(Pin::Variables));
     assert!(known.triggers(b"other").is_empty());
 }
@@ -200,12 +200,12 @@ fn what_binds_is_found_through_calls_views_and_triggers() {
     let variables = |pins: Pins| pins.has(Pin::Variables);
     for name in ["nests", "calls", "sets", "writes", "reads"] {
         assert!(
-            known.binds(name.as_bytes()).is_some_and(variables),
+            known.call_pins(name.as_bytes()).is_some_and(variables),
             "{name}"
         );
     }
-    assert_eq!(known.binds(b"plain"), Some(Pins::NONE));
-    assert_eq!(known.binds(b"asks"), None);
+    assert_eq!(known.call_pins(b"plain"), Some(Pins::NONE));
+    assert_eq!(known.call_pins(b"asks"), None);
     assert!(variables(known.triggers(b"u")) && known.triggers(b"t").is_empty());
     assert!(variables(known.views(b"outer_view")) && variables(known.views(b"INNER_VIEW")));
     assert!(known.views(b"plain_view").is_empty() && known.views(b"t").is_empty());

@@ -27,23 +27,23 @@ impl Session<'_> {
         wanted: PlacementTarget,
         view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
-        let got = self.acquirer.ask(&wanted, view);
+        let outcome = self.acquirer.acquire(&wanted, view);
         self.active.wait = match wanted {
             PlacementTarget::AfterPosition(_, position) => Some(CatchUpTarget::Position(position)),
             PlacementTarget::AfterSync(_) => Some(CatchUpTarget::Everything),
             _ if self.must_catch_up(view) => Some(CatchUpTarget::Everything),
             _ => None,
         };
-        match got {
+        match outcome {
             AcquireOutcome::Server(server) => Ok(self.accept_server(server)),
-            got => self.follow(got).map(|()| false),
+            outcome => self.follow(outcome).map(|()| false),
         }
     }
 
     /// Returns whether the session reached a new primary that may not have applied its earlier
     /// writes (Galera).
     fn must_catch_up(&self, view: &ServiceSnapshot) -> bool {
-        let (Some(own), Some(at)) = (&view.database, &self.acquirer.at) else {
+        let (Some(database), Some(at)) = (&view.database, &self.acquirer.at) else {
             return false;
         };
         let positions = || self.service.knowledge.positions();
@@ -51,11 +51,11 @@ impl Session<'_> {
             positions()
                 .sample
                 .as_ref()
-                .is_none_or(|one| one.epoch != own.epoch)
+                .is_none_or(|one| one.epoch != database.epoch)
         };
-        let may_lack = match own.consistency {
+        let may_lack = match database.consistency {
             Consistency::Eventual => false,
-            Consistency::ReadYourWrites => self.token.is_of_earlier(own.epoch),
+            Consistency::ReadYourWrites => self.token.is_of_earlier(database.epoch),
             Consistency::Global => self.service.knowledge.writes().last_us() > 0 && is_first(),
         };
         may_lack && !at.is_replica && positions().is_causal(at.server.id)
@@ -74,10 +74,10 @@ impl Session<'_> {
     /// Continues the command according to the outcome of an acquisition.
     pub(super) fn follow(
         &mut self,
-        got: AcquireOutcome<ServerConnection>,
+        outcome: AcquireOutcome<ServerConnection>,
     ) -> Result<(), ExitReason> {
         self.stage = Stage::Command;
-        match got {
+        match outcome {
             AcquireOutcome::Server(server) => match self.accept_server(server) {
                 true => self.launch(None),
                 false => Ok(()),
@@ -109,10 +109,8 @@ impl Session<'_> {
     /// Retries on another server after none of the command was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
         let is_read = self.active.is_read && !self.active.primary_only && !self.active.is_late;
-        let got = self
-            .acquirer
-            .turn_elsewhere(is_read, &mut self.active.tried);
-        self.follow(got)
+        let outcome = self.acquirer.reroute(is_read, &mut self.active.tried);
+        self.follow(outcome)
     }
 
     /// Takes over an acquired connection. Returns false if the connection cannot be prepared for
@@ -125,7 +123,7 @@ impl Session<'_> {
         }
         self.handle.set_server(&server.core);
         self.active.since_us = self.acquirer.begins_work();
-        self.transcoder = Transcoder::new(server.agreed, self.entrance.agreed);
+        self.transcoder = Transcoder::new(server.agreed, self.handshake.agreed);
         self.stage = Stage::Command;
         self.server = Some(server);
         true
@@ -134,7 +132,7 @@ impl Session<'_> {
     /// Determines the settings that the session has and the connection lacks. Returns false if the
     /// connection cannot be prepared for this client.
     pub(super) fn compare(&mut self, server: &ServerConnection) -> bool {
-        let meaning = self.active.sense.meaning();
+        let meaning = self.active.statement.meaning();
         let pending = &self.shared.pending;
         let needs = meaning.map_or(InfoNeeds::NONE, |meaning| pending.needs(meaning));
         let mut sql = Vec::new();
@@ -160,10 +158,10 @@ impl Session<'_> {
         }
         let command = &self.active.command;
         let payload = command.get(HEADER_LENGTH..).unwrap_or_default();
-        match frontend::request(payload, self.entrance.agreed) {
+        match frontend::request(payload, self.handshake.agreed) {
             Ok(frontend::Request::InitDb(_)) => true,
             Ok(frontend::Request::Query { text, .. }) => {
-                let meaning = self.active.sense.meaning();
+                let meaning = self.active.statement.meaning();
                 let is_one = meaning.is_some_and(|meaning| meaning.statements.len() == 1);
                 let first = text.trim_ascii_start().get(..4);
                 is_one && first.is_some_and(|first| first.eq_ignore_ascii_case(b"USE "))
@@ -187,23 +185,23 @@ impl Session<'_> {
         let mut must_wait = false;
         if let Some(missing) = &mut self.active.missing {
             if let Some(schema) = &missing.schema {
-                server.ask_schema(Ask::Settings, schema, out);
+                server.select_schema(Ask::Settings, schema, out);
                 missing.owed += 1;
             }
             if counts {
-                server.ask(Ask::Other, b"SELECT 0 LIMIT 0", out);
+                server.query(Ask::Other, b"SELECT 0 LIMIT 0", out);
             }
             if !missing.sql.is_empty() {
-                server.ask(Ask::Settings, &missing.sql, out);
+                server.query(Ask::Settings, &missing.sql, out);
                 missing.owed += 1;
             }
             must_wait = !is_harmless;
         }
         if let Some(several) = several.filter(|several| *several != server.takes_several) {
-            server.ask_several(several, out);
+            server.set_multi_statements(several, out);
         }
         if let Some((statement, now)) = statement {
-            Self::prepare_as_then(server, &statement, &now, out);
+            Self::prepare_in_context(server, &statement, &now, out);
             must_wait = true;
         }
         if let Some(awaited) = &self.active.wait {
@@ -211,13 +209,13 @@ impl Session<'_> {
             let wait_ms = view
                 .database
                 .as_ref()
-                .map_or(0, |own| own.causality.wait_ms);
+                .map_or(0, |database| database.causality.wait_ms);
             let text = super::catch_up::text(server.version.mariadb, awaited, wait_ms);
-            server.ask(Ask::Wait, text.as_bytes(), out);
+            server.query(Ask::Wait, text.as_bytes(), out);
             must_wait |= !self.active.is_read;
             // The cluster's own limit is 30 seconds, and no statement can change it.
             if *awaited == CatchUpTarget::Everything && self.acquirer.is_at_replica() {
-                self.active.patience = Some(after(wait_ms));
+                self.active.wait_timer = Some(after(wait_ms));
             }
         }
         self.show_trackers(out);
@@ -228,7 +226,7 @@ impl Session<'_> {
     /// acceptable.
     fn wants_several(&self) -> Option<bool> {
         let (CommandKind::Query, CommandStatement::Text(meaning)) =
-            (&self.active.what, &self.active.sense)
+            (&self.active.what, &self.active.statement)
         else {
             return None;
         };
@@ -258,26 +256,26 @@ impl Session<'_> {
         self.stage = Stage::Command;
         let command = std::mem::take(&mut self.active.command);
         let ActiveRequest { what, .. } = self.drop_unit();
-        self.learn_types(&what, &command);
+        self.record_types(&what, &command);
         self.worker.keep_spare(command);
         self.acquirer.release_failover_slot();
         if self.server.is_none() {
             self.acquirer.at = None;
-            self.does(SessionActivity::Idle);
+            self.set_activity(SessionActivity::Idle);
         }
         match what {
             // COM_STMT_SEND_LONG_DATA has no reply, even on failure; the execution receives the
             // error.
             CommandKind::LongData(number) => {
-                if let Some(named) = self.numbers.get_mut(number) {
+                if let Some(named) = self.statements.get_mut(number) {
                     named.lacks_data = true;
                 }
             }
             CommandKind::Execute(number) | CommandKind::Bulk(number) => {
-                self.takes_data_away(number);
-                self.tell(error_reply);
+                self.discard_long_data(number);
+                self.reply_error(error_reply);
             }
-            _ => self.tell(error_reply),
+            _ => self.reply_error(error_reply),
         }
         Ok(())
     }
@@ -322,7 +320,7 @@ impl Session<'_> {
         if self.acquirer.has_timed_out() {
             return self.refuse(ErrorReply::new(&error_catalog::POOL_TIMEOUT));
         }
-        match self.acquirer.looks_around() {
+        match self.acquirer.should_reroute() {
             true => self.try_reroute(),
             false => Ok(()),
         }
@@ -332,7 +330,7 @@ impl Session<'_> {
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot();
         let wanted = self.decide(&view);
-        match self.acquirer.leaves_for(wanted, &view) {
+        match self.acquirer.reroute_to(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }

@@ -37,7 +37,7 @@ pub(super) struct ActiveRequest {
     /// Settings of the session that its server connection lacks.
     pub(super) missing: Option<Missing>,
     pub(super) what: CommandKind,
-    pub(super) sense: CommandStatement,
+    pub(super) statement: CommandStatement,
     pub(super) is_read: bool,
     pub(super) may_write: bool,
     /// True if a rejection means that no part of the command was executed.
@@ -53,7 +53,7 @@ pub(super) struct ActiveRequest {
     /// Position that the server must reach before the command runs.
     pub(super) wait: Option<CatchUpTarget>,
     /// Timer that limits the wait if the server enforces no limit.
-    pub(super) patience: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
+    pub(super) wait_timer: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
     /// Received part of the result of a wait or tracker query.
     pub(super) word: Vec<u8>,
     /// Ids of servers on which the command failed.
@@ -150,7 +150,11 @@ impl Session<'_> {
     /// Chooses the server for the next command of a session without a server connection.
     pub(super) fn decide(&mut self, view: &ServiceSnapshot) -> PlacementTarget {
         self.active.is_read = false;
-        let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
+        let Some(database) = view
+            .database
+            .as_ref()
+            .filter(|database| database.splits_reads())
+        else {
             return PlacementTarget::Primary;
         };
         // A command that a replica could not execute, or reported as a write, is not known to be a
@@ -158,7 +162,7 @@ impl Session<'_> {
         if self.active.primary_only || !self.takes_part_in_split() {
             return PlacementTarget::Primary;
         }
-        if self.is_better_at_primary(view, own) {
+        if self.is_better_at_primary(view, database) {
             // The effect of a setting ended with the connection on which it was made.
             self.active.is_read =
                 self.may_be_set_again() || matches!(self.active.what, CommandKind::InitDb);
@@ -168,11 +172,11 @@ impl Session<'_> {
             knowledge: &self.service.knowledge,
             token: &mut self.token,
             tried: &self.active.tried,
-            among: self.rules.as_ref().and_then(AppliedRules::among),
+            among: self.rules.as_ref().and_then(AppliedRules::server_group),
             may_wait: self.active.is_kept,
         };
-        let found = reading.look(view, own);
-        let decision = self.decision(own, found.seen());
+        let found = reading.candidates(view, database);
+        let decision = self.decision(database, found.availability());
         found.want_positions(&decision, &self.service.knowledge);
         self.active.is_read = decision.is_read;
         if self.active.is_late || self.was_just_unfit() {
@@ -180,7 +184,7 @@ impl Session<'_> {
         }
         let key = self.account.pool_user.user_number.get();
         let has_room = |index| self.acquirer.has_room(view, index);
-        found.place(decision.target, own, key, has_room)
+        found.place(decision.target, database, key, has_room)
     }
 
     /// Returns whether a replica recently rejected the schema or settings of this session. Another
@@ -198,7 +202,7 @@ impl Session<'_> {
     /// a writable transaction. A single such statement in a READ ONLY transaction is sent
     /// nevertheless, unless it locks by name: the server replies with the appropriate error.
     pub(super) fn leave_replica(&mut self) -> Result<(), ErrorReply> {
-        let Some(meaning) = self.active.sense.meaning() else {
+        let Some(meaning) = self.active.statement.meaning() else {
             return Ok(());
         };
         if !self.acquirer.is_at_replica() || self.keeps_connection() || self.only_reads() {
@@ -211,19 +215,19 @@ impl Session<'_> {
         let is_one = meaning.statements.len() == 1;
         let is_harmful = meaning.writes || self.locks_or_begins(&meaning.statements);
         if self.is_held_for_questions() {
-            self.let_go(Condition::Clean);
+            self.release_server(Condition::Clean);
             return Ok(());
         }
         let is_over = |pin| match pin {
             // The statement ends the previous transaction, which has changed nothing.
             Pin::Transaction => begins,
             // Closed by the client; the server has not confirmed it yet.
-            Pin::Cursor | Pin::LongData => !self.numbers.hold(),
+            Pin::Cursor | Pin::LongData => !self.statements.hold(),
             _ => false,
         };
         if self.state.pins.iter().all(is_over) {
             self.forget_work();
-            self.let_go(Condition::Unclean);
+            self.release_server(Condition::Unclean);
             return Ok(());
         }
         let is_by_name = meaning.locks_by_name();
@@ -252,20 +256,20 @@ impl Session<'_> {
 
     /// Returns whether the command is known to only read.
     fn only_reads(&self) -> bool {
-        let meaning = self.active.sense.meaning();
+        let meaning = self.active.statement.meaning();
         meaning.is_some_and(|meaning| only_read(&meaning.statements))
     }
 
     /// Returns whether the command should run on the primary while one is available. A command that
     /// may pin the session should pin it to the primary. COMMIT is included since it begins a
     /// transaction with `completion_type`; a schema may be missing on replicas.
-    fn is_better_at_primary(&self, view: &ServiceSnapshot, own: &DatabaseSnapshot) -> bool {
-        let meaning = self.active.sense.meaning();
+    fn is_better_at_primary(&self, view: &ServiceSnapshot, database: &DatabaseSnapshot) -> bool {
+        let meaning = self.active.statement.meaning();
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
         let may_bind = ends || self.only_sets() || matches!(self.active.what, CommandKind::InitDb);
-        let primary = own.primary.and_then(|index| view.servers.get(index));
+        let primary = database.primary.and_then(|index| view.servers.get(index));
         let is_untried = primary.is_some_and(|server| !self.active.tried.contains(&server.id));
-        may_bind && is_untried && self.service.failover_queue.is_calm()
+        may_bind && is_untried && self.service.failover_queue.is_idle()
     }
 
     /// Returns whether the command only assigns literals to settings.
@@ -276,7 +280,7 @@ impl Session<'_> {
         };
         let statements = self
             .active
-            .sense
+            .statement
             .meaning()
             .map(|meaning| &meaning.statements);
         statements.is_some_and(|all| !all.is_empty() && all.iter().all(is_plain))
@@ -284,7 +288,7 @@ impl Session<'_> {
 
     fn only_sets(&self) -> bool {
         let sets = |one: &RoutedStatement| one.kind == StatementClass::Setting;
-        let meaning = self.active.sense.meaning();
+        let meaning = self.active.statement.meaning();
         meaning.is_some_and(|meaning| meaning.statements.iter().all(sets))
     }
 
@@ -293,19 +297,23 @@ impl Session<'_> {
     /// session may write next.
     fn takes_part_in_split(&self) -> bool {
         let number = self.active.what.number();
-        let named = number.and_then(|number| self.numbers.get(number));
+        let named = number.and_then(|number| self.statements.get(number));
         let holds = named.is_some_and(|named| named.holds);
         let is_bulk = matches!(self.active.what, CommandKind::Bulk(_));
-        self.active.sense.meaning().is_some() && !holds && !is_bulk
+        self.active.statement.meaning().is_some() && !holds && !is_bulk
     }
 
-    fn decision(&self, own: &DatabaseSnapshot, seen: route::ServerAvailability) -> Decision {
+    fn decision(
+        &self,
+        database: &DatabaseSnapshot,
+        availability: route::ServerAvailability,
+    ) -> Decision {
         let none: &[RoutedStatement] = &[];
-        let meaning = self.active.sense.meaning();
+        let meaning = self.active.statement.meaning();
         let hint = meaning.and_then(|meaning| meaning.hint.as_ref());
         let active = route::RoutingUnit {
             statements: meaning.map_or(none, |meaning| &meaning.statements),
-            hint: hint.map(|hint| own.routed(hint)),
+            hint: hint.map(|hint| database.routed(hint)),
             rule: self.rules.as_ref().and_then(AppliedRules::destination),
         };
         let session = route::SessionContext {
@@ -313,7 +321,7 @@ impl Session<'_> {
             defaults: self.state.transaction_defaults(),
             changed_catalog: self.changed_catalog.is_some_and(|at| at == self.catalog()),
         };
-        route::decide(&active, &session, &own.split, &seen)
+        route::decide(&active, &session, &database.split, &availability)
     }
 
     /// Returns whether the command is safe to send before the server has applied the session's
@@ -321,7 +329,7 @@ impl Session<'_> {
     pub(super) fn is_harmless(&self) -> bool {
         let begins = self
             .active
-            .sense
+            .statement
             .meaning()
             .is_some_and(|meaning| meaning.begins);
         self.active.is_read || begins || matches!(self.active.what, CommandKind::Prepare(_))

@@ -29,14 +29,14 @@ pub(in crate::session) async fn send(
         return true;
     };
     // Connection ids of another server are unrelated.
-    if !connection.core().cancels.is_of_the_same_server(target) {
+    if !connection.core().cancel_target.has_same_key(target) {
         connection.disconnect("host name now resolves to another server");
         return true;
     }
     let text = format!("KILL QUERY {number}");
-    let told = connection.run(worker, &[text.as_bytes()]).await;
-    if let Err(error_reply) = &told {
-        let (server, why) = (&target.pooled.server.name, &error_reply.message);
+    let result = connection.run(worker, &[text.as_bytes()]).await;
+    if let Err(error_reply) = &result {
+        let (server, why) = (&target.pool_handle.server.name, &error_reply.message);
         tracing::debug!(%server, why, "cannot cancel query");
     }
     let is_over = connection.is_idle();
@@ -55,7 +55,7 @@ async fn open(
             Ok(connection) => return Some(connection),
             Err(error) if error.is_full() && tries_left > 0 => compio::time::sleep(PAUSE).await,
             Err(error) => {
-                let (server, why) = (&target.pooled.server.name, error.message);
+                let (server, why) = (&target.pool_handle.server.name, error.message);
                 tracing::warn!(%server, why, "cannot cancel query: no server connection available");
                 return None;
             }

@@ -12,7 +12,7 @@ use crate::session::placement::CatchUpTarget;
 impl Session<'_> {
     /// Records that the server has applied the writes that the session must see.
     pub(super) fn caught_up(&mut self) {
-        self.active.patience = None;
+        self.active.wait_timer = None;
         if self.acquirer.is_at_primary() {
             // Counted as a write on the primary, so that the new position belongs to this primary's
             // epoch and no session waits for it again.
@@ -23,15 +23,19 @@ impl Session<'_> {
     /// Returns whether the result row of the wait reports that the position was reached.
     pub(super) fn is_caught_up(&self) -> bool {
         let row = last_row(&self.active.word);
-        let said = self.active.wait.as_ref().map(|awaited| said(awaited, row));
-        if said == Some(CatchUpResult::Untrue)
+        let result = self
+            .active
+            .wait
+            .as_ref()
+            .map(|awaited| read_result(awaited, row));
+        if result == Some(CatchUpResult::Untrue)
             && let Some(at) = &self.acquirer.at
         {
             let server = &at.server.name;
             tracing::debug!(%server, "position was reached with transactions of another server; \
                                       the read runs elsewhere");
         }
-        said == Some(CatchUpResult::There)
+        result == Some(CatchUpResult::There)
     }
 }
 
@@ -67,7 +71,7 @@ enum CatchUpResult {
     Untrue,
 }
 
-fn said(awaited: &CatchUpTarget, row: &[u8]) -> CatchUpResult {
+fn read_result(awaited: &CatchUpTarget, row: &[u8]) -> CatchUpResult {
     let mut values = backend::values(row);
     if values.next() != Some(Some(b"0")) {
         return CatchUpResult::Late;
@@ -104,41 +108,45 @@ mod tests {
 
     #[test]
     fn the_end_of_a_wait_counts_only_where_the_position_is_reached() {
-        let says = |row: &[u8]| said(&awaited(), row);
-        assert_eq!(says(b"\x010\x070-2-100"), CatchUpResult::There);
-        assert_eq!(says(b"\x010\x070-2-101"), CatchUpResult::There);
+        let result = |row: &[u8]| read_result(&awaited(), row);
+        assert_eq!(result(b"\x010\x070-2-100"), CatchUpResult::There);
+        assert_eq!(result(b"\x010\x070-2-101"), CatchUpResult::There);
         assert_eq!(
-            says(b"\x010\x070-1-101"),
+            result(b"\x010\x070-1-101"),
             CatchUpResult::Untrue,
             "a former primary's"
         );
-        assert_eq!(says(b"\x010\x060-2-99"), CatchUpResult::Untrue);
+        assert_eq!(result(b"\x010\x060-2-99"), CatchUpResult::Untrue);
         assert_eq!(
-            says(b"\x010\x00"),
+            result(b"\x010\x00"),
             CatchUpResult::Untrue,
             "it has applied nothing"
         );
-        assert_eq!(says(b"\x010\xfb"), CatchUpResult::Untrue);
+        assert_eq!(result(b"\x010\xfb"), CatchUpResult::Untrue);
         assert_eq!(
-            says(b"\x010\x03..."),
+            result(b"\x010\x03..."),
             CatchUpResult::Untrue,
             "that is no position"
         );
-        assert_eq!(says(b"\x02-1\x070-2-100"), CatchUpResult::Late);
-        assert_eq!(says(b"\xfb\x070-2-100"), CatchUpResult::Late);
+        assert_eq!(result(b"\x02-1\x070-2-100"), CatchUpResult::Late);
+        assert_eq!(result(b"\xfb\x070-2-100"), CatchUpResult::Late);
     }
 
     #[test]
     fn who_says_nothing_more_is_believed() {
-        assert_eq!(said(&awaited(), b"\x010"), CatchUpResult::There, "MySQL");
         assert_eq!(
-            said(&CatchUpTarget::Everything, b"\x010"),
+            read_result(&awaited(), b"\x010"),
+            CatchUpResult::There,
+            "MySQL"
+        );
+        assert_eq!(
+            read_result(&CatchUpTarget::Everything, b"\x010"),
             CatchUpResult::There
         );
         assert_eq!(
-            said(&CatchUpTarget::Everything, b"\x011"),
+            read_result(&CatchUpTarget::Everything, b"\x011"),
             CatchUpResult::Late
         );
-        assert_eq!(said(&awaited(), b""), CatchUpResult::Late);
+        assert_eq!(read_result(&awaited(), b""), CatchUpResult::Late);
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use evenkeel_policy::connection_pool::Condition;
-use evenkeel_policy::pins::Pin as Bond;
+use evenkeel_policy::pins::Pin as SessionPin;
 use evenkeel_wire::mysql::flags::Status;
 
 use super::active_request::{ActiveRequest, CommandKind};
@@ -43,7 +43,7 @@ impl Session<'_> {
         }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if matches!(self.stage, Stage::Preparing) && self.server.as_deref().is_some_and(is_quiet) {
-            let out = self.worker.spare();
+            let out = self.worker.take_spare();
             return self.send_command(out, None);
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Session<'_> {
         if matches!(active.what, CommandKind::Binlog) {
             // The connection cannot be used for anything else.
             self.forget_work();
-            self.let_go(Condition::Unclean);
+            self.release_server(Condition::Unclean);
             return Ok(());
         }
         self.hold_for_follow_up();
@@ -69,8 +69,8 @@ impl Session<'_> {
         if self.owes_trackers() {
             return Ok(());
         }
-        if !self.asks_between(active.has_failed) {
-            self.shows();
+        if !self.query_between(active.has_failed) {
+            self.show_activity();
         }
         Ok(())
     }
@@ -83,8 +83,8 @@ impl Session<'_> {
     }
 
     /// Updates the session's activity between two commands.
-    pub(super) fn shows(&self) {
-        self.does(match self.is_in_transaction() {
+    pub(super) fn show_activity(&self) {
+        self.set_activity(match self.is_in_transaction() {
             true => SessionActivity::InTransaction,
             false if self.is_free() => SessionActivity::Idle,
             false => SessionActivity::Bound,
@@ -117,7 +117,7 @@ impl Session<'_> {
         self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
             // The hold may have postponed a state query that an error requires.
-            self.asks_between(true);
+            self.query_between(true);
         }
     }
 
@@ -153,59 +153,63 @@ impl Session<'_> {
 
     /// Queries state that only the server knows, unless the session is pinned for another reason.
     /// Returns false if no query is sent.
-    fn asks_before_release(&mut self, has_failed: bool) -> bool {
+    fn query_before_release(&mut self, has_failed: bool) -> bool {
         // A query would remove the state for which the connection is held.
         let may_ask = self.holding.is_none();
         let question = self
             .state
-            .question(&self.shared.pending)
+            .state_query(&self.shared.pending)
             .filter(|_| may_ask);
         // An error does not indicate whether a transaction is open.
-        let is_open = |pin| has_failed && pin == Bond::Transaction;
+        let is_open = |pin| has_failed && pin == SessionPin::Transaction;
         let is_unsure = may_ask && self.state.pins.iter().any(is_open);
         let is_nothing_asked = question.is_none() && !is_unsure;
         if is_nothing_asked || self.keeps_connection() || self.owes_trackers() {
             return false;
         }
-        let is_told = |pin| matches!(pin, Bond::Settings | Bond::InsertId) || is_open(pin);
-        if !self.state.pins.iter().all(is_told) {
+        let is_queryable =
+            |pin| matches!(pin, SessionPin::Settings | SessionPin::InsertId) || is_open(pin);
+        if !self.state.pins.iter().all(is_queryable) {
             return false;
         }
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
-        self.server.as_deref().is_some_and(is_idle) && self.asks(question)
+        self.server.as_deref().is_some_and(is_idle) && self.send_state_query(question)
     }
 
     /// Queries the server between two commands for state that only it knows. Returns false if no
     /// query is sent.
-    pub(super) fn asks_between(&mut self, has_failed: bool) -> bool {
+    pub(super) fn query_between(&mut self, has_failed: bool) -> bool {
         match self.is_in_transaction() {
-            true => self.is_doubtful && self.asks_status(),
-            false => self.asks_before_release(has_failed),
+            true => self.is_doubtful && self.query_status(),
+            false => self.query_before_release(has_failed),
         }
     }
 
     /// Queries whether a transaction is still open after an error of a statement that may have
     /// ended it. A held connection is not queried, since that would remove the held state. Usually
     /// the next command's reply makes the query unnecessary.
-    fn asks_status(&mut self) -> bool {
+    fn query_status(&mut self) -> bool {
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         let is_quiet = self.server.as_deref().is_some_and(is_quiet);
-        is_quiet && self.holding.is_none() && !self.keeps_connection() && self.asks(None)
+        is_quiet
+            && self.holding.is_none()
+            && !self.keeps_connection()
+            && self.send_state_query(None)
     }
 
     /// Sends a state query, or a status query if `question` is `None`. Requires a server without
     /// outstanding replies.
-    fn asks(&mut self, question: Option<StateQuery>) -> bool {
+    fn send_state_query(&mut self, question: Option<StateQuery>) -> bool {
         let Some(server) = &mut self.server else {
             return false;
         };
         if !server.core.stream.is_sent() {
             return false;
         }
-        let mut out = self.worker.spare();
+        let mut out = self.worker.take_spare();
         match question {
-            Some(question) => server.ask_question(question, &mut out),
-            None => server.ask_status(&mut out),
+            Some(question) => server.query_state(question, &mut out),
+            None => server.ping(&mut out),
         }
         // A failure is reported by the next receive.
         let _ = server.core.stream.send_own(self.worker, out);
@@ -215,31 +219,31 @@ impl Session<'_> {
     }
 
     /// Handles the reply to a state or status query.
-    pub(super) fn told(&mut self, is_question: bool) {
+    pub(super) fn handle_state_reply(&mut self, is_question: bool) {
         self.is_doubtful = false;
         if let Some(server) = &mut self.server {
             let interner = self.worker.interner();
             if is_question {
-                self.state.answered(&mut server.settings, interner);
+                self.state.query_answered(&mut server.settings, interner);
             }
             let status = server.conversation.status();
             self.state
                 .ready(Some(status), &mut server.settings, interner);
-            self.counts_writes(status);
+            self.count_writes(status);
         }
         self.pins_changed();
-        if is_question || !self.asks_before_release(false) {
-            self.shows();
+        if is_question || !self.query_before_release(false) {
+            self.show_activity();
         }
     }
 
-    pub(super) fn let_go(&mut self, condition: Condition) {
+    pub(super) fn release_server(&mut self, condition: Condition) {
         if let Some(server) = self.server.take() {
             self.acquirer.at = None;
             self.acquirer.release(server, condition);
         }
         self.acquirer.release_failover_slot();
-        self.does(SessionActivity::Idle);
+        self.set_activity(SessionActivity::Idle);
     }
 
     /// Releases the memory of the command and returns the request.
@@ -253,16 +257,17 @@ impl Session<'_> {
     pub(super) fn answered(&mut self, server: &mut ServerConnection, is_ok: bool) {
         let status = server.conversation.status();
         let interner = self.worker.interner();
-        let told = is_ok.then_some(status);
-        self.state.ready(told, &mut server.settings, interner);
+        let known_status = is_ok.then_some(status);
+        self.state
+            .ready(known_status, &mut server.settings, interner);
         self.statements_hold(server);
         if !server.holds_for_statements() {
-            self.numbers.hold_nothing();
+            self.statements.hold_nothing();
         }
         self.acquirer.release_failover_slot();
-        let meaning = self.active.sense.meaning();
+        let meaning = self.active.statement.meaning();
         self.is_doubtful = !is_ok && (self.is_doubtful || meaning.is_none_or(ends_transactions));
-        self.counts_writes(status);
+        self.count_writes(status);
         let ran = self.ran(server, is_ok);
         let is_open = status.has(Status::IN_TRANSACTION);
         self.acquirer
@@ -270,7 +275,7 @@ impl Session<'_> {
     }
 
     /// Records the writes of an ended transaction, so that the session's next read sees them.
-    pub(super) fn counts_writes(&mut self, status: Status) {
+    pub(super) fn count_writes(&mut self, status: Status) {
         let has_written = |at: &Placement| at.written.is_some && !at.is_replica;
         let is_open = status.has(Status::IN_TRANSACTION);
         if !is_open && self.acquirer.at.as_ref().is_some_and(has_written) {
@@ -282,7 +287,7 @@ impl Session<'_> {
     fn ran(&self, server: &mut ServerConnection, is_ok: bool) -> StatementResult {
         let what = &self.active.what;
         let is_statement = what.is_run() || !is_ok && matches!(what, CommandKind::Prepare(_));
-        let meaning = self.active.sense.meaning();
+        let meaning = self.active.statement.meaning();
         StatementResult {
             digest: is_statement.then(|| meaning.map_or(0, |meaning| meaning.digest)),
             rows_sent: server.boundaries.take_rows(),

@@ -27,9 +27,9 @@ pub(super) enum RequestDisposition {
 
 impl<'a> Session<'a> {
     /// Dispatches a command, and executes it if it needs no server.
-    pub(super) fn look(&mut self, payload: &[u8]) -> Result<RequestDisposition, ExitReason> {
+    pub(super) fn dispatch(&mut self, payload: &[u8]) -> Result<RequestDisposition, ExitReason> {
         use frontend::Request as Command;
-        let command = match frontend::request(payload, self.entrance.agreed) {
+        let command = match frontend::request(payload, self.handshake.agreed) {
             Ok(command) => command,
             Err(fault) if is_no_command(fault) => {
                 return Ok(RequestDisposition::Refuse(ErrorReply::new(
@@ -48,15 +48,15 @@ impl<'a> Session<'a> {
                 "COM_CHANGE_USER packet too \
                  long",
             )),
-            Command::Query { text, .. } => self.look_at_text(text),
-            Command::Prepare { text } => self.look_at_prepare(text),
-            Command::Execute(execute) => self.look_at_execute(&execute),
+            Command::Query { text, .. } => self.dispatch_query(text),
+            Command::Prepare { text } => self.dispatch_prepare(text),
+            Command::Execute(execute) => self.dispatch_execute(&execute),
             Command::BulkExecute { statement, .. } => {
-                self.look_at(statement, "EXECUTE", CommandKind::Bulk)
+                self.dispatch_statement(statement, "EXECUTE", CommandKind::Bulk)
             }
-            Command::LongData { statement, .. } => self.look_at_long_data(statement),
-            Command::Fetch { statement, .. } => self.look_at_fetch(statement),
-            Command::Reset(statement) => self.look_at_reset(statement),
+            Command::LongData { statement, .. } => self.dispatch_long_data(statement),
+            Command::Fetch { statement, .. } => self.dispatch_fetch(statement),
+            Command::Reset(statement) => self.dispatch_reset(statement),
             Command::Close(statement) => self.close_statement(statement),
             Command::SetOption { multi_statements } => {
                 self.takes_several = multi_statements;
@@ -72,7 +72,9 @@ impl<'a> Session<'a> {
                 RequestDisposition::Done
             }
             Command::ProcessKill(id) => self.kill(u64::from(id), false),
-            Command::InitDb(_) => RequestDisposition::Send(CommandKind::InitDb, self.of_schema()),
+            Command::InitDb(_) => {
+                RequestDisposition::Send(CommandKind::InitDb, self.analysis_of_init_db())
+            }
             Command::FieldList { .. } => {
                 RequestDisposition::Send(CommandKind::FieldList, CommandStatement::Nothing)
             }
@@ -87,12 +89,12 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the analysis of COM_INIT_DB: that of a USE statement, for any schema.
-    fn of_schema(&self) -> CommandStatement {
+    fn analysis_of_init_db(&self) -> CommandStatement {
         CommandStatement::Text(Arc::new(self.state.read(b"USE any", None)))
     }
 
     /// Handles COM_QUERY. The text is complete, or too long to be parsed.
-    fn look_at_text(&mut self, text: &[u8]) -> RequestDisposition {
+    fn dispatch_query(&mut self, text: &[u8]) -> RequestDisposition {
         let is_whole = self.rest.is_over();
         let meaning = match is_whole {
             true => self.read_query(text),
@@ -107,22 +109,22 @@ impl<'a> Session<'a> {
         if meaning.kills_unknown_connection {
             return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::KILL_OF_SERVER_ID));
         }
-        self.rule(is_whole.then_some(text));
+        self.apply_rules(is_whole.then_some(text));
         RequestDisposition::Send(CommandKind::Query, CommandStatement::Text(meaning))
     }
 
     /// Handles COM_STMT_PREPARE.
-    fn look_at_prepare(&mut self, text: &[u8]) -> RequestDisposition {
+    fn dispatch_prepare(&mut self, text: &[u8]) -> RequestDisposition {
         if !self.rest.is_over() {
             let entry = &error_catalog::STATEMENT_TOO_LONG;
             return RequestDisposition::Refuse(ErrorReply::with(entry, &[&TEXT_LENGTH_MAX]));
         }
-        self.rule(Some(text));
+        self.apply_rules(Some(text));
         let statement = self.intern(text);
         if statement.meaning.kills() {
             return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::KILL_PREPARED));
         }
-        if !self.numbers.has_room(&statement) {
+        if !self.statements.has_room(&statement) {
             return RequestDisposition::Refuse(ErrorReply::with(
                 &error_catalog::TOO_MANY_STATEMENTS,
                 &[&OF_CLIENT_MAX],
@@ -130,45 +132,46 @@ impl<'a> Session<'a> {
         }
         let (digest, dialect) = (statement.meaning.digest, self.state.dialect());
         self.service.enter(digest, text, dialect);
-        let sense = CommandStatement::Statement(Arc::clone(&statement));
+        let analyzed = CommandStatement::Statement(Arc::clone(&statement));
         self.shared.pending.note(statement.meaning.needs);
-        RequestDisposition::Send(CommandKind::Prepare(statement), sense)
+        RequestDisposition::Send(CommandKind::Prepare(statement), analyzed)
     }
 
     /// Handles COM_STMT_EXECUTE.
-    fn look_at_execute(&mut self, execute: &frontend::Execute<'_>) -> RequestDisposition {
-        let look = self.look_at(execute.statement, "EXECUTE", CommandKind::Execute);
-        self.notes_holding(&look, execute.wants_cursor());
-        look
+    fn dispatch_execute(&mut self, execute: &frontend::Execute<'_>) -> RequestDisposition {
+        let disposition =
+            self.dispatch_statement(execute.statement, "EXECUTE", CommandKind::Execute);
+        self.record_holding(&disposition, execute.wants_cursor());
+        disposition
     }
 
     /// Records whether the statement will hold a cursor or long data on the server after the
     /// command.
-    fn notes_holding(&mut self, look: &RequestDisposition, holds: bool) {
-        let RequestDisposition::Send(what, _) = look else {
+    fn record_holding(&mut self, disposition: &RequestDisposition, holds: bool) {
+        let RequestDisposition::Send(what, _) = disposition else {
             return;
         };
         if let Some(number) = what.number() {
-            self.numbers.will_hold(number, holds);
+            self.statements.will_hold(number, holds);
         }
     }
 
     /// Handles a command that refers to a prepared statement of the client.
-    fn look_at(
+    fn dispatch_statement(
         &mut self,
         statement: StatementId,
         of: &str,
         what: impl Fn(u32) -> CommandKind,
     ) -> RequestDisposition {
-        let number = self.numbers.number(statement);
+        let number = self.statements.number(statement);
         if self
             .server
             .as_ref()
             .is_some_and(|server| server.holds_for_statements())
         {
-            self.numbers.part(number);
+            self.statements.separate(number);
         }
-        let Some(named) = self.numbers.get(number) else {
+        let Some(named) = self.statements.get(number) else {
             let of = format!("mysqld_stmt_{}", of.to_lowercase());
             return RequestDisposition::Refuse(ErrorReply::with(
                 &error_catalog::UNKNOWN_STATEMENT,
@@ -180,7 +183,7 @@ impl<'a> Session<'a> {
         if named.lacks_data && self.goes_without(number, &what) {
             return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::LONG_DATA_LOST));
         }
-        self.rule_again(number);
+        self.reapply_rules(number);
         let current = self.current(number, &statement);
         let (digest, dialect) = (current.meaning.digest, self.state.dialect());
         self.service.enter(digest, &current.text, dialect);
@@ -199,15 +202,15 @@ impl<'a> Session<'a> {
         }
         let is_run = matches!(what, CommandKind::Execute(_) | CommandKind::Bulk(_));
         if !is_run {
-            self.takes_data_away(number);
+            self.discard_long_data(number);
         }
         is_run
     }
 
     /// Discards long data of the statement. As on a server, an execution discards it even if it is
     /// rejected.
-    pub(super) fn takes_data_away(&mut self, number: u32) {
-        let Some(named) = self.numbers.get_mut(number) else {
+    pub(super) fn discard_long_data(&mut self, number: u32) {
+        let Some(named) = self.statements.get_mut(number) else {
             return;
         };
         named.lacks_data = false;
@@ -220,45 +223,48 @@ impl<'a> Session<'a> {
     }
 
     /// Handles COM_STMT_SEND_LONG_DATA, which has no reply, even on failure.
-    fn look_at_long_data(&mut self, statement: StatementId) -> RequestDisposition {
+    fn dispatch_long_data(&mut self, statement: StatementId) -> RequestDisposition {
         let server = self.server.as_ref();
         let is_held = server.is_some_and(|server| server.holds_for_statements());
-        self.numbers.own(self.numbers.number(statement), is_held);
-        match self.look_at(statement, "SEND_LONG_DATA", CommandKind::LongData) {
+        self.statements
+            .make_own(self.statements.number(statement), is_held);
+        match self.dispatch_statement(statement, "SEND_LONG_DATA", CommandKind::LongData) {
             RequestDisposition::Refuse(_) => RequestDisposition::Done,
-            look => {
-                self.notes_holding(&look, true);
-                look
+            disposition => {
+                self.record_holding(&disposition, true);
+                disposition
             }
         }
     }
 
-    fn look_at_fetch(&mut self, statement: StatementId) -> RequestDisposition {
-        match self.look_at(statement, "FETCH", CommandKind::Fetch) {
+    fn dispatch_fetch(&mut self, statement: StatementId) -> RequestDisposition {
+        match self.dispatch_statement(statement, "FETCH", CommandKind::Fetch) {
             RequestDisposition::Send(..) if self.server.is_none() => RequestDisposition::Refuse(
                 ErrorReply::with(&error_catalog::NO_OPEN_CURSOR, &[&statement.0]),
             ),
-            look => look,
+            disposition => disposition,
         }
     }
 
     /// Handles COM_STMT_RESET. A statement that the server does not have needs no reset.
-    fn look_at_reset(&mut self, statement: StatementId) -> RequestDisposition {
-        let look = self.look_at(statement, "RESET", CommandKind::ResetStatement);
-        if let RequestDisposition::Send(what, _) = &look
-            && what.number().is_some_and(|number| !self.is_there(number))
+    fn dispatch_reset(&mut self, statement: StatementId) -> RequestDisposition {
+        let disposition = self.dispatch_statement(statement, "RESET", CommandKind::ResetStatement);
+        if let RequestDisposition::Send(what, _) = &disposition
+            && what
+                .number()
+                .is_some_and(|number| !self.is_on_server(number))
         {
             self.answer_ok();
             return RequestDisposition::Done;
         }
-        look
+        disposition
     }
 
     /// Handles COM_STMT_CLOSE. The server's statement is shared and stays open, but is reset if it
     /// holds a cursor or long data of this client.
     fn close_statement(&mut self, statement: StatementId) -> RequestDisposition {
-        let number = self.numbers.number(statement);
-        let Some(named) = self.numbers.remove(number) else {
+        let number = self.statements.number(statement);
+        let Some(named) = self.statements.remove(number) else {
             return RequestDisposition::Done;
         };
         let Some(server) = &mut self.server else {
@@ -271,8 +277,8 @@ impl<'a> Session<'a> {
     }
 
     /// Sends COM_STMT_RESET and COM_STMT_CLOSE for the statements to reset or close at the server.
-    pub(super) fn tell_closed(&mut self) {
-        let mut out = self.worker.spare();
+    pub(super) fn send_closes(&mut self) {
+        let mut out = self.worker.take_spare();
         if let Some(server) = &mut self.server {
             server.close_statements(&mut out);
             // A failure is reported by the next receive.
@@ -282,14 +288,14 @@ impl<'a> Session<'a> {
 
     /// Handles COM_RESET_CONNECTION: on the server if the session has one, otherwise only locally.
     fn renew(&mut self) -> Result<(), ExitReason> {
-        self.numbers.clear();
+        self.statements.clear();
         let Some(server) = &mut self.server else {
             self.begin_anew();
             self.answer_ok();
             return Ok(());
         };
-        let mut out = self.worker.spare();
-        server.ask_renewal(&mut out);
+        let mut out = self.worker.take_spare();
+        server.reset_connection(&mut out);
         self.stage = Stage::DiscardReply(AfterDiscard::Renewed { is_clean: true });
         self.send_to_server(out)
     }
@@ -317,10 +323,10 @@ impl<'a> Session<'a> {
         match killed {
             KillOutcome::Done => self.answer_ok(),
             KillOutcome::NotYours => {
-                self.tell(ErrorReply::with(&error_catalog::KILL_NOT_OWNER, &[&id]));
+                self.reply_error(ErrorReply::with(&error_catalog::KILL_NOT_OWNER, &[&id]));
             }
             KillOutcome::Nobody => {
-                self.tell(ErrorReply::with(&error_catalog::KILL_OF_UNKNOWN_ID, &[&id]));
+                self.reply_error(ErrorReply::with(&error_catalog::KILL_OF_UNKNOWN_ID, &[&id]));
             }
         }
     }
@@ -338,12 +344,12 @@ impl<'a> Session<'a> {
             status: self.status(),
             ..OkPacket::default()
         };
-        let (sequence, agreed) = (self.rest.sequence, self.entrance.agreed);
+        let (sequence, agreed) = (self.rest.sequence, self.handshake.agreed);
         build::ok(self.answers(), sequence, &ok, agreed);
     }
 
     fn answer_eof(&mut self) {
-        let (sequence, agreed) = (self.rest.sequence, self.entrance.agreed);
+        let (sequence, agreed) = (self.rest.sequence, self.handshake.agreed);
         let status = self.status();
         let warnings = 0;
         let out = self.answers();
@@ -365,7 +371,7 @@ impl<'a> Session<'a> {
             return false;
         };
         if let Some(name) = alone(pending, b"CONNECTION_ID()") {
-            let id = self.entrance.id as u32;
+            let id = self.handshake.id as u32;
             self.answer_value(name, NUMBER, id.to_string().as_bytes());
             return true;
         }
@@ -384,7 +390,7 @@ impl<'a> Session<'a> {
 
     /// Sends a result set of one row and one column.
     fn answer_value(&mut self, name: &[u8], kind: Definition, value: &[u8]) {
-        let (first, agreed) = (self.rest.sequence, self.entrance.agreed);
+        let (first, agreed) = (self.rest.sequence, self.handshake.agreed);
         let status = self.status();
         let out = self.answers();
         let mut sequence = build::column_count(out, first, 1, agreed);

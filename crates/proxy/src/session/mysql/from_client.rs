@@ -52,7 +52,7 @@ impl RemainingPayload {
     fn begin(header: frame::Header) -> Self {
         Self {
             left: header.frame_length(),
-            goes_on: header.goes_on(),
+            goes_on: header.is_continued(),
             sequence: header.sequence.wrapping_add(1),
             ..Self::default()
         }
@@ -74,7 +74,7 @@ impl RemainingPayload {
             // An empty packet ends the file, unless it only ends a payload of full packets.
             self.is_file &= header.payload_length > 0 || self.goes_on;
             self.left = header.frame_length();
-            self.goes_on = header.goes_on();
+            self.goes_on = header.is_continued();
             self.sequence = header.sequence.wrapping_add(1);
         }
     }
@@ -99,32 +99,32 @@ impl Session<'_> {
         if first == Some(Code::StmtPrepare as u8) {
             // Applies even if the preparation fails: an execution of LAST must not run the previous
             // statement.
-            self.numbers.not_prepared();
+            self.statements.not_prepared();
         }
         self.rest = RemainingPayload::begin(header);
         let length = self.rest.span(bytes);
         let packet = &bytes[..length.min(header.frame_length())];
-        let lost = match hears_of_loss(first) {
-            true => self.lost.take(),
+        let lost = match gets_loss_error(first) {
+            true => self.postponed_error.take(),
             false => None,
         };
-        let look = match lost {
+        let disposition = match lost {
             Some(error_reply) => RequestDisposition::Refuse(error_reply),
             None => {
                 self.rules = None;
-                let look = self.look(&packet[HEADER_LENGTH..]);
-                if look.is_err() {
+                let disposition = self.dispatch(&packet[HEADER_LENGTH..]);
+                if disposition.is_err() {
                     // Commands after a COM_CHANGE_USER belong to the new user.
                     self.hold(&bytes[length..]);
                 }
-                look?
+                disposition?
             }
         };
-        let refused = match &look {
+        let refused = match &disposition {
             RequestDisposition::Send(what, _) => self.refused_by_rule(what),
             RequestDisposition::Done | RequestDisposition::Refuse(_) => None,
         };
-        match refused.map_or(look, RequestDisposition::Refuse) {
+        match refused.map_or(disposition, RequestDisposition::Refuse) {
             RequestDisposition::Done => {
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
@@ -133,10 +133,10 @@ impl Session<'_> {
                 self.is_not_executed(packet);
                 self.hold(&bytes[length..]);
                 input.used_up(self.worker);
-                self.tell(error_reply);
+                self.reply_error(error_reply);
             }
-            RequestDisposition::Send(what, sense) => {
-                self.new_unit(what, sense);
+            RequestDisposition::Send(what, statement) => {
+                self.new_unit(what, statement);
                 self.send_on(input, length)?;
             }
         }
@@ -157,13 +157,13 @@ impl Session<'_> {
         if self.rest.is_over()
             && let Some(error_reply) = self.refusal.take()
         {
-            self.tell(error_reply);
+            self.reply_error(error_reply);
         }
         length > 0
     }
 
     /// Answers the command with an error, after all of it has been received.
-    pub(super) fn tell(&mut self, error_reply: ErrorReply) {
+    pub(super) fn reply_error(&mut self, error_reply: ErrorReply) {
         if self.rest.is_over() {
             let sequence = self.rest.sequence;
             error_reply.write(sequence, self.answers());
@@ -172,10 +172,10 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn new_unit(&mut self, what: CommandKind, sense: CommandStatement) {
+    pub(super) fn new_unit(&mut self, what: CommandKind, statement: CommandStatement) {
         self.active = ActiveRequest {
             what,
-            sense,
+            statement,
             is_atomic: true,
             ..ActiveRequest::default()
         };
@@ -193,7 +193,7 @@ impl Session<'_> {
                 None
             }
             Input::Chunk(chunk) => {
-                self.active.command = self.worker.spare();
+                self.active.command = self.worker.take_spare();
                 let command = &chunk.bytes()[..length];
                 self.active.command.extend_from_slice(command);
                 is_all.then_some(chunk)
@@ -201,10 +201,10 @@ impl Session<'_> {
         };
         self.holding = None;
         self.handle.limit_query(self.rules.as_ref());
-        let meaning = self.active.sense.meaning();
-        let asks = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
-        if !asks && self.is_held_for_questions() {
-            self.let_go(Condition::Clean);
+        let meaning = self.active.statement.meaning();
+        let needs_query = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
+        if !needs_query && self.is_held_for_questions() {
+            self.release_server(Condition::Clean);
         }
         if let Err(error_reply) = self.leave_replica() {
             return self.refuse(error_reply);
@@ -212,10 +212,10 @@ impl Session<'_> {
         if let Some(server) = self.server.take() {
             // The state of the previous statement that the command queries may be another client's
             // on this connection. A reset by the client has restored the server's own settings.
-            let meaning = self.active.sense.meaning();
-            let asks =
+            let meaning = self.active.statement.meaning();
+            let needs_query =
                 meaning.is_some_and(|meaning| !self.shared.pending.needs(meaning).is_empty());
-            let _ = (asks || server.settings.is_doubtful()) && self.compare(&server);
+            let _ = (needs_query || server.settings.must_restore()) && self.compare(&server);
             self.server = Some(server);
             self.active.since_us = self.acquirer.begins_work();
             return self.launch(chunk);
@@ -237,7 +237,7 @@ impl Session<'_> {
         if !self.can_be_prepared() {
             return self.refuse(ErrorReply::new(&error_catalog::STATEMENT_SETTINGS_CHANGED));
         }
-        let mut out = self.worker.spare();
+        let mut out = self.worker.take_spare();
         if self.ask_ahead(&mut out)? {
             self.stage = Stage::Preparing;
             return self.send_to_server(out);
@@ -294,7 +294,7 @@ impl Session<'_> {
     /// Returns the entry for the command in the conversation with the server.
     fn request(&mut self) -> Option<Request> {
         let there = match self.active.what.number() {
-            Some(number) => self.there(number)?,
+            Some(number) => self.server_statement(number)?,
             None => StatementId::default(),
         };
         Some(match &self.active.what {
@@ -332,7 +332,7 @@ impl Session<'_> {
         let excess = self.transcoder.difference();
         let is_file = matches!(self.stage, Stage::File);
         if is_file && excess != 0 {
-            let mut out = self.worker.spare();
+            let mut out = self.worker.take_spare();
             out.extend_from_slice(&bytes[..length]);
             self.rest
                 .renumber
@@ -343,7 +343,7 @@ impl Session<'_> {
             match input {
                 Input::Chunk(chunk) if length == chunk.bytes().len() => self.send_chunk(chunk)?,
                 Input::Chunk(chunk) => {
-                    let mut out = self.worker.spare();
+                    let mut out = self.worker.take_spare();
                     out.extend_from_slice(&chunk.bytes()[..length]);
                     drop(chunk);
                     self.send_to_server(out)?;
@@ -403,7 +403,7 @@ impl Session<'_> {
 
 /// Returns whether a command receives the error about a transaction lost before it. Excluded are
 /// commands without a reply, and those that end a transaction and reset the session.
-fn hears_of_loss(first: Option<u8>) -> bool {
+fn gets_loss_error(first: Option<u8>) -> bool {
     let others = [
         Code::Quit,
         Code::StmtClose,

@@ -46,7 +46,7 @@ impl Session<'_> {
         };
         let mut scan = ScanResult::default();
         let input = Input::behind(&mut server.held, chunk);
-        let mut out = self.worker.spare();
+        let mut out = self.worker.take_spare();
         let is_whole = self.scan(&mut server, &input, &mut out, &mut scan);
         self.server = Some(server);
         if matches!(self.stage, Stage::DiscardReply(_)) {
@@ -56,7 +56,7 @@ impl Session<'_> {
         let is_ahead = matches!(self.stage, Stage::Preparing | Stage::Answer);
         if let Some(error_reply) = scan.refused.take().filter(|_| is_ahead) {
             self.worker.keep_spare(out);
-            return self.own_refused(error_reply, scan);
+            return self.handle_own_rejection(error_reply, scan);
         }
         if let Some(failure) = scan.failure
             && self.may_retry(failure)
@@ -67,7 +67,7 @@ impl Session<'_> {
         if scan.failure == Some(FailureKind::NotFresh) {
             self.worker.keep_spare(out);
             let reply = ErrorReply::new(&error_catalog::REPLICA_TOO_LATE);
-            return self.own_refused(reply, scan);
+            return self.handle_own_rejection(reply, scan);
         }
         self.pass_on(input, out, is_whole)?;
         match scan.broken {
@@ -94,7 +94,7 @@ impl Session<'_> {
         loop {
             self.cut_rest(server, &mut flight);
             let rest = flight.rest();
-            let Some(answer) = server.conversation.answer_due() else {
+            let Some(answer) = server.conversation.expected_reply() else {
                 if !rest.is_empty() {
                     scan.broken = Some(last_word(rest));
                 }
@@ -153,8 +153,8 @@ impl Session<'_> {
         if self.delivery(server, scan) == Delivery::Forward {
             return keep(&mut self.transcoder, flight, passed);
         }
-        let is_heard = self.active.wait.is_some() || self.takes_back();
-        if is_heard && server.conversation.delivery() == Delivery::Discard {
+        let is_kept = self.active.wait.is_some() || self.takes_back();
+        if is_kept && server.conversation.delivery() == Delivery::Discard {
             let word = flight.rest().get(..passed).unwrap_or_default();
             if self.active.word.len() + passed <= WORD_LENGTH_MAX {
                 self.active.word.extend_from_slice(word);
@@ -185,10 +185,10 @@ impl Session<'_> {
         server.passing = delivery;
         server.remainder = remainder(packet);
         let interner = self.worker.interner();
-        server.learn(event, interner);
+        server.apply_trackers(event, interner);
         let is_own = server.conversation.delivery() == Delivery::Discard;
         let settled = match server.conversation.reply(event) {
-            Ok(reply) => reply.settled,
+            Ok(reply) => reply.outcome,
             Err(out_of_sync) => {
                 scan.broken = Some(out_of_sync.to_string());
                 return flight.drop(packet.len());
@@ -196,7 +196,7 @@ impl Session<'_> {
         };
         if is_own {
             server.boundaries.take_rows();
-            self.own_event(server, event, settled, scan);
+            self.handle_own_reply(server, event, settled, scan);
             return flight.drop(packet.len());
         }
         if delivery == Delivery::Discard {
@@ -211,7 +211,7 @@ impl Session<'_> {
         self.rewrite(flight, event, packet, scan);
     }
 
-    fn own_event(
+    fn handle_own_reply(
         &mut self,
         server: &mut ServerConnection,
         event: &Event<'_>,
@@ -240,7 +240,7 @@ impl Session<'_> {
             ReplyOutcome::Prepared { statement, .. } => {
                 let is_right = scan.refused.is_none() && matches!(self.stage, Stage::Preparing);
                 match self.unit_statement().filter(|_| is_right) {
-                    Some(id) => self.prepared_there(server, id, statement),
+                    Some(id) => self.record_prepared(server, id, statement),
                     // The schema of the preparation is uncertain.
                     None => server.closing.push(statement),
                 }
@@ -249,14 +249,14 @@ impl Session<'_> {
             ReplyOutcome::Failed(token, _) => {
                 note_end(event, scan);
                 if let Event::Error(report) = event {
-                    self.own_failed(Ask::of(token), report, scan);
+                    self.record_error(Ask::of(token), report, scan);
                 }
             }
             _ => {}
         }
     }
 
-    fn own_failed(&mut self, ask: Option<Ask>, report: &ErrorReport<'_>, scan: &mut ScanResult) {
+    fn record_error(&mut self, ask: Option<Ask>, report: &ErrorReport<'_>, scan: &mut ScanResult) {
         match &mut self.stage {
             Stage::DiscardReply(AfterDiscard::Renewed { is_clean }) => *is_clean = false,
             Stage::DiscardReply(then @ AfterDiscard::Answered { .. }) => {
@@ -321,7 +321,7 @@ impl Session<'_> {
         }
         self.text_failed(server, report.code);
         if let CommandKind::Execute(number) | CommandKind::Bulk(number) = self.active.what
-            && let Some(named) = self.numbers.get(number)
+            && let Some(named) = self.statements.get(number)
         {
             server.prepared.forget_types(named.statement.id);
         }
@@ -342,27 +342,27 @@ impl Session<'_> {
         packet: &[u8],
         scan: &mut ScanResult,
     ) {
-        let mut own = self.worker.spare();
+        let mut out = self.worker.take_spare();
         let session_state = &self.state;
-        let mut rewrite = self.transcoder.event(event, packet, &mut own, |tracker| {
+        let mut rewrite = self.transcoder.event(event, packet, &mut out, |tracker| {
             session_state.shows(tracker)
         });
         let is_prepared = matches!(event, Event::PrepareOk(_));
         let is_unread = matches!(event, Event::Error(report) if report.is_unread());
         if is_prepared || is_unread {
             if rewrite == Rewrite::Same {
-                own.extend_from_slice(packet);
+                out.extend_from_slice(packet);
             }
             match is_prepared {
-                true => self.rename(&mut own),
-                false => set_sequence(&mut own, self.rest.sequence),
+                true => self.rename(&mut out),
+                false => set_sequence(&mut out, self.rest.sequence),
             }
             rewrite = Rewrite::Written;
         }
         match rewrite {
             Rewrite::Same => flight.keep(packet.len()),
             Rewrite::Written => {
-                flight.insert(&own);
+                flight.insert(&out);
                 flight.drop(packet.len());
             }
             Rewrite::Impossible => {
@@ -372,7 +372,7 @@ impl Session<'_> {
                 flight.drop(packet.len());
             }
         }
-        self.worker.keep_spare(own);
+        self.worker.keep_spare(out);
     }
 
     fn pass_on(
@@ -393,7 +393,7 @@ impl Session<'_> {
         self.active.reached_client = true;
         self.active.is_kept = false;
         let length = length as u64;
-        self.live.moved_at(
+        self.live.count_bytes_at(
             worker,
             ByteDirection::ToClient,
             length,
@@ -414,7 +414,7 @@ impl Session<'_> {
     fn unit_statement(&self) -> Option<u64> {
         match (&self.active.what, self.active.what.number()) {
             (CommandKind::Prepare(statement), _) => Some(statement.id),
-            (_, Some(number)) => Some(self.numbers.get(number)?.statement.id),
+            (_, Some(number)) => Some(self.statements.get(number)?.statement.id),
             _ => None,
         }
     }
@@ -434,8 +434,8 @@ impl Session<'_> {
             _ => 0,
         };
         let rules = self.rules.take();
-        self.numbers.prepared(&statement, parameters, rules);
-        self.prepared_there(server, statement.id, number);
+        self.statements.prepared(&statement, parameters, rules);
+        self.record_prepared(server, statement.id, number);
     }
 }
 

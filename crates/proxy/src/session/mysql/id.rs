@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn ids_of_processes_that_follow_each_other_differ_and_fit_a_signed_int() {
         let drawn = numbers();
-        let id = |generation| of(&drawn.draw(PLACE).unwrap(), generation) as u32;
+        let id = |generation| of(&drawn.assign(PLACE).unwrap(), generation) as u32;
         let all: Vec<u32> = (5..9).map(id).collect();
         for (generation, own) in (5..).zip(&all) {
             let of = all.iter().filter(|one| is_of(**one, generation));

@@ -30,7 +30,7 @@ use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::server_greetings::{CommonGreeting, ServerGreetings, Version};
 use super::server_login::Baseline;
-use super::shared::PostgresService;
+use super::shared::MysqlService;
 use super::user_state::{Account, BaselineCache};
 use crate::engine::live_session::LiveSession;
 use crate::engine::worker::Worker;
@@ -77,7 +77,7 @@ pub(super) struct LoginHandler<'a> {
     pub(super) permit: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
-    pub(super) shared: Arc<PostgresService>,
+    pub(super) shared: Arc<MysqlService>,
     pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     /// Value whose lower half is the client's connection id.
@@ -97,7 +97,7 @@ pub(super) struct ClientHandshake {
 /// Data for COM_CHANGE_USER, a new login on the same connection.
 pub(super) struct UserChange {
     pub(super) client: Stream,
-    pub(super) entrance: ClientHandshake,
+    pub(super) handshake: ClientHandshake,
     /// Payload of the packet.
     pub(super) payload: Vec<u8>,
     /// Bytes that the client has sent after the packet.
@@ -110,14 +110,14 @@ pub(super) struct SessionParts<'a> {
     pub(super) permit: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
-    pub(super) shared: Arc<PostgresService>,
+    pub(super) shared: Arc<MysqlService>,
     pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) account: Rc<Account>,
     pub(super) handle: Rc<SessionHandle>,
     pub(super) client: Stream,
     /// Bytes that the client has sent after its login.
     pub(super) ahead: Vec<u8>,
-    pub(super) entrance: ClientHandshake,
+    pub(super) handshake: ClientHandshake,
     pub(super) begin: InitialState,
 }
 
@@ -128,7 +128,7 @@ pub(super) struct InitialState {
     /// Collation id as sent by the client; 0 for none.
     pub(super) collation: u16,
     /// State of a server connection right after its login.
-    pub(super) fresh: Arc<Baseline>,
+    pub(super) baseline: Arc<Baseline>,
     /// Version of the server that reported the state.
     pub(super) version: Arc<Version>,
 }
@@ -155,7 +155,7 @@ impl From<std::io::Error> for LoginError {
 
 /// Login data that the client has sent so far.
 struct LoginRequest {
-    entrance: ClientHandshake,
+    handshake: ClientHandshake,
     user: String,
     claim: ClaimedIdentity,
     /// Authentication plugin of the claim.
@@ -183,15 +183,15 @@ enum LoginOrigin {
 impl<'a> LoginHandler<'a> {
     /// Logs a client in, within the time limit for logins.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, TerminationReason> {
-        let talk = ClientPackets::new(client, 0, Vec::new());
-        let session = self.hear(talk, LoginOrigin::Greeting).await?;
+        let packets = ClientPackets::new(client, 0, Vec::new());
+        let session = self.log_in(packets, LoginOrigin::Greeting).await?;
         session.count_received(session.pending_input.len());
         Ok(session)
     }
 
     fn limit(&self) -> Duration {
         let view = self.permit.service().view_owned();
-        let limit = view.database.as_ref().map(|own| own.times.login);
+        let limit = view.database.as_ref().map(|database| database.times.login);
         limit.unwrap_or_default()
     }
 
@@ -200,109 +200,112 @@ impl<'a> LoginHandler<'a> {
         self,
         changing: UserChange,
     ) -> Result<Session<'a>, TerminationReason> {
-        let beginning = LoginOrigin::Change(changing.entrance, changing.payload);
-        self.hear(
+        let beginning = LoginOrigin::Change(changing.handshake, changing.payload);
+        self.log_in(
             ClientPackets::new(changing.client, 1, changing.ahead),
             beginning,
         )
         .await
     }
 
-    async fn hear(
+    async fn log_in(
         &self,
-        talk: ClientPackets,
+        packets: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
         let login_limiter = self.service.login_limiter();
         let entering = login_limiter.enter_within(self.limit(), self.address());
         let Some((_place, left)) = entering.await else {
             let reply = ErrorReply::new(&error_catalog::TOO_MANY_LOGINS);
-            return Err(self.reject(Some(talk), &reply).await);
+            return Err(self.reject(Some(packets), &reply).await);
         };
-        self.within_limit(left, talk, beginning).await
+        self.within_limit(left, packets, beginning).await
     }
 
     async fn within_limit(
         &self,
         limit: Duration,
-        talk: ClientPackets,
+        packets: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
         let view = self.permit.service().view_owned();
-        let mut place = Some(talk);
-        let login = self.handle_login(&mut place, &view, beginning);
+        let mut slot = Some(packets);
+        let login = self.handle_login(&mut slot, &view, beginning);
         match compio::time::timeout(limit, login).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(error_reply))) => {
-                Err(self.reject(place, &error_reply).await)
+                Err(self.reject(slot, &error_reply).await)
             }
             Err(_) => {
                 let limit_ms = self.limit().as_millis();
                 let reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
-                Err(self.reject(place, &reply).await)
+                Err(self.reject(slot, &reply).await)
             }
         }
     }
 
     async fn reject(
         &self,
-        talk: Option<ClientPackets>,
+        packets: Option<ClientPackets>,
         error_reply: &ErrorReply,
     ) -> TerminationReason {
         let stats = &self.service.stats()[self.worker.index];
         stats.refused_logins.add(1);
-        if let Some(mut talk) = talk {
-            talk.say_last(self.worker, error_reply).await;
+        if let Some(mut packets) = packets {
+            packets.send_last(self.worker, error_reply).await;
         }
         TerminationReason::Rejected(error_reply.message.clone())
     }
 
     async fn handle_login(
         &self,
-        place: &mut Option<ClientPackets>,
+        slot: &mut Option<ClientPackets>,
         view: &Arc<ServiceSnapshot>,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, LoginError> {
-        let talk = place.as_mut().ok_or(LoginError::Disconnected)?;
+        let packets = slot.as_mut().ok_or(LoginError::Disconnected)?;
         let greetings = &self.shared.logins.greetings;
         let least = greetings.least(self.worker, self.permit.service(), &self.shared);
         let least = least.await;
         let request = match beginning {
-            LoginOrigin::Greeting => self.begin(talk, view, &least).await?,
-            LoginOrigin::Change(entrance, payload) => changed(entrance, &payload, &least)?,
+            LoginOrigin::Greeting => self.begin(packets, view, &least).await?,
+            LoginOrigin::Change(handshake, payload) => changed(handshake, &payload, &least)?,
         };
-        self.check_channel(talk, view)?;
-        let mut proof = self.prove(talk, view, &request).await?;
+        self.check_channel(packets, view)?;
+        let mut proof = self.prove(packets, view, &request).await?;
         let info = std::mem::take(&mut proof.of_certificate);
-        let known = self.service.knowledge.routines_expected();
+        let known = self.service.knowledge.wait_for_routines();
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &request, proof).await?;
-        self.say_ok(talk, &begin, (request.entrance.agreed, &info))
+        self.send_ok(packets, &begin, (request.handshake.agreed, &info))
             .await?;
-        let talk = place.take().ok_or(LoginError::Disconnected)?;
-        Ok(self.enter(talk, request.entrance, account, begin))
+        let packets = slot.take().ok_or(LoginError::Disconnected)?;
+        Ok(self.enter(packets, request.handshake, account, begin))
     }
 
     /// Sends the greeting and receives the client's response.
     async fn begin(
         &self,
-        talk: &mut ClientPackets,
+        packets: &mut ClientPackets,
         view: &ServiceSnapshot,
         least: &CommonGreeting,
     ) -> Result<LoginRequest, LoginError> {
-        let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
+        let acceptor = view
+            .database
+            .as_ref()
+            .and_then(|database| database.tls.as_ref());
         let offered = least.offered(acceptor.is_some());
         let nonce = Nonce::of_random(secret());
         let mut out = Vec::new();
         least.write((offered, self.id as u32), &nonce, &mut out);
-        talk.say(self.worker, &out).await?;
-        let mut payload = talk.packet(self.worker).await?;
+        packets.send(self.worker, &out).await?;
+        let mut payload = packets.packet(self.worker).await?;
         if let Ok(First::SslRequest(_)) = startup::first(&payload) {
             let acceptor =
                 acceptor.ok_or_else(|| ErrorReply::new(&error_catalog::BAD_HANDSHAKE))?;
-            talk.encrypt(self.worker, acceptor).await?;
-            payload = talk.packet(self.worker).await?;
+            packets.encrypt(self.worker, acceptor).await?;
+            payload = packets.packet(self.worker).await?;
         }
         let response = match startup::first(&payload) {
             Ok(First::Response(response)) => response,
@@ -313,28 +316,31 @@ impl<'a> LoginHandler<'a> {
         };
         let agreed = offered.both(response.capabilities);
         let id = self.id;
-        let entrance = ClientHandshake { id, agreed, nonce };
-        Ok(wish_of(entrance, &response, least))
+        let handshake = ClientHandshake { id, agreed, nonce };
+        Ok(login_request(handshake, &response, least))
     }
 
     /// Rejects a plain connection if TLS is required; COM_CHANGE_USER may come on a connection
     /// older than that requirement.
     fn check_channel(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         view: &ServiceSnapshot,
     ) -> Result<(), LoginError> {
-        let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
+        let acceptor = view
+            .database
+            .as_ref()
+            .and_then(|database| database.tls.as_ref());
         let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
-        match must_encrypt && self.channel(talk) == Channel::Plain {
+        match must_encrypt && self.channel(packets) == Channel::Plain {
             true => Err(ErrorReply::new(&error_catalog::SECURE_TRANSPORT_REQUIRED).into()),
             false => Ok(()),
         }
     }
 
     /// Returns whether the channel is safe from eavesdropping; a Unix socket is as safe as TLS.
-    fn channel(&self, talk: &ClientPackets) -> Channel {
-        match talk.is_encrypted() || self.peer.is_none() {
+    fn channel(&self, packets: &ClientPackets) -> Channel {
+        match packets.is_encrypted() || self.peer.is_none() {
             true => Channel::Secure,
             false => Channel::Plain,
         }
@@ -347,8 +353,8 @@ impl<'a> LoginHandler<'a> {
 
 /// Creates the request from a handshake response. A client that starts with another plugin than the
 /// greeting's may not have used its nonce, so its response proves nothing yet and it is challenged.
-fn wish_of(
-    entrance: ClientHandshake,
+fn login_request(
+    handshake: ClientHandshake,
     response: &Response<'_>,
     least: &CommonGreeting,
 ) -> LoginRequest {
@@ -360,12 +366,12 @@ fn wish_of(
         ..*response
     };
     LoginRequest {
-        entrance,
+        handshake,
         user: String::from_utf8_lossy(response.user).into_owned(),
         claim: ClaimedIdentity::of_response(&pending),
         plugin: pending.plugin.map(<[u8]>::to_vec),
         has_proof: !response.proof.is_empty(),
-        nonce: entrance.nonce,
+        nonce: handshake.nonce,
         schema: response.schema.map(Box::from),
         collation: u16::from(response.collation),
         usual: least.plugin,
@@ -377,11 +383,11 @@ fn wish_of(
 /// server: MariaDB's libraries use no other for it, even when challenged again. A client without a
 /// proof is challenged.
 fn changed(
-    entrance: ClientHandshake,
+    handshake: ClientHandshake,
     payload: &[u8],
     least: &CommonGreeting,
 ) -> Result<LoginRequest, LoginError> {
-    let request = match frontend::request(payload, entrance.agreed) {
+    let request = match frontend::request(payload, handshake.agreed) {
         Ok(Request::ChangeUser(request)) => request,
         Ok(_) => return Err(ErrorReply::new(&error_catalog::BAD_HANDSHAKE).into()),
         Err(fault) => return Err(error_replies::of_fault(fault).into()),
@@ -394,12 +400,12 @@ fn changed(
         ..request
     };
     Ok(LoginRequest {
-        entrance,
+        handshake,
         user: String::from_utf8_lossy(request.user).into_owned(),
         claim: ClaimedIdentity::of_change_user(&pending),
         plugin: pending.plugin.map(<[u8]>::to_vec),
         has_proof,
-        nonce: entrance.nonce,
+        nonce: handshake.nonce,
         schema: (!request.schema.is_empty()).then(|| request.schema.into()),
         collation: request.collation.unwrap_or_default(),
         usual: least.plugin,

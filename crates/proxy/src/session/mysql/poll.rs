@@ -63,8 +63,8 @@ impl Session<'_> {
             self.hold_expired();
             return Ok(true);
         }
-        if let Some(patience) = &mut self.active.patience
-            && patience.as_mut().poll(context).is_ready()
+        if let Some(wait_timer) = &mut self.active.wait_timer
+            && wait_timer.as_mut().poll(context).is_ready()
         {
             self.waited_long_enough()?;
             return Ok(true);
@@ -119,8 +119,8 @@ impl Session<'_> {
             return false;
         }
         match has_closed {
-            true => self.tell_closed(),
-            false => self.let_go(Condition::Clean),
+            true => self.send_closes(),
+            false => self.release_server(Condition::Clean),
         }
         true
     }
@@ -175,7 +175,7 @@ impl Session<'_> {
         let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
         let first = command_of(self.pending_input.bytes()).filter(|_| is_between);
         let count = first.map_or(self.pending_input.len(), frame::Header::frame_length);
-        let taken = self.pending_input.take(count, || self.worker.spare());
+        let taken = self.pending_input.take(count, || self.worker.take_spare());
         self.take(Input::Owned(taken))
     }
 

@@ -26,15 +26,15 @@ const BULK_TYPES: u16 = 128;
 
 impl Session<'_> {
     /// Returns the server's id of a statement of the client, and counts as a use of it.
-    pub(super) fn there(&mut self, number: u32) -> Option<StatementId> {
-        let id = self.numbers.get(number)?.statement.id;
+    pub(super) fn server_statement(&mut self, number: u32) -> Option<StatementId> {
+        let id = self.statements.get(number)?.statement.id;
         let server = self.server.as_mut()?;
         server.prepared.get(id).map(|there| there.number)
     }
 
     /// Returns whether the server has a statement of the client.
-    pub(super) fn is_there(&self, number: u32) -> bool {
-        let named = self.numbers.get(number);
+    pub(super) fn is_on_server(&self, number: u32) -> bool {
+        let named = self.statements.get(number);
         let id = named.map(|named| named.statement.id);
         let server = self.server.as_ref();
         id.zip(server)
@@ -44,23 +44,23 @@ impl Session<'_> {
     /// Returns the statement that the server must prepare before the command.
     pub(super) fn lacks_statement(&self) -> Option<Arc<Statement>> {
         let number = self.active.what.number()?;
-        if self.is_there(number) && !self.is_other_there(number) {
+        if self.is_on_server(number) && !self.has_other_types(number) {
             return None;
         }
-        Some(Arc::clone(&self.numbers.get(number)?.statement))
+        Some(Arc::clone(&self.statements.get(number)?.statement))
     }
 
     /// Returns whether the server has inferred parameter types from executions with other types
     /// than this client's.
-    fn is_other_there(&self, number: u32) -> bool {
+    fn has_other_types(&self, number: u32) -> bool {
         let (Some(server), CommandKind::Execute(_)) = (&self.server, &self.active.what) else {
             return false;
         };
-        let Some(named) = self.numbers.get(number).filter(|_| keeps_types(server)) else {
+        let Some(named) = self.statements.get(number).filter(|_| keeps_types(server)) else {
             return false;
         };
         let executed = server.prepared.executed(named.statement.id);
-        let by_others = executed.filter(|all| !all.is_only_by(self.entrance.id));
+        let by_others = executed.filter(|all| !all.is_only_by(self.handshake.id));
         let Some(executed) = by_others.filter(|_| !server.holds_for_statements()) else {
             return false;
         };
@@ -69,17 +69,17 @@ impl Session<'_> {
             Some(Given::Missing { .. }) => &named.types,
             _ => return false,
         };
-        !executed.was_so(types, self.names_parameters()) && self.is_read_as_then(&named.statement)
+        !executed.was_so(types, self.names_parameters()) && self.has_same_meaning(&named.statement)
     }
 
     /// Returns whether a statement that the server lacks can be prepared there as it was
     /// originally.
     pub(super) fn can_be_prepared(&self) -> bool {
         let statement = self.lacks_statement();
-        statement.is_none_or(|statement| self.is_read_as_then(&statement))
+        statement.is_none_or(|statement| self.has_same_meaning(&statement))
     }
 
-    fn is_read_as_then(&self, statement: &Statement) -> bool {
+    fn has_same_meaning(&self, statement: &Statement) -> bool {
         let (then, now) = (&statement.within, self.within());
         let can_be_read = then.settings(&now).is_some();
         can_be_read && (then.schema.is_none() || now.schema.is_some())
@@ -87,7 +87,7 @@ impl Session<'_> {
 
     /// Makes the server prepare a statement in its original context, so that names and strings in
     /// it keep their meaning.
-    pub(super) fn prepare_as_then(
+    pub(super) fn prepare_in_context(
         server: &mut ServerConnection,
         statement: &Statement,
         now: &PrepareContext,
@@ -99,22 +99,22 @@ impl Session<'_> {
         let readings = then.settings(now);
         let readings = readings.filter(|(then, _)| !then.is_empty());
         if let Some((then, _)) = schemas {
-            server.ask_schema(Ask::Other, then, out);
+            server.select_schema(Ask::Other, then, out);
         }
         if let Some((then, _)) = &readings {
-            server.ask(Ask::Other, then, out);
+            server.query(Ask::Other, then, out);
         }
-        server.ask_prepare(&statement.text, out);
+        server.prepare(&statement.text, out);
         if let Some((_, now)) = &readings {
-            server.ask(Ask::Other, now, out);
+            server.query(Ask::Other, now, out);
         }
         if let Some((_, now)) = schemas {
-            server.ask_schema(Ask::Other, now, out);
+            server.select_schema(Ask::Other, now, out);
         }
     }
 
     /// Records that the server has prepared a statement.
-    pub(super) fn prepared_there(
+    pub(super) fn record_prepared(
         &self,
         server: &mut ServerConnection,
         id: u64,
@@ -127,10 +127,13 @@ impl Session<'_> {
                 return server.closing.push(number);
             }
             stay.push(id);
-            stay.extend(self.numbers.holding());
+            stay.extend(self.statements.holding());
         }
         let view = self.permit.service().snapshot();
-        let max = view.database.as_ref().map_or(1, |own| own.statements_max);
+        let max = view
+            .database
+            .as_ref()
+            .map_or(1, |database| database.statements_max);
         server.closing.extend(server.prepared.add(id, number));
         while let Some(number) = server.prepared.evict(max, &stay) {
             server.closing.push(number);
@@ -139,7 +142,7 @@ impl Session<'_> {
 
     /// Replaces the statement id in the reply to COM_STMT_PREPARE with the client's.
     pub(super) fn rename(&self, packet: &mut [u8]) {
-        let is_whole = set_statement(packet, self.numbers.last());
+        let is_whole = set_statement(packet, self.statements.last());
         debug_assert!(is_whole, "it was read");
     }
 
@@ -151,7 +154,7 @@ impl Session<'_> {
             return Ok(());
         };
         let malformed = || ErrorReply::protocol("malformed COM_STMT_EXECUTE");
-        let there = self.there(number).ok_or_else(malformed)?;
+        let there = self.server_statement(number).ok_or_else(malformed)?;
         let packet = command.get_mut(begin..).unwrap_or_default();
         if !set_statement(packet, there) {
             return Err(malformed());
@@ -164,37 +167,37 @@ impl Session<'_> {
         match given {
             // The server rejects a malformed command with its own error.
             None | Some(Given::Nothing) => return Ok(()),
-            Some(Given::Types(types)) => self.bound(number, types)?,
+            Some(Given::Types(types)) => self.bind_types(number, types)?,
             Some(Given::Missing { at, mark }) => {
                 let is_whole = self.add_types(command, begin, (number, at, mark));
                 is_whole.then_some(()).ok_or_else(malformed)?;
             }
         }
-        self.executes(number);
+        self.record_execution(number);
         Ok(())
     }
 
     /// Records the execution if the server may infer parameter types from it.
-    fn executes(&mut self, number: u32) {
-        let named = self.names_parameters();
-        let (client, own) = (self.entrance.id, self.numbers.get(number));
+    fn record_execution(&mut self, number: u32) {
+        let is_named = self.names_parameters();
+        let (client, named) = (self.handshake.id, self.statements.get(number));
         let server = self.server.as_mut().filter(|server| keeps_types(server));
-        if let (Some(own), Some(server)) = (own, server)
-            && let Some(there) = server.prepared.get(own.statement.id)
+        if let (Some(named), Some(server)) = (named, server)
+            && let Some(there) = server.prepared.get(named.statement.id)
         {
-            there.executed.note(client, &own.types, named);
+            there.executed.note(client, &named.types, is_named);
         }
     }
 
     fn names_parameters(&self) -> bool {
-        self.entrance.agreed.has(Capabilities::QUERY_ATTRIBUTES)
+        self.handshake.agreed.has(Capabilities::QUERY_ATTRIBUTES)
     }
 
     /// Returns whether omitted parameter types that the server lacks can be inserted. A full packet
     /// has no capacity for them.
     pub(super) fn has_room_for_types(&self) -> bool {
         let (command, what) = (&self.active.command, &self.active.what);
-        let named = what.number().and_then(|number| self.numbers.get(number));
+        let named = what.number().and_then(|number| self.statements.get(number));
         let (Some(number), Some(named)) = (what.number(), named) else {
             return true;
         };
@@ -214,22 +217,22 @@ impl Session<'_> {
     }
 
     fn types_of_execute<'a>(&self, command: &'a [u8], number: u32) -> Option<Given<'a>> {
-        let named = self.numbers.get(number)?;
+        let named = self.statements.get(number)?;
         let payload = command.get(HEADER_LENGTH..)?;
-        let request = frontend::request(payload, self.entrance.agreed).ok()?;
+        let request = frontend::request(payload, self.handshake.agreed).ok()?;
         let Request::Execute(execute) = request else {
             return None;
         };
         if named.parameters == 0 {
             return Some(Given::Nothing);
         }
-        let found = parameters(&execute, named.parameters, self.entrance.agreed)?;
-        let own = usize::from(named.parameters);
+        let found = parameters(&execute, named.parameters, self.handshake.agreed)?;
+        let count = usize::from(named.parameters);
         if found.types.is_some() {
             // The types of query attributes apply to this execution only.
-            return found.types_of_first(own).map(Given::Types);
+            return found.types_of_first(count).map(Given::Types);
         }
-        let mark = match found.count > own {
+        let mark = match found.count > count {
             true => Mark::Nowhere,
             false => Mark::Byte,
         };
@@ -239,7 +242,7 @@ impl Session<'_> {
 
     /// Finds the types after the statement id and flags; the rows follow.
     fn types_of_bulk<'a>(&self, command: &'a [u8], number: u32) -> Option<Given<'a>> {
-        let named = self.numbers.get(number)?;
+        let named = self.statements.get(number)?;
         let begin = HEADER_LENGTH + 1 + 4;
         let flags = command.get(begin..begin + 2)?;
         let flags = u16::from_le_bytes([flags[0], flags[1]]);
@@ -256,22 +259,22 @@ impl Session<'_> {
     pub(super) fn is_not_executed(&mut self, packet: &[u8]) {
         use frontend::Request as Command;
         let payload = packet.get(HEADER_LENGTH..).unwrap_or_default();
-        let number = |statement| self.numbers.number(statement);
-        let what = match frontend::request(payload, self.entrance.agreed) {
+        let number = |statement| self.statements.number(statement);
+        let what = match frontend::request(payload, self.handshake.agreed) {
             Ok(Command::Execute(execute)) => CommandKind::Execute(number(execute.statement)),
             Ok(Command::BulkExecute { statement, .. }) => CommandKind::Bulk(number(statement)),
             Ok(Command::Reset(statement)) => CommandKind::ResetStatement(number(statement)),
             _ => return,
         };
-        self.learn_types(&what, packet);
+        self.record_types(&what, packet);
         if let Some(number) = what.number() {
-            self.takes_data_away(number);
+            self.discard_long_data(number);
         }
     }
 
     /// Records the types of an execution that is not run. The client may omit them from now on, as
     /// MariaDB's libraries do.
-    pub(super) fn learn_types(&mut self, what: &CommandKind, packet: &[u8]) {
+    pub(super) fn record_types(&mut self, what: &CommandKind, packet: &[u8]) {
         let given = match *what {
             CommandKind::Execute(number) => self.types_of_execute(packet, number),
             CommandKind::Bulk(number) => self.types_of_bulk(packet, number),
@@ -279,19 +282,19 @@ impl Session<'_> {
         };
         if let (Some(number), Some(Given::Types(types))) = (what.number(), given) {
             // If the budget has no capacity, the client must send them with the next execution.
-            let _ = self.numbers.bind(number, types);
+            let _ = self.statements.bind(number, types);
         }
     }
 
     /// Records the types of an execution, which apply to later executions too.
-    fn bound(&mut self, number: u32, types: &[u8]) -> Result<(), ErrorReply> {
-        if !self.numbers.bind(number, types) {
+    fn bind_types(&mut self, number: u32, types: &[u8]) -> Result<(), ErrorReply> {
+        if !self.statements.bind(number, types) {
             return Err(ErrorReply::with(
                 &error_catalog::TOO_MANY_STATEMENTS,
                 &[&OF_CLIENT_MAX],
             ));
         }
-        let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
+        let (Some(named), Some(server)) = (self.statements.get(number), &mut self.server) else {
             return Ok(());
         };
         if let Some(there) = server.prepared.get(named.statement.id)
@@ -309,7 +312,7 @@ impl Session<'_> {
         begin: usize,
         (number, at, mark): (u32, usize, Mark),
     ) -> bool {
-        let (Some(named), Some(server)) = (self.numbers.get(number), &mut self.server) else {
+        let (Some(named), Some(server)) = (self.statements.get(number), &mut self.server) else {
             return false;
         };
         let Some(there) = server.prepared.get(named.statement.id) else {

@@ -49,7 +49,7 @@ impl Session<'_> {
         };
         let mut templates = self.account.known.templates.borrow_mut();
         let is_fixed = |meaning: &Arc<TextAnalysis>| meaning.is_fixed();
-        let meaning = templates.meaning(text, within, is_fixed, || {
+        let meaning = templates.analysis(text, within, is_fixed, || {
             let mut meaning = self.read(text);
             meaning.digest = digest(text, dialect).0;
             meaning.name_source(text, Some(dialect));
@@ -116,12 +116,12 @@ impl Session<'_> {
         }
         let read = || self.read_prepared(&statement.text, &statement.within);
         let current = self.shared.statements.renewed(statement, catalog, read);
-        self.numbers.renew(number, current)
+        self.statements.renew(number, current)
     }
 
     pub(super) fn pins_changed(&self) {
         let source = |new| {
-            let source = effective(&self.active.what, &self.active.sense)
+            let source = effective(&self.active.what, &self.active.statement)
                 .and_then(|meaning| meaning.source.as_deref());
             let statement = source.map(|source| source.statement.clone());
             let object = self.state.names_of(new).into();
@@ -140,7 +140,7 @@ impl Session<'_> {
             return;
         };
         let nothing = TextAnalysis::default();
-        let meaning = effective(&self.active.what, &self.active.sense).unwrap_or(&nothing);
+        let meaning = effective(&self.active.what, &self.active.statement).unwrap_or(&nothing);
         let is_text = matches!(
             self.active.what,
             CommandKind::Query | CommandKind::Execute(_)
@@ -181,10 +181,10 @@ impl Session<'_> {
         let index = self.active.results;
         self.active.results += 1;
         let nothing = TextAnalysis::default();
-        let meaning = effective(&self.active.what, &self.active.sense).unwrap_or(&nothing);
+        let meaning = effective(&self.active.what, &self.active.statement).unwrap_or(&nothing);
         if let Some(at) = &mut self.acquirer.at {
             let is_last = !reply.status.has(Status::MORE_RESULTS);
-            at.written.is_partial |= !reply.tells && meaning.may_write_at(index, is_last);
+            at.written.is_partial |= !reply.has_trackers && meaning.may_write_at(index, is_last);
         }
         let interner = self.worker.interner();
         self.state
@@ -194,17 +194,17 @@ impl Session<'_> {
             self.changed_catalog = Some(self.catalog());
         }
         if meaning.sets_globals {
-            if let Some(own) = self.service.of_mysql() {
-                own.logins.baselines.outdate();
+            if let Some(protocol) = self.service.as_mysql() {
+                protocol.logins.baselines.outdate();
             }
-            self.acquirer.renew_there();
+            self.acquirer.renew_server();
         }
     }
 
     /// Applies the failure of the client's command.
     pub(super) fn text_failed(&mut self, server: &mut ServerConnection, code: u16) {
         let nothing = TextAnalysis::default();
-        let meaning = effective(&self.active.what, &self.active.sense).unwrap_or(&nothing);
+        let meaning = effective(&self.active.what, &self.active.statement).unwrap_or(&nothing);
         self.state.failed(meaning, code, &mut server.settings);
         if let Some(at) = &mut self.acquirer.at {
             // An error contains no session trackers.
@@ -226,7 +226,7 @@ impl Session<'_> {
         };
         let interner = self.worker.interner();
         for tracker in Trackers::new(state) {
-            self.state.hear(&tracker.change, interner);
+            self.state.record_report(&tracker.change, interner);
             match tracker.change {
                 Change::Gtids(text) => self.committed(of_mysql(text)),
                 Change::Variable { name, value } if name == b"last_gtid" => {
@@ -234,7 +234,7 @@ impl Session<'_> {
                 }
                 Change::Schema(schema) => {
                     let schema = String::from_utf8_lossy(schema);
-                    self.acquirer.is_in(&schema);
+                    self.acquirer.set_database(&schema);
                 }
                 _ => {}
             }
@@ -247,7 +247,7 @@ impl Session<'_> {
         let (Some(gtids), Some(at)) = (gtids, &mut self.acquirer.at) else {
             return;
         };
-        match &mut at.written.told {
+        match &mut at.written.gtids {
             Some(known) => known.merge(&gtids),
             known => *known = Some(gtids),
         }
@@ -257,7 +257,7 @@ impl Session<'_> {
     /// read sees it.
     pub(super) fn wrote(&mut self) {
         let view = self.permit.service().snapshot();
-        let Some(own) = view.database.as_ref() else {
+        let Some(database) = view.database.as_ref() else {
             return;
         };
         let Some(at) = self.acquirer.at.as_mut() else {
@@ -267,21 +267,23 @@ impl Session<'_> {
         // The statement may have begun a transaction that is still open.
         at.written.is_some = self.is_doubtful;
         let is_causal = self.service.knowledge.positions().is_causal(at.server.id);
-        if !(own.split.reads || is_causal) || own.consistency == Consistency::Eventual {
+        if !(database.split.reads || is_causal) || database.consistency == Consistency::Eventual {
             return;
         }
         let now_us = clock::now_us();
         self.token
-            .assume_writes_before(own.noted_since_us, at.epoch);
+            .assume_writes_before(database.noted_since_us, at.epoch);
         // In Galera, each node counts log positions on its own.
         let is_known = !is_causal && !written.is_partial;
-        match written.told.filter(|_| is_known) {
+        match written.gtids.filter(|_| is_known) {
             Some(gtids) => self
                 .token
                 .wrote_at(&Position::Gtids(gtids), now_us, at.epoch),
             None => self.token.wrote(now_us, at.epoch),
         }
-        self.service.knowledge.wrote(self.worker.index, now_us);
+        self.service
+            .knowledge
+            .record_write(self.worker.index, now_us);
     }
 
     /// Returns the connection id and mode of a KILL of an id assigned by Evenkeel.
@@ -300,8 +302,8 @@ impl Session<'_> {
             // MySQL returns to its own character set, MariaDB to that of the login.
             beginning.collation = 0;
         }
-        self.state = SessionState::new(self.begin.fresh.pairs(), beginning, interner);
-        self.lost = None;
+        self.state = SessionState::new(self.begin.baseline.pairs(), beginning, interner);
+        self.postponed_error = None;
         self.limit_idleness();
         self.pins_changed();
     }
@@ -337,10 +339,10 @@ fn names_variables(text: &[u8], dialect: Option<Dialect>) -> bool {
 /// Returns the analysis whose effects the command has; preparing a statement has none.
 pub(super) fn effective<'u>(
     what: &CommandKind,
-    sense: &'u CommandStatement,
+    statement: &'u CommandStatement,
 ) -> Option<&'u TextAnalysis> {
     match what {
-        CommandKind::Query | CommandKind::Execute(_) | CommandKind::Bulk(_) => sense.meaning(),
+        CommandKind::Query | CommandKind::Execute(_) | CommandKind::Bulk(_) => statement.meaning(),
         _ => None,
     }
 }
@@ -387,7 +389,7 @@ fn reply_of(event: &Event<'_>, known: Status) -> Option<StatementReply> {
         status,
         insert_id: ok.map_or(0, |ok| ok.last_insert_id),
         warnings,
-        tells: ok.is_some(),
+        has_trackers: ok.is_some(),
         is_result: matches!(event, Event::ResultEnd(_)),
     })
 }

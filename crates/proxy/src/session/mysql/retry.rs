@@ -101,7 +101,7 @@ impl Session<'_> {
     /// Retries the read on the primary after the replica failed to catch up in time. Its further
     /// output is discarded with the connection.
     pub(super) fn waited_long_enough(&mut self) -> Result<(), ExitReason> {
-        self.active.patience = None;
+        self.active.wait_timer = None;
         if !self.may_retry(FailureKind::NotFresh) {
             return Ok(());
         }
@@ -113,14 +113,14 @@ impl Session<'_> {
 
     /// Discards the effects that the command would have had on the session state.
     pub(super) fn forget_work(&mut self) {
-        self.state.lost();
+        self.state.connection_lost();
         self.is_doubtful = false;
         self.pins_changed();
     }
 
     /// Handles the rejection of one of Evenkeel's own commands. The client's command is not
     /// executed; if it was already sent, its reply is discarded.
-    pub(super) fn own_refused(
+    pub(super) fn handle_own_rejection(
         &mut self,
         error_reply: ErrorReply,
         scan: ScanResult,
@@ -155,7 +155,7 @@ impl Session<'_> {
     fn refused_in_part(&mut self, error_reply: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         self.forget_work();
-        self.let_go(Condition::Unclean);
+        self.release_server(Condition::Unclean);
         if is_bound {
             return Err(ExitReason::Fatal(
                 ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(error_reply.message),
@@ -166,7 +166,7 @@ impl Session<'_> {
 
     /// Returns whether the rejected settings can be applied in another way.
     fn can_be_placed(&mut self) -> bool {
-        self.server.is_some() && self.state.not_placed(self.worker.interner())
+        self.server.is_some() && self.state.restore_failed(self.worker.interner())
     }
 
     /// Continues after output was discarded, and acts once all of it has been.
@@ -194,10 +194,10 @@ impl Session<'_> {
                 };
                 self.run_again(condition)
             }
-            AfterDiscard::Tell(error_reply) => self.tell_refusal(error_reply),
+            AfterDiscard::Tell(error_reply) => self.send_refusal(error_reply),
             AfterDiscard::Renewed { is_clean } => self.renewed(is_clean),
             AfterDiscard::Answered { is_question } => {
-                self.told(is_question);
+                self.handle_state_reply(is_question);
                 Ok(())
             }
             AfterDiscard::TookBack { is_whole } => {
@@ -205,7 +205,7 @@ impl Session<'_> {
                 Ok(())
             }
             AfterDiscard::Unanswered => {
-                self.shows();
+                self.show_activity();
                 Ok(())
             }
         }
@@ -225,14 +225,14 @@ impl Session<'_> {
                 &error_catalog::PINNED_CONNECTION_LOST,
             )));
         }
-        self.counts_writes(Status::default());
+        self.count_writes(Status::default());
         self.begin_anew();
         if is_clean && (self.keeps_connection() || has_role) {
             self.state.keep(left);
             self.pins_changed();
         } else {
             let is_good = self.server.as_ref().is_some_and(|one| one.can_be_renewed());
-            self.let_go(match is_clean && left.is_empty() && is_good {
+            self.release_server(match is_clean && left.is_empty() && is_good {
                 true => Condition::Clean,
                 false => Condition::Unclean,
             });
@@ -252,7 +252,7 @@ impl Session<'_> {
 
     /// Reports the rejection of one of Evenkeel's own commands. A connection that the session was
     /// pinned to is kept: its transaction is open and unaffected.
-    fn tell_refusal(&mut self, error_reply: ErrorReply) -> Result<(), ExitReason> {
+    fn send_refusal(&mut self, error_reply: ErrorReply) -> Result<(), ExitReason> {
         let is_bound = self.was_bound();
         let wanted = self.within();
         let is_in_place = |server: &ServerConnection| {
@@ -266,7 +266,7 @@ impl Session<'_> {
         }
         if !is_bound {
             self.forget_work();
-            self.let_go(Condition::Unclean);
+            self.release_server(Condition::Unclean);
         }
         self.refuse(error_reply)
     }
@@ -284,7 +284,7 @@ impl Session<'_> {
         }
         let active = &mut self.active;
         (active.reached_server, active.missing, active.wait) = (false, None, None);
-        active.patience = None;
+        active.wait_timer = None;
         active.results = 0;
         active.has_failed = false;
         active.word.clear();
@@ -307,7 +307,11 @@ impl Session<'_> {
             self.service.knowledge.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
-        tracing::debug!(server = %server.core.pooled.server.name, why, "lost server connection");
+        tracing::debug!(
+            server = %server.core.pool_handle.server.name,
+            why,
+            "lost server connection"
+        );
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let is_in_reply = server.is_in_reply() || self.active.reached_client;
         self.acquirer.release(server, Condition::Unclean);
@@ -321,55 +325,61 @@ impl Session<'_> {
                 self.active.missing = None;
                 self.try_elsewhere()
             }
-            Stage::Preparing => self.tell_lost(is_open, why),
+            Stage::Preparing => self.report_loss(is_open, why),
             Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
                 Err(ExitReason::ServerBroke(why.to_owned()))
             }
             Stage::Answer if self.may_retry(FailureKind::Broken) => {
                 self.begin_retry(FailureKind::Broken, ScanResult::default())
             }
-            Stage::Answer | Stage::File | Stage::Streaming => self.tell_lost(is_open, why),
+            Stage::Answer | Stage::File | Stage::Streaming => self.report_loss(is_open, why),
             stage @ Stage::Killing(..) => {
                 self.stage = stage;
-                self.lost_idle(is_open, why)
+                self.handle_idle_loss(is_open, why)
             }
-            _ => self.lost_idle(is_open, why),
+            _ => self.handle_idle_loss(is_open, why),
         }
     }
 
     /// Handles the loss of the server connection while no command was active.
-    fn lost_idle(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
-        let detail = self.whereof(why);
+    fn handle_idle_loss(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
+        let detail = self.loss_detail(why);
         let pins = self.has_pins_besides_transaction();
         // This includes a transaction whose modes are set but which has not begun.
         let is_open = is_open || self.state.pins.has(Pin::Transaction);
-        let trouble = self.trouble_of(is_open);
+        let error = self.loss_error(is_open);
         self.may_have_written();
         self.acquirer.at = None;
         self.forget_work();
-        self.does(SessionActivity::Idle);
+        self.set_activity(SessionActivity::Idle);
         if pins {
-            self.stats().lost.add(1);
+            self.stats().transactions_lost.add(1);
             return Err(ExitReason::Unasked(
                 ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(detail),
             ));
         }
         if is_open {
-            self.stats().lost.add(1);
-            self.lost = Some(ErrorReply::from_primary_error(trouble).detail(detail));
+            self.stats().transactions_lost.add(1);
+            self.postponed_error = Some(ErrorReply::from_primary_error(error).detail(detail));
         }
         Ok(())
     }
 
     /// Reports the loss of the server connection during a command that cannot be retried.
-    fn tell_lost(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
+    fn report_loss(&mut self, is_open: bool, why: &str) -> Result<(), ExitReason> {
         self.may_have_written();
-        let detail = self.whereof(why);
+        let detail = self.loss_detail(why);
         let pins = self.has_pins_besides_transaction();
-        let may_have_ended =
-            self.active.reached_server && self.active.sense.meaning().is_none_or(ends_transactions);
-        let trouble = self.trouble_of(is_open && !may_have_ended);
-        self.stats().lost.add(u64::from(is_open || pins));
+        let may_have_ended = self.active.reached_server
+            && self
+                .active
+                .statement
+                .meaning()
+                .is_none_or(ends_transactions);
+        let error = self.loss_error(is_open && !may_have_ended);
+        self.stats()
+            .transactions_lost
+            .add(u64::from(is_open || pins));
         self.acquirer.at = None;
         self.forget_work();
         if pins {
@@ -377,7 +387,7 @@ impl Session<'_> {
                 ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(detail),
             ));
         }
-        self.refuse(ErrorReply::from_primary_error(trouble).detail(detail))
+        self.refuse(ErrorReply::from_primary_error(error).detail(detail))
     }
 
     /// Records a possible write on the lost server, so that the session's next read sees it.
@@ -387,12 +397,12 @@ impl Session<'_> {
         };
         at.written.is_some |= self.active.may_write;
         at.written.is_partial = true;
-        self.counts_writes(Status::default());
+        self.count_writes(Status::default());
     }
 
     /// Returns the error for a lost transaction. Only one that was certainly not committed may be
     /// retried.
-    fn trouble_of(&self, is_open: bool) -> PrimaryError {
+    fn loss_error(&self, is_open: bool) -> PrimaryError {
         match is_open && !self.is_doubtful {
             true => PrimaryError::TransactionLost,
             false => PrimaryError::OutcomeUnknown,
@@ -407,7 +417,7 @@ impl Session<'_> {
         self.keeps_connection() || others.any(|pin| pins.has(pin))
     }
 
-    fn whereof(&self, why: &str) -> String {
+    fn loss_detail(&self, why: &str) -> String {
         let name = self.acquirer.server().map_or("", |server| &server.name);
         format!("server {name}: {why}")
     }
@@ -425,7 +435,7 @@ pub(super) fn ends_transactions(meaning: &TextAnalysis) -> bool {
         kinds.contains(&one.kind)
     };
     // `SET autocommit = 1` commits the open transaction.
-    let commits = |effect: &Effect| effect.does == EffectKind::Told((*b"autocommit").into());
+    let commits = |effect: &Effect| effect.kind == EffectKind::SetVariable((*b"autocommit").into());
     !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
 }
 

@@ -11,16 +11,16 @@ use crate::service::rules::{AppliedRules, RuleSet, RuleText};
 
 impl Session<'_> {
     /// Applies the rules to a text; `None` if it is too long to be parsed.
-    pub(super) fn rule(&mut self, text: Option<&[u8]>) {
+    pub(super) fn apply_rules(&mut self, text: Option<&[u8]>) {
         let rule_set = self.permit.service().rules();
-        self.rules = rule_set.map(|rule_set| self.ruling_of(rule_set, text, self.state.schema()));
+        self.rules = rule_set.map(|rule_set| self.rules_of(rule_set, text, self.state.schema()));
     }
 
     /// Applies the rules to a prepared statement. The result of its preparation is reused unless
     /// the rules have changed.
-    pub(super) fn rule_again(&mut self, number: u32) {
+    pub(super) fn reapply_rules(&mut self, number: u32) {
         self.rules = None;
-        let named = self.numbers.get(number);
+        let named = self.statements.get(number);
         let Some((rule_set, named)) = self.permit.service().rules().zip(named) else {
             return;
         };
@@ -31,8 +31,8 @@ impl Session<'_> {
         }
         let statement = Arc::clone(&named.statement);
         let schema = statement.within.schema.as_deref();
-        let rules = self.ruling_of(rule_set, Some(&statement.text), schema);
-        if let Some(named) = self.numbers.get_mut(number) {
+        let rules = self.rules_of(rule_set, Some(&statement.text), schema);
+        if let Some(named) = self.statements.get_mut(number) {
             named.rules = Some(rules.clone());
         }
         self.rules = Some(rules);
@@ -54,18 +54,18 @@ impl Session<'_> {
         refused.map(ErrorReply::by_rule)
     }
 
-    fn ruling_of(
+    fn rules_of(
         &self,
         rule_set: Arc<RuleSet>,
         text: Option<&[u8]>,
         schema: Option<&[u8]>,
     ) -> AppliedRules {
-        let verdict = rule_set.judge(&RuleText {
+        let outcome = rule_set.evaluate(&RuleText {
             user: &self.account.pool_user.user,
             database: schema,
             text,
             dialect: Dialect::Mysql(self.state.modes()),
         });
-        AppliedRules { rule_set, verdict }
+        AppliedRules { rule_set, outcome }
     }
 }

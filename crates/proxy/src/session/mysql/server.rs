@@ -24,13 +24,13 @@ use crate::error_catalog;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session_state::mysql::{
-    ExportedState, ServerSessionState, StateQuery, TakeBack, trackers,
+    ExportedState, ServerSessionState, StateQuery, TrackerRestore, trackers,
 };
 use crate::session_state::settings::Interner;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::server_login::ConnectError;
 use crate::upstream::worker_pool::{
-    ById, ConnectionCore, PoolableConnection, TransferState as AnyLuggage, WorkerPools,
+    ById, ConnectionCore, PoolableConnection, TransferState as AnyTransferState, WorkerPools,
 };
 
 /// Server connection that a session acquires exclusively.
@@ -45,7 +45,7 @@ pub(crate) struct ServerConnection {
     pub(crate) passing: Delivery,
     pub(crate) agreed: Capabilities,
     pub(crate) version: Arc<Version>,
-    pub(crate) fresh: Arc<Baseline>,
+    pub(crate) baseline: Arc<Baseline>,
     pub(crate) prepared: ServerStatements,
     /// Statements to close before the next command.
     pub(crate) closing: Vec<StatementId>,
@@ -67,7 +67,7 @@ pub(crate) struct TransferState {
     boundaries: ServerScanner,
     agreed: Capabilities,
     version: Arc<Version>,
-    fresh: Arc<Baseline>,
+    baseline: Arc<Baseline>,
     prepared: ServerStatements,
     closing: Vec<StatementId>,
     settings: ExportedState,
@@ -136,12 +136,12 @@ impl ServerConnection {
             identity,
             version,
             status,
-            fresh,
+            baseline,
         } = joined;
         let core = ConnectionCore::new(stream, pooled);
-        core.cancels.key.replace(Some((id, identity)));
-        let settings = ServerSessionState::new(fresh.pairs(), None, worker.interner())
-            .at(version.mariadb, version.number());
+        core.cancel_target.key.replace(Some((id, identity)));
+        let settings = ServerSessionState::new(baseline.pairs(), None, worker.interner())
+            .with_version(version.mariadb, version.number());
         Box::new(Self {
             core,
             conversation: Conversation::new(status),
@@ -155,7 +155,7 @@ impl ServerConnection {
             resets: Vec::new(),
             settings,
             version,
-            fresh,
+            baseline,
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),
             shows_trackers: false,
         })
@@ -169,7 +169,7 @@ impl ServerConnection {
 
     /// Returns whether a reset restores the state of a new connection.
     pub(crate) fn can_be_renewed(&self) -> bool {
-        !self.fresh.is_forgetful
+        !self.baseline.is_forgetful
     }
 
     /// Returns whether a cursor is open or long data was sent. Only the client knows for which
@@ -182,43 +182,44 @@ impl ServerConnection {
     pub(crate) fn is_between_replies(&self) -> bool {
         self.held.is_empty()
             && self.remainder == 0
-            && self.boundaries.at_border()
+            && self.boundaries.is_at_border()
             && self.core.stream.is_at_border()
     }
 
     /// Returns whether a client has received only a part of a packet or result.
     pub(crate) fn is_in_reply(&self) -> bool {
         let is_cut = self.remainder > 0 && self.passing == Delivery::Forward;
-        is_cut || !self.boundaries.at_border() && self.conversation.delivery() == Delivery::Forward
+        is_cut
+            || !self.boundaries.is_at_border() && self.conversation.delivery() == Delivery::Forward
     }
 
     /// Appends a query of Evenkeel to `out`; its replies are not forwarded.
-    pub(crate) fn ask(&mut self, what: Ask, text: &[u8], out: &mut Vec<u8>) {
-        self.ours(Request::Query, what);
+    pub(crate) fn query(&mut self, what: Ask, text: &[u8], out: &mut Vec<u8>) {
+        self.record_sent(Request::Query, what);
         rewrite::query(out, &[], text, self.agreed);
     }
 
     /// Appends COM_INIT_DB of Evenkeel.
-    pub(crate) fn ask_schema(&mut self, what: Ask, schema: &[u8], out: &mut Vec<u8>) {
-        self.ours(Request::Simple, what);
+    pub(crate) fn select_schema(&mut self, what: Ask, schema: &[u8], out: &mut Vec<u8>) {
+        self.record_sent(Request::Simple, what);
         build::init_db(out, schema);
     }
 
     /// Appends COM_PING of Evenkeel; the reply contains the status.
-    pub(crate) fn ask_status(&mut self, out: &mut Vec<u8>) {
-        self.ours(Request::Simple, Ask::Other);
+    pub(crate) fn ping(&mut self, out: &mut Vec<u8>) {
+        self.record_sent(Request::Simple, Ask::Other);
         build::command(out, Code::Ping, b"");
     }
 
     /// Appends COM_SET_OPTION of Evenkeel.
-    pub(crate) fn ask_several(&mut self, wanted: bool, out: &mut Vec<u8>) {
-        self.ours(Request::Simple, Ask::Several(wanted));
+    pub(crate) fn set_multi_statements(&mut self, wanted: bool, out: &mut Vec<u8>) {
+        self.record_sent(Request::Simple, Ask::Several(wanted));
         build::set_option(out, wanted);
     }
 
     /// Appends COM_STMT_PREPARE of Evenkeel.
-    pub(crate) fn ask_prepare(&mut self, text: &[u8], out: &mut Vec<u8>) {
-        self.ours(Request::Prepare, Ask::Prepare);
+    pub(crate) fn prepare(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        self.record_sent(Request::Prepare, Ask::Prepare);
         build::prepare(out, text);
     }
 
@@ -226,16 +227,16 @@ impl ServerConnection {
     /// discards the cursor and long data.
     pub(crate) fn close_statements(&mut self, out: &mut Vec<u8>) {
         for statement in std::mem::take(&mut self.resets) {
-            self.ours(Request::ResetStatement(statement), Ask::Other);
+            self.record_sent(Request::ResetStatement(statement), Ask::Other);
             build::command(out, Code::StmtReset, &statement.0.to_le_bytes());
         }
         for statement in std::mem::take(&mut self.closing) {
-            self.ours(Request::Close(statement), Ask::Other);
+            self.record_sent(Request::Close(statement), Ask::Other);
             build::close(out, statement);
         }
     }
 
-    fn ours(&mut self, request: Request, what: Ask) {
+    fn record_sent(&mut self, request: Request, what: Ask) {
         self.conversation.sent(request, Origin::Ours, what.token());
     }
 
@@ -243,61 +244,61 @@ impl ServerConnection {
     pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
-            self.ask(Ask::Other, text, &mut out);
+            self.query(Ask::Other, text, &mut out);
         }
         let finished = self.finish(worker, out).await;
         match finished {
-            Ok(()) => self.settings.disturbed(),
+            Ok(()) => self.settings.disown_info(),
             Err(_) => self.settings.failed(),
         }
         finished
     }
 
     /// Appends COM_RESET_CONNECTION, which restores the state after login except for the schema.
-    pub(crate) fn ask_renewal(&mut self, out: &mut Vec<u8>) {
-        self.ours(Request::ResetConnection, Ask::Other);
+    pub(crate) fn reset_connection(&mut self, out: &mut Vec<u8>) {
+        self.record_sent(Request::ResetConnection, Ask::Other);
         build::command(out, Code::ResetConnection, b"");
-        self.ask_trackers(out);
-        let fresh = Arc::clone(&self.fresh);
-        if let Some(calming) = &fresh.calming {
-            self.ask(Ask::Other, calming.as_bytes(), out);
+        self.set_trackers(out);
+        let baseline = Arc::clone(&self.baseline);
+        if let Some(calming) = &baseline.calming {
+            self.query(Ask::Other, calming.as_bytes(), out);
         }
     }
 
-    fn ask_trackers(&mut self, out: &mut Vec<u8>) {
+    fn set_trackers(&mut self, out: &mut Vec<u8>) {
         let trackers = trackers(self.version.mariadb, self.version.number());
-        self.ask(Ask::Trackers, trackers.as_bytes(), out);
+        self.query(Ask::Trackers, trackers.as_bytes(), out);
     }
 
     /// Enables the client's trackers instead of Evenkeel's.
     pub(super) fn show_trackers(&mut self, text: &[u8], out: &mut Vec<u8>) {
         self.shows_trackers = true;
-        self.ask(Ask::Other, text, out);
+        self.query(Ask::Other, text, out);
     }
 
     /// Restores Evenkeel's trackers, and queries the changes that they have missed.
-    pub(super) fn ask_back(&mut self, back: &TakeBack, out: &mut Vec<u8>) {
-        if let Some(question) = &back.question {
-            self.ask(Ask::Other, question.as_bytes(), out);
+    pub(super) fn restore_trackers(&mut self, back: &TrackerRestore, out: &mut Vec<u8>) {
+        if let Some(question) = &back.query {
+            self.query(Ask::Other, question.as_bytes(), out);
         }
-        self.ask(Ask::Trackers, back.ours.as_bytes(), out);
-        for telling in &back.tellings {
-            self.ask(Ask::Telling, telling, out);
+        self.query(Ask::Trackers, back.trackers.as_bytes(), out);
+        for report in &back.reports {
+            self.query(Ask::Telling, report, out);
         }
     }
 
     /// Appends a state query; trackers that the query changes are restored after it.
-    pub(super) fn ask_question(&mut self, question: StateQuery, out: &mut Vec<u8>) {
-        self.ask(Ask::Other, question.text(), out);
+    pub(super) fn query_state(&mut self, question: StateQuery, out: &mut Vec<u8>) {
+        self.query(Ask::Other, question.text(), out);
         if question.moves_trackers() {
-            self.ask_trackers(out);
+            self.set_trackers(out);
         }
     }
 
     /// Resets a connection that no session uses, which rolls back an open transaction.
     pub(crate) async fn renew(&mut self, worker: &Worker) -> Result<(), ErrorReply> {
         let mut out = Vec::new();
-        self.ask_renewal(&mut out);
+        self.reset_connection(&mut out);
         self.finish(worker, out).await
     }
 
@@ -305,14 +306,14 @@ impl ServerConnection {
         let sent = self.core.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
         let mut refused = None;
-        while self.conversation.owed() > 0 {
+        while self.conversation.pending_count() > 0 {
             let mut bytes = std::mem::take(&mut self.held);
             match self.core.stream.receive(worker, &mut bytes).await {
                 Ok(true) => {}
                 Ok(false) => return Err(self.broken("closed the connection")),
                 Err(error) => return Err(self.broken(error)),
             }
-            let taken = self.hear(worker, &bytes, &mut refused)?;
+            let taken = self.handle_replies(worker, &bytes, &mut refused)?;
             bytes.drain(..taken);
             self.held = bytes;
         }
@@ -320,7 +321,7 @@ impl ServerConnection {
     }
 
     /// Handles replies to Evenkeel's commands. Returns how many bytes formed complete packets.
-    fn hear(
+    fn handle_replies(
         &mut self,
         worker: &Worker,
         bytes: &[u8],
@@ -331,7 +332,7 @@ impl ServerConnection {
             let rest = bytes.get(at..).unwrap_or_default();
             let answer = self
                 .conversation
-                .answer_due()
+                .expected_reply()
                 .unwrap_or(ExpectedReply::Simple);
             let (event, length) = match self.boundaries.next(rest, answer) {
                 Step::Event {
@@ -347,10 +348,10 @@ impl ServerConnection {
             if let Event::Error(report) = &event {
                 refused.get_or_insert(ErrorReply::of_report(report, ""));
             }
-            if matches!(settled, Ok(reply) if matches!(reply.settled, ReplyOutcome::Renewed(_))) {
+            if matches!(settled, Ok(reply) if matches!(reply.outcome, ReplyOutcome::Renewed(_))) {
                 self.renewed(worker.interner());
             }
-            self.learn(&event, worker.interner());
+            self.apply_trackers(&event, worker.interner());
             let is_over = matches!(&event, Event::Error(report) if report.is_fatal());
             if settled.is_err() || is_over {
                 return Err(self.broken("closed the connection"));
@@ -359,12 +360,12 @@ impl ServerConnection {
     }
 
     /// Applies the session state that a reply reports.
-    pub(crate) fn learn(&mut self, event: &Event<'_>, interner: &Interner) {
+    pub(crate) fn apply_trackers(&mut self, event: &Event<'_>, interner: &Interner) {
         let Some(state) = session_state(event) else {
             return;
         };
         for tracker in Trackers::new(state) {
-            self.settings.hear(&tracker.change, interner);
+            self.settings.record_report(&tracker.change, interner);
         }
     }
 
@@ -373,11 +374,11 @@ impl ServerConnection {
         self.prepared.clear();
         self.closing.clear();
         self.shows_trackers = false;
-        self.settings.renewed(self.fresh.pairs(), interner);
+        self.settings.apply_reset(self.baseline.pairs(), interner);
     }
 
     fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
-        let name = &self.core.pooled.server.name;
+        let name = &self.core.pool_handle.server.name;
         ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }
@@ -420,45 +421,48 @@ impl PoolableConnection for ServerConnection {
         &mut self.core
     }
 
-    fn into_transfer(self: Box<Self>) -> (ConnectionCore, AnyLuggage) {
-        let own = *self;
+    fn into_transfer(self: Box<Self>) -> (ConnectionCore, AnyTransferState) {
+        let parts = *self;
         let transfer_state = TransferState {
-            conversation: own.conversation,
-            boundaries: own.boundaries,
-            agreed: own.agreed,
-            version: own.version,
-            fresh: own.fresh,
-            prepared: own.prepared,
-            closing: own.closing,
-            settings: own.settings.export(),
-            takes_several: own.takes_several,
+            conversation: parts.conversation,
+            boundaries: parts.boundaries,
+            agreed: parts.agreed,
+            version: parts.version,
+            baseline: parts.baseline,
+            prepared: parts.prepared,
+            closing: parts.closing,
+            settings: parts.settings.export(),
+            takes_several: parts.takes_several,
         };
-        (own.core, AnyLuggage::MySql(Box::new(transfer_state)))
+        (
+            parts.core,
+            AnyTransferState::MySql(Box::new(transfer_state)),
+        )
     }
 
     fn from_transfer(
         worker: &Worker,
         core: ConnectionCore,
-        transfer_state: AnyLuggage,
+        transfer_state: AnyTransferState,
     ) -> Option<Box<Self>> {
-        let AnyLuggage::MySql(own) = transfer_state else {
+        let AnyTransferState::MySql(parts) = transfer_state else {
             return None;
         };
         Some(Box::new(Self {
             core,
-            conversation: own.conversation,
-            boundaries: own.boundaries,
+            conversation: parts.conversation,
+            boundaries: parts.boundaries,
             held: Vec::new(),
             remainder: 0,
             passing: Delivery::Forward,
-            agreed: own.agreed,
-            version: own.version,
-            fresh: own.fresh,
-            prepared: own.prepared,
-            closing: own.closing,
+            agreed: parts.agreed,
+            version: parts.version,
+            baseline: parts.baseline,
+            prepared: parts.prepared,
+            closing: parts.closing,
             resets: Vec::new(),
-            settings: ServerSessionState::import(&own.settings, worker.interner()),
-            takes_several: own.takes_several,
+            settings: ServerSessionState::import(&parts.settings, worker.interner()),
+            takes_several: parts.takes_several,
             shows_trackers: false,
         }))
     }

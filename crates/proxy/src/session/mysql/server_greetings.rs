@@ -14,7 +14,7 @@ use evenkeel_wire::sql::mysql::LexerModes;
 use tokio::sync::Notify;
 
 use super::server_login;
-use super::shared::PostgresService;
+use super::shared::MysqlService;
 use crate::clock;
 use crate::engine::worker::Worker;
 use crate::server::Server;
@@ -76,19 +76,19 @@ pub(crate) struct ServerGreeting {
 /// Greetings of a service's servers.
 #[derive(Debug, Default)]
 pub(crate) struct ServerGreetings {
-    seen: Mutex<HashMap<u64, GreetingState>>,
+    states: Mutex<HashMap<u64, GreetingState>>,
     changed: Notify,
 }
 
 #[derive(Debug, Clone)]
 enum GreetingState {
-    Face(Arc<ServerGreeting>),
+    Known(Arc<ServerGreeting>),
     /// The server is queried for the first time.
-    Looking,
+    Querying,
     /// The server sent no greeting at this time in milliseconds.
-    Away(u64),
+    Unavailable(u64),
     /// The server sent no greeting, and is queried again.
-    LookingAgain,
+    QueryingAgain,
 }
 
 /// Greeting for clients.
@@ -104,8 +104,8 @@ pub(super) struct CommonGreeting {
 impl Version {
     pub(crate) fn read(text: &[u8]) -> Self {
         // MariaDB up to 10.11 adds a prefix for its earliest clients.
-        let own = text.strip_prefix(b"5.5.5-").unwrap_or(text);
-        let words = String::from_utf8_lossy(own);
+        let version = text.strip_prefix(b"5.5.5-").unwrap_or(text);
+        let words = String::from_utf8_lossy(version);
         let mut numbers = words
             .split(|letter: char| !letter.is_ascii_digit())
             .map(|digits| digits.parse().unwrap_or_default());
@@ -148,23 +148,23 @@ impl ServerGreeting {
 
 impl ServerGreetings {
     /// Records a server's greeting.
-    pub(super) fn learn(&self, server_id: u64, face: ServerGreeting) {
-        let mut seen = self.lock();
-        if matches!(seen.get(&server_id), Some(GreetingState::Face(known)) if **known == face) {
+    pub(super) fn record(&self, server_id: u64, face: ServerGreeting) {
+        let mut states = self.lock();
+        if matches!(states.get(&server_id), Some(GreetingState::Known(known)) if **known == face) {
             return;
         }
-        seen.insert(server_id, GreetingState::Face(Arc::new(face)));
-        drop(seen);
+        states.insert(server_id, GreetingState::Known(Arc::new(face)));
+        drop(states);
         self.changed.notify_waiters();
     }
 
     /// Records that a server sent no greeting.
-    fn is_away(&self, server_id: u64) {
-        let mut seen = self.lock();
-        if !matches!(seen.get(&server_id), Some(GreetingState::Face(_))) {
-            seen.insert(server_id, GreetingState::Away(clock::now_ms()));
+    fn mark_unavailable(&self, server_id: u64) {
+        let mut states = self.lock();
+        if !matches!(states.get(&server_id), Some(GreetingState::Known(_))) {
+            states.insert(server_id, GreetingState::Unavailable(clock::now_ms()));
         }
-        drop(seen);
+        drop(states);
         self.changed.notify_waiters();
     }
 
@@ -173,14 +173,14 @@ impl ServerGreetings {
         &self,
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-        shared: &Arc<PostgresService>,
+        shared: &Arc<MysqlService>,
     ) -> CommonGreeting {
         let since_ms = clock::now_ms();
         loop {
             let changed = self.changed.notified();
             let view = service.view_owned();
-            for server in self.to_look_at(&view) {
-                look_at(worker, service, &server, shared);
+            for server in self.servers_to_query(&view) {
+                query_greeting(worker, service, &server, shared);
             }
             let waited_ms = clock::now_ms().saturating_sub(since_ms);
             if let Some(least) = self.known(&view, waited_ms >= PATIENCE_MS) {
@@ -191,20 +191,20 @@ impl ServerGreetings {
     }
 
     /// Returns the servers to query: new ones, and those without a greeting for `AGAIN_MS`.
-    fn to_look_at(&self, view: &ServiceSnapshot) -> Vec<Arc<Server>> {
+    fn servers_to_query(&self, view: &ServiceSnapshot) -> Vec<Arc<Server>> {
         let now_ms = clock::now_ms();
-        let mut seen = self.lock();
+        let mut states = self.lock();
         let due = view.servers.iter().filter(|server| {
-            let next = match seen.get(&server.id) {
-                None => GreetingState::Looking,
-                Some(GreetingState::Away(since_ms))
+            let next = match states.get(&server.id) {
+                None => GreetingState::Querying,
+                Some(GreetingState::Unavailable(since_ms))
                     if now_ms.saturating_sub(*since_ms) >= AGAIN_MS =>
                 {
-                    GreetingState::LookingAgain
+                    GreetingState::QueryingAgain
                 }
                 Some(_) => return false,
             };
-            seen.insert(server.id, next);
+            states.insert(server.id, next);
             true
         });
         due.cloned().collect()
@@ -212,19 +212,19 @@ impl ServerGreetings {
 
     /// Returns the common greeting; `None` if a server's greeting must be awaited.
     fn known(&self, view: &ServiceSnapshot, is_impatient: bool) -> Option<CommonGreeting> {
-        let seen = self.lock();
-        let of_view = || view.servers.iter().map(|server| seen.get(&server.id));
+        let states = self.lock();
+        let of_view = || view.servers.iter().map(|server| states.get(&server.id));
         let is_unseen =
-            |one: Option<&GreetingState>| matches!(one, None | Some(GreetingState::Looking));
+            |one: Option<&GreetingState>| matches!(one, None | Some(GreetingState::Querying));
         if !is_impatient && of_view().any(is_unseen) {
             return None;
         }
-        let primary = view.database.as_ref().and_then(|own| own.primary);
+        let primary = view.database.as_ref().and_then(|database| database.primary);
         let first = primary.and_then(|index| of_view().nth(index).flatten());
         // The primary determines the properties that have no common minimum.
         let greetings = first.into_iter().chain(of_view().flatten());
         least(greetings.filter_map(|one| match one {
-            GreetingState::Face(face) => Some(&**face),
+            GreetingState::Known(face) => Some(&**face),
             _ => None,
         }))
     }
@@ -241,7 +241,7 @@ impl ServerGreetings {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, GreetingState>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -304,22 +304,22 @@ impl CommonGreeting {
 
 /// Queries a server's greeting and disconnects. The server counts this as a client error, so it is
 /// done only once per server. Every later login yields the greeting too, and clears the count.
-fn look_at(
+fn query_greeting(
     worker: &Rc<Worker>,
     service: &Arc<Service>,
     server: &Arc<Server>,
-    shared: &Arc<PostgresService>,
+    shared: &Arc<MysqlService>,
 ) {
-    let (home, shared) = (Rc::clone(worker), Arc::clone(shared));
+    let (task_worker, shared) = (Rc::clone(worker), Arc::clone(shared));
     let (service, server) = (Arc::clone(service), Arc::clone(server));
     worker.spawn(async move {
         let greetings = &shared.logins.greetings;
-        match server_login::greeted(&home, &service, &server).await {
-            Ok(face) => greetings.learn(server.id, face),
+        match server_login::greeted(&task_worker, &service, &server).await {
+            Ok(face) => greetings.record(server.id, face),
             Err(error) => {
                 let why = error.message;
                 tracing::debug!(server = %server.name, why, "server sent no handshake");
-                greetings.is_away(server.id);
+                greetings.mark_unavailable(server.id);
             }
         }
     });

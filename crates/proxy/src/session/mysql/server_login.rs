@@ -13,7 +13,7 @@ use evenkeel_wire::mysql::greeting::{self, First};
 use self::line::{ServerPackets, refused};
 use super::server::ServerConnection;
 use super::server_greetings::{ServerGreeting, Version};
-use super::shared::PostgresService;
+use super::shared::MysqlService;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
@@ -21,7 +21,7 @@ use crate::session_state::mysql as state;
 use crate::stream::Stream;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::PoolHandle;
-use crate::upstream::server_login::{ConnectError, in_time, reach, reach_again};
+use crate::upstream::server_login::{ConnectError, reach, reach_same_peer, with_login_timeout};
 
 /// Result of a login at a server, with session trackers enabled.
 pub(super) struct ServerLogin {
@@ -34,7 +34,7 @@ pub(super) struct ServerLogin {
     pub(super) identity: Box<[u8]>,
     pub(super) version: Arc<Version>,
     pub(super) status: Status,
-    pub(super) fresh: Arc<Baseline>,
+    pub(super) baseline: Arc<Baseline>,
 }
 
 /// Variable name and value.
@@ -76,10 +76,13 @@ pub(super) async fn open(
 ) -> Result<Box<ServerConnection>, ConnectError> {
     let reaching = reach(worker, service, &pooled.server);
     let connection = open_on(worker, service, pooled, reaching).await?;
-    let shared = service.database.as_ref().and_then(|own| own.of_mysql());
+    let shared = service
+        .database
+        .as_ref()
+        .and_then(|database| database.as_mysql());
     if let Some(shared) = shared {
         let baselines = &shared.logins.baselines;
-        baselines.refresh(&pooled.pool_user, &connection.fresh);
+        baselines.refresh(&pooled.pool_user, &connection.baseline);
     }
     pooled.server.counters.sessions.add(1);
     Ok(connection)
@@ -94,8 +97,8 @@ pub(super) async fn open_to_same_peer(
     open_on(
         worker,
         service,
-        &one.pooled,
-        reach_again(worker, service, one),
+        &one.pool_handle,
+        reach_same_peer(worker, service, one),
     )
     .await
 }
@@ -107,13 +110,16 @@ async fn open_on(
     reaching: impl Future<Output = Result<Stream, ConnectError>>,
 ) -> Result<Box<ServerConnection>, ConnectError> {
     let view = service.view_owned();
-    let shared = service.database.as_ref().and_then(|own| own.of_mysql());
+    let shared = service
+        .database
+        .as_ref()
+        .and_then(|database| database.as_mysql());
     let shared = shared.ok_or_else(ConnectError::outdated)?;
     let joining = async {
         let line = ServerPackets::new(worker, &pooled.server, reaching.await?);
         join(line, &view, shared, pooled).await
     };
-    let joined = in_time(&view, &pooled.server, joining).await?;
+    let joined = with_login_timeout(&view, &pooled.server, joining).await?;
     Ok(ServerConnection::new(worker, joined, pooled))
 }
 
@@ -134,13 +140,13 @@ pub(super) async fn greeted(
             Err(fault) => Err(ConnectError::unreachable(server, fault)),
         }
     };
-    in_time(&view, server, looking).await
+    with_login_timeout(&view, server, looking).await
 }
 
 async fn join(
     mut line: ServerPackets<'_>,
     view: &ServiceSnapshot,
-    shared: &PostgresService,
+    shared: &MysqlService,
     pooled: &PoolHandle,
 ) -> Result<ServerLogin, ConnectError> {
     let server = line.server;
@@ -152,9 +158,9 @@ async fn join(
     };
     let face = ServerGreeting::of(&greeting);
     let version = Arc::clone(&face.version);
-    shared.logins.greetings.learn(server.id, face);
-    let own = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
-    if let Some(connector) = own.connector(server)? {
+    shared.logins.greetings.record(server.id, face);
+    let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+    if let Some(connector) = database.connector(server)? {
         line.encrypt(&greeting, connector, pooled).await?;
     }
     let logged_in = line.log_in(&greeting, shared, pooled).await?;
@@ -170,7 +176,7 @@ async fn join(
     if let Some(calming) = &calming {
         line.run(calming, logged_in.agreed).await?;
     }
-    let fresh = Arc::new(Baseline {
+    let baseline = Arc::new(Baseline {
         variables: followed,
         version: Arc::clone(&version),
         calming: calming.map(String::into_boxed_str),
@@ -183,7 +189,7 @@ async fn join(
         identity: state::identity(others()),
         version,
         status: logged_in.status,
-        fresh,
+        baseline,
     })
 }
 

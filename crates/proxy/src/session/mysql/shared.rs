@@ -9,14 +9,14 @@ use crate::session_state::mysql::InfoUsage;
 
 /// MySQL state of a service, kept as long as the service lives.
 #[derive(Debug, Default)]
-pub(crate) struct PostgresService {
+pub(crate) struct MysqlService {
     pub(crate) statements: Interned,
     /// Usage statistics of statements that query state of previous statements.
     pub(crate) pending: InfoUsage,
     pub(super) logins: Logins,
 }
 
-impl PostgresService {
+impl MysqlService {
     /// Returns the lexer modes for clients that have changed no setting; `None` if no server has
     /// sent a greeting yet.
     pub(crate) fn modes(&self, view: &ServiceSnapshot) -> Option<LexerModes> {

@@ -221,7 +221,7 @@ impl ClientStatements {
     /// Makes the statement a separate one if another id with the same statement holds a cursor or
     /// long data. A server has only one statement for the same text and context, so its use would
     /// discard that state.
-    pub(crate) fn part(&mut self, number: u32) {
+    pub(crate) fn separate(&mut self, number: u32) {
         let Some(named) = self.known.get(&number) else {
             return;
         };
@@ -229,7 +229,7 @@ impl ClientStatements {
         let mut others = self.known.iter().filter(|(other, _)| **other != number);
         let is_held = others.any(|(_, other)| other.holds && other.statement.id == id);
         if is_held {
-            self.own(number, false);
+            self.make_own(number, false);
         }
     }
 
@@ -237,10 +237,10 @@ impl ClientStatements {
     /// data as a continuation of the value in the last execution, possibly another client's.
     ///
     /// `is_held`: the client's server holds a cursor or long data for one of its statements.
-    pub(crate) fn own(&mut self, number: u32, is_held: bool) {
+    pub(crate) fn make_own(&mut self, number: u32, is_held: bool) {
         let named = self.known.get_mut(&number);
-        let is_lent = |named: &&mut ClientStatement| !(named.is_own || named.holds && is_held);
-        if let Some(named) = named.filter(is_lent) {
+        let is_shared = |named: &&mut ClientStatement| !(named.is_own || named.holds && is_held);
+        if let Some(named) = named.filter(is_shared) {
             named.statement = Arc::new(named.statement.copy());
             named.is_own = true;
         }
@@ -491,11 +491,11 @@ mod tests {
         numbers.prepared(&statement, 0, None);
         numbers.prepared(&statement, 0, None);
         let id = |numbers: &ClientStatements, number| numbers.get(number).unwrap().statement.id;
-        numbers.part(2);
+        numbers.separate(2);
         assert_eq!(id(&numbers, 2), statement.id);
         numbers.get_mut(1).unwrap().holds = true;
-        numbers.part(1);
-        numbers.part(2);
+        numbers.separate(1);
+        numbers.separate(2);
         assert_eq!(id(&numbers, 1), statement.id);
         assert_ne!(id(&numbers, 2), statement.id);
     }
@@ -514,7 +514,7 @@ mod tests {
         let mut numbers = ClientStatements::default();
         numbers.prepared(&known_with(1), 1, None);
         numbers.prepared(&known_with(1), 1, None);
-        numbers.own(2, false);
+        numbers.make_own(2, false);
         for number in [1, 2] {
             let id = numbers.get(number).unwrap().statement.id;
             let current = numbers.renew(number, known_with(2));
@@ -540,7 +540,7 @@ mod tests {
             let mut numbers = ClientStatements::default();
             numbers.prepared(&statement, 1, None);
             before(&mut numbers);
-            numbers.own(1, is_held);
+            numbers.make_own(1, is_held);
             numbers.get(1).unwrap().statement.id == statement.id
         };
         let pending = |numbers: &mut ClientStatements| numbers.will_hold(1, true);

@@ -52,7 +52,7 @@ impl Session<'_> {
         let client = self.client.take()?;
         Some(UserChange {
             client,
-            entrance: self.entrance,
+            handshake: self.handshake,
             payload,
             ahead: self.pending_input.take(self.pending_input.len(), Vec::new),
         })
@@ -70,7 +70,7 @@ impl Session<'_> {
         let sequence = if is_answer { self.rest.sequence } else { 0 };
         error_reply.write(sequence, &mut out);
         if let Some(client) = &mut self.client {
-            client.say_last(self.worker, &out).await;
+            client.send_final(self.worker, &out).await;
         }
     }
 
@@ -88,20 +88,20 @@ impl Session<'_> {
             && self.rest.is_over();
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let holds_statements = !server.conversation.is_idle();
-        let farewell = match self.state.pins.release_action() {
+        let action = match self.state.pins.release_action() {
             ReleaseAction::Keep if is_open || holds_statements || self.keeps_connection() => {
                 ReleaseAction::Reset
             }
-            farewell => farewell,
+            action => action,
         };
-        match farewell {
+        match action {
             ReleaseAction::Keep if is_quiet => self.acquirer.release(server, Condition::Clean),
             ReleaseAction::Reset if is_quiet && server.can_be_renewed() => {
-                let home = Rc::clone(self.worker);
+                let worker = Rc::clone(self.worker);
                 let renew = async move |server: &mut ServerConnection| {
-                    server.renew(&home).await.is_ok() && server.is_idle()
+                    server.renew(&worker).await.is_ok() && server.is_idle()
                 };
-                self.acquirer.give_back_renewed(server, renew);
+                self.acquirer.release_renewed(server, renew);
             }
             _ => self.acquirer.release(server, Condition::Unclean),
         }

@@ -11,7 +11,7 @@ use super::{AfterDiscard, Session, Stage};
 impl Session<'_> {
     /// Enables the client's trackers on the connection if the command names them.
     pub(super) fn show_trackers(&mut self, out: &mut Vec<u8>) {
-        let meaning = effective(&self.active.what, &self.active.sense);
+        let meaning = effective(&self.active.what, &self.active.statement);
         let is_named = meaning.is_some_and(|meaning| meaning.names_trackers);
         let Some(server) = self.server.as_mut().filter(|_| is_named) else {
             return;
@@ -45,9 +45,11 @@ impl Session<'_> {
             return false;
         };
         let version = server.version.number();
-        let back = self.state.take_back(version, is_in_transaction(server));
-        let mut out = self.worker.spare();
-        server.ask_back(&back, &mut out);
+        let back = self
+            .state
+            .restore_trackers(version, is_in_transaction(server));
+        let mut out = self.worker.take_spare();
+        server.restore_trackers(&back, &mut out);
         // A failure is reported by the next receive.
         let _ = server.core.stream.send_own(self.worker, out);
         self.stage = Stage::DiscardReply(AfterDiscard::TookBack { is_whole: true });
@@ -63,18 +65,19 @@ impl Session<'_> {
             match is_whole {
                 true => {
                     let row = backend::values(last_row(&active.word));
-                    self.state.took_back(row, &mut server.settings, interner);
+                    self.state
+                        .trackers_restored(row, &mut server.settings, interner);
                 }
-                false => self.state.lost_trackers(!server.shows_trackers),
+                false => self.state.trackers_lost(!server.shows_trackers),
             }
             let status = server.conversation.status();
             self.state
                 .ready(Some(status), &mut server.settings, interner);
-            self.counts_writes(status);
+            self.count_writes(status);
         }
         self.pins_changed();
-        if !self.asks_between(false) {
-            self.shows();
+        if !self.query_between(false) {
+            self.show_activity();
         }
     }
 }

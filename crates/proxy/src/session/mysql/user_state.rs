@@ -49,7 +49,7 @@ struct BaselineEntry {
 
 #[derive(Debug, Default)]
 struct Inner {
-    fresh: Option<Arc<Baseline>>,
+    baseline: Option<Arc<Baseline>>,
     /// True if a client has set global variables since.
     is_outdated: bool,
     /// Times in milliseconds at which a server permitted the use of each schema.
@@ -59,7 +59,7 @@ struct Inner {
 impl UserState {
     pub(super) fn of(pool_user: &PoolUser, service: &DatabaseService) -> Self {
         let learned = service
-            .of_mysql()
+            .as_mysql()
             .map(|shared| shared.logins.baselines.of(pool_user))
             .unwrap_or_default();
         Self {
@@ -69,14 +69,14 @@ impl UserState {
     }
 
     /// Returns the baseline of the account's connections; `None` if none has been opened yet.
-    pub(super) fn fresh(&self) -> Option<Arc<Baseline>> {
-        lock(&self.learned.inner).fresh.clone()
+    pub(super) fn baseline(&self) -> Option<Arc<Baseline>> {
+        lock(&self.learned.inner).baseline.clone()
     }
 
     /// Returns whether the baseline is known and not known to be outdated.
     pub(super) fn is_current(&self) -> bool {
         let inner = lock(&self.learned.inner);
-        inner.fresh.is_some() && !inner.is_outdated
+        inner.baseline.is_some() && !inner.is_outdated
     }
 
     /// Returns whether a server recently permitted the use of the schema.
@@ -87,12 +87,12 @@ impl UserState {
     }
 
     /// Returns whether a server ever permitted the use of the schema.
-    pub(super) fn could_use(&self, schema: &[u8]) -> bool {
+    pub(super) fn was_usable(&self, schema: &[u8]) -> bool {
         lock(&self.learned.inner).schemas.contains_key(schema)
     }
 
     /// Records that a server permits the use of the schema.
-    pub(super) fn has_used(&self, schema: &[u8], now_ms: u64) {
+    pub(super) fn record_use(&self, schema: &[u8], now_ms: u64) {
         let mut inner = lock(&self.learned.inner);
         if inner.schemas.len() >= SCHEMAS_MAX {
             inner.schemas.clear();
@@ -100,8 +100,8 @@ impl UserState {
         inner.schemas.insert(schema.into(), now_ms);
     }
 
-    pub(super) fn learn(&self, fresh: &Arc<Baseline>) {
-        self.learned.learn(fresh);
+    pub(super) fn update_baseline(&self, baseline: &Arc<Baseline>) {
+        self.learned.update(baseline);
     }
 }
 
@@ -121,10 +121,10 @@ impl BaselineCache {
     }
 
     /// Updates the baseline from a new connection, since the servers may have changed.
-    pub(super) fn refresh(&self, pool_user: &PoolUser, fresh: &Arc<Baseline>) {
+    pub(super) fn refresh(&self, pool_user: &PoolUser, baseline: &Arc<Baseline>) {
         let learned = lock(&self.known).get(&identity(pool_user)).map(Arc::clone);
         if let Some(learned) = learned {
-            learned.learn(fresh);
+            learned.update(baseline);
         }
     }
 
@@ -138,9 +138,9 @@ impl BaselineCache {
 }
 
 impl BaselineEntry {
-    fn learn(&self, fresh: &Arc<Baseline>) {
+    fn update(&self, baseline: &Arc<Baseline>) {
         let mut inner = lock(&self.inner);
-        inner.fresh = Some(Arc::clone(fresh));
+        inner.baseline = Some(Arc::clone(baseline));
         inner.is_outdated = false;
     }
 }
@@ -168,10 +168,10 @@ mod tests {
             templates: RefCell::default(),
         };
         assert!(!known.may_use(b"shop", 1_000));
-        known.has_used(b"shop", 1_000);
+        known.record_use(b"shop", 1_000);
         assert!(known.may_use(b"shop", 1_000 + SCHEMA_MS - 1));
         assert!(!known.may_use(b"shop", 1_000 + SCHEMA_MS));
-        assert!(known.could_use(b"shop") && !known.could_use(b"Shop"));
+        assert!(known.was_usable(b"shop") && !known.was_usable(b"Shop"));
         assert!(!known.may_use(b"Shop", 1_001));
     }
 }

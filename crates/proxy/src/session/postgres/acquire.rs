@@ -22,7 +22,7 @@ use crate::session::placement::PlacementTarget;
 
 impl Session<'_> {
     /// Keeps the error reply to a statement that Evenkeel sent itself.
-    pub(super) fn own_failed(&mut self, event: &Event<'_>) {
+    pub(super) fn keep_own_error(&mut self, event: &Event<'_>) {
         if let Event::Error(report) = event {
             let text = String::from_utf8_lossy(report.text()).into_owned();
             self.refused_setting = (report.sqlstate().0, text);
@@ -36,15 +36,15 @@ impl Session<'_> {
         wanted: &PlacementTarget,
         view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
-        match self.acquirer.ask(wanted, view) {
+        match self.acquirer.acquire(wanted, view) {
             AcquireOutcome::Server(server) => Ok(self.accept_server(server)),
             AcquireOutcome::Denied(error) => {
                 self.refusal = Some(ErrorReply::from_acquire_error(&error));
                 self.handle.notify();
                 Ok(false)
             }
-            got => {
-                self.follow(got)?;
+            outcome => {
+                self.follow(outcome)?;
                 Ok(false)
             }
         }
@@ -53,10 +53,10 @@ impl Session<'_> {
     /// Continues with the next request, whose bytes are held, after an acquisition.
     pub(super) fn follow(
         &mut self,
-        got: AcquireOutcome<ServerConnection>,
+        outcome: AcquireOutcome<ServerConnection>,
     ) -> Result<(), ExitReason> {
         self.stage = Stage::Ready;
-        match got {
+        match outcome {
             AcquireOutcome::Server(server) => match self.accept_server(server) {
                 true => self.go_on(),
                 false => Ok(()),
@@ -87,10 +87,8 @@ impl Session<'_> {
     /// Acquires another server for the request, of which nothing was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
         let is_read = self.active.is_read && !self.active.primary_only;
-        let got = self
-            .acquirer
-            .turn_elsewhere(is_read, &mut self.active.tried);
-        self.follow(got)
+        let outcome = self.acquirer.reroute(is_read, &mut self.active.tried);
+        self.follow(outcome)
     }
 
     /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
@@ -109,8 +107,8 @@ impl Session<'_> {
             self.server = Some(server);
             return true;
         };
-        let mut out = self.worker.spare();
-        server.ask(&sql, RequestToken::default(), &mut out);
+        let mut out = self.worker.take_spare();
+        server.query(&sql, RequestToken::default(), &mut out);
         // If this fails, the next receive reports it.
         let _ = server.core.stream.send_own(self.worker, out);
         self.server = Some(server);
@@ -137,8 +135,8 @@ impl Session<'_> {
                 None
             }
         };
-        let mut out = self.worker.spare();
-        if sql.is_empty() || !server.ask(&sql, RequestToken::default(), &mut out) {
+        let mut out = self.worker.take_spare();
+        if sql.is_empty() || !server.query(&sql, RequestToken::default(), &mut out) {
             return Ok(());
         }
         // If this fails, the next receive reports it.
@@ -204,7 +202,7 @@ impl Session<'_> {
             };
         }
         if let Some(wanted) = wanted {
-            server.settings.placed(wanted, self.worker.interner());
+            server.settings.restored(wanted, self.worker.interner());
         }
         self.catch_up(&server);
         self.server = Some(server);
@@ -226,7 +224,7 @@ impl Session<'_> {
         self.acquirer.release_failover_slot();
         let is_over = self.drop_unit()?;
         self.active = ActiveRequest::new();
-        self.does(SessionActivity::Idle);
+        self.set_activity(SessionActivity::Idle);
         let out = self.answers();
         error_reply.write_error(out);
         if is_over {
@@ -246,7 +244,7 @@ impl Session<'_> {
         let held = std::mem::take(&mut self.pending_input);
         let mut at = 0;
         let is_over = loop {
-            match self.walker.next(held.get(at..).unwrap_or_default()) {
+            match self.scanner.next(held.get(at..).unwrap_or_default()) {
                 Step::Message {
                     passed,
                     request,
@@ -327,7 +325,7 @@ impl Session<'_> {
         if self.acquirer.has_timed_out() {
             return self.refuse(&ErrorReply::new(&error_catalog::POOL_TIMEOUT));
         }
-        if self.acquirer.looks_around() {
+        if self.acquirer.should_reroute() {
             return self.try_reroute();
         }
         match self.stage {
@@ -339,12 +337,12 @@ impl Session<'_> {
     /// Reroutes the queued request if another server can serve it sooner.
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
         let held = std::mem::take(&mut self.pending_input);
-        let look = self.look(&held);
+        let disposition = self.dispatch(&held);
         self.pending_input = held;
-        let RequestDisposition::Unit(wanted, view) = look? else {
+        let RequestDisposition::Unit(wanted, view) = disposition? else {
             return Ok(());
         };
-        match self.acquirer.leaves_for(wanted, &view) {
+        match self.acquirer.reroute_to(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }

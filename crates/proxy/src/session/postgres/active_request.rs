@@ -57,13 +57,13 @@ pub(super) struct ActiveRequest {
     /// Result of the rules.
     pub(super) rules: Option<AppliedRules>,
     /// True if the analyzed part was checked against the rules.
-    pub(super) is_ruled: bool,
+    pub(super) has_applied_rules: bool,
     /// True if the batch may continue after the analyzed part.
     pub(super) is_open: bool,
     /// Number of analyzed messages that are still to be sent.
-    pub(super) looked_at: usize,
+    pub(super) analyzed_messages: usize,
     /// Statement that cannot run on the current server.
-    pub(super) stray: MisroutedStatement,
+    pub(super) misrouted: MisroutedStatement,
     /// True if it creates portals.
     pub(super) binds: bool,
     /// True if a statement of it has completed.
@@ -89,10 +89,10 @@ impl ActiveRequest {
             since_us: 0,
             skipping: false,
             rules: None,
-            is_ruled: false,
+            has_applied_rules: false,
             is_open: false,
-            looked_at: 0,
-            stray: MisroutedStatement::None,
+            analyzed_messages: 0,
+            misrouted: MisroutedStatement::None,
             binds: false,
             has_done: false,
         }
@@ -117,10 +117,10 @@ impl ActiveRequest {
     }
 
     pub(super) fn has_sent(&mut self, request: Request) {
-        self.looked_at = self.looked_at.saturating_sub(1);
+        self.analyzed_messages = self.analyzed_messages.saturating_sub(1);
         self.is_open &= !ends_a_unit(request);
         self.binds |= request == Request::Bind;
-        self.stray = MisroutedStatement::None;
+        self.misrouted = MisroutedStatement::None;
     }
 }
 
@@ -176,7 +176,7 @@ impl Draft {
         }
     }
 
-    fn rule(&mut self, rules: Option<AppliedRules>) {
+    fn add_rules(&mut self, rules: Option<AppliedRules>) {
         self.rules = AppliedRules::join(self.rules.take(), rules);
     }
 
@@ -188,10 +188,10 @@ impl Draft {
 
 impl Session<'_> {
     /// Classifies the input of a client without a server connection.
-    pub(super) fn look(&mut self, bytes: &[u8]) -> Result<RequestDisposition, ExitReason> {
+    pub(super) fn dispatch(&mut self, bytes: &[u8]) -> Result<RequestDisposition, ExitReason> {
         self.effects.read_ahead = None;
-        let mut walker = self.walker;
-        let step = walker.next(bytes);
+        let mut scanner = self.scanner;
+        let step = scanner.next(bytes);
         let (passed, request, length) = match step {
             Step::Message {
                 passed,
@@ -207,14 +207,14 @@ impl Session<'_> {
             } => (passed, request, length),
             Step::Wait { passed: 0, .. } => return Ok(RequestDisposition::More),
             Step::Wait { passed, .. } => {
-                self.walker = walker;
+                self.scanner = scanner;
                 return Ok(RequestDisposition::Local(passed));
             }
             Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
         };
         if passed > 0 {
             // Rest of a refused message: no request begins with it.
-            let _ = self.walker.next(&bytes[..passed]);
+            let _ = self.scanner.next(&bytes[..passed]);
             return Ok(RequestDisposition::Local(passed));
         }
         if request == Request::Terminate {
@@ -222,31 +222,31 @@ impl Session<'_> {
         }
         let message = bytes.get(..length).unwrap_or_default();
         if self.is_local(request, message) {
-            self.walker = walker;
+            self.scanner = scanner;
             return Ok(RequestDisposition::Local(length));
         }
         let view = self.permit.service().snapshot();
-        let matters = |own: &&DatabaseSnapshot| own.splits_reads() || own.rules.is_some();
-        let Some(own) = view.database.as_ref().filter(matters) else {
+        let matters = |one: &&DatabaseSnapshot| one.splits_reads() || one.rules.is_some();
+        let Some(database) = view.database.as_ref().filter(matters) else {
             self.active.is_read = false;
             self.active.may_write = false;
             return Ok(RequestDisposition::Unit(PlacementTarget::Primary, view));
         };
         let mut draft = self.draft(bytes)?;
         self.active.is_open = !draft.has_end;
-        self.active.looked_at = draft.messages;
+        self.active.analyzed_messages = draft.messages;
         if !draft.is_ripe() {
             if bytes.len() < KEPT_LENGTH_MAX {
                 return Ok(RequestDisposition::More);
             }
             // A write may follow in the same batch.
             draft.add_unknown();
-        } else if let Some(words) = self.obey_ahead(draft.rules.take(), draft.runs) {
+        } else if let Some(words) = self.apply_rules_early(draft.rules.take(), draft.runs) {
             self.refusal = Some(ErrorReply::by_rule(words));
             self.handle.notify();
             return Ok(RequestDisposition::More);
         }
-        let wanted = self.decide(&view, own, &draft);
+        let wanted = self.decide(&view, database, &draft);
         Ok(RequestDisposition::Unit(wanted, view))
     }
 
@@ -286,10 +286,10 @@ impl Session<'_> {
 
     fn draft(&mut self, bytes: &[u8]) -> Result<Draft, ExitReason> {
         let mut draft = Draft::default();
-        let mut walker = self.walker;
+        let mut scanner = self.scanner;
         let mut at = 0;
         while !draft.has_end {
-            match walker.next(bytes.get(at..).unwrap_or_default()) {
+            match scanner.next(bytes.get(at..).unwrap_or_default()) {
                 Step::Message {
                     passed,
                     header,
@@ -333,7 +333,7 @@ impl Session<'_> {
             return self.add(draft, header, request, message);
         }
         draft.add_unknown();
-        draft.rule(self.rules(None));
+        draft.add_rules(self.rules(None));
         draft.runs = true;
         draft.is_urgent = true;
         draft.has_end |= request == Request::Query;
@@ -344,7 +344,7 @@ impl Session<'_> {
             Request::Query => {
                 let analysis = self.read_query(text_of_query(message));
                 draft.add(&analysis);
-                draft.rule(self.rules(Some(text_of_query(message))));
+                draft.add_rules(self.rules(Some(text_of_query(message))));
                 draft.runs = true;
                 self.effects.read_ahead = Some(analysis);
                 draft.has_end = true;
@@ -353,7 +353,7 @@ impl Session<'_> {
                 Some(parts) => {
                     let text = message.get(parts.text).unwrap_or_default();
                     draft.add(&self.read(text));
-                    draft.rule(self.rules(Some(text)));
+                    draft.add_rules(self.rules(Some(text)));
                     draft.knows_unnamed |= !parts.statement.is_named();
                 }
                 None => draft.add_unknown(),
@@ -382,7 +382,7 @@ impl Session<'_> {
         if !name.is_named() {
             // Unless the same batch has a Parse, an earlier one applies.
             if !std::mem::replace(&mut draft.knows_unnamed, true) {
-                draft.rule(self.rules(self.unnamed.known_text()));
+                draft.add_rules(self.rules(self.unnamed.known_text()));
                 match &self.unnamed.meaning {
                     Some(analysis) => draft.add(analysis),
                     None => draft.add_unknown(),
@@ -390,11 +390,11 @@ impl Session<'_> {
             }
             return;
         }
-        match self.names.get(name.of(message)) {
+        match self.statements.get(name.of(message)) {
             Some(statement) => {
                 let statement = self.current(&Arc::clone(statement));
                 draft.add(&statement.meaning);
-                draft.rule(self.ruling_of(&statement));
+                draft.add_rules(self.rules_of(&statement));
             }
             // Either this batch prepares it and it was added, or it does not exist.
             None if !draft.statements.is_empty() => {}
@@ -405,10 +405,10 @@ impl Session<'_> {
     fn decide(
         &mut self,
         view: &ServiceSnapshot,
-        own: &DatabaseSnapshot,
+        database: &DatabaseSnapshot,
         draft: &Draft,
     ) -> PlacementTarget {
-        if !own.splits_reads() {
+        if !database.splits_reads() {
             (self.active.is_read, self.active.may_write) = (false, false);
             return PlacementTarget::Primary;
         }
@@ -418,23 +418,20 @@ impl Session<'_> {
             self.active.may_write = true;
             return PlacementTarget::Primary;
         }
+        let rules = self.active.rules.as_ref();
         let reading = ReadRequest {
             knowledge: &self.shared.knowledge,
             token: &mut self.token,
             tried: &self.active.tried,
-            among: self.active.rules.as_ref().and_then(AppliedRules::among),
+            among: rules.and_then(AppliedRules::server_group),
             may_wait: false,
         };
-        let found = reading.look(view, own);
-        let mut decision = self.decision(own, draft, self.active.rules.as_ref(), found.seen());
+        let found = reading.candidates(view, database);
+        let mut decision = self.decision(database, draft, rules, found.availability());
         found.want_positions(&decision, &self.shared.knowledge);
         self.active.is_read = decision.is_read;
         self.active.may_write = draft.may_write || !decision.is_read;
-        let ruled = self
-            .active
-            .rules
-            .as_ref()
-            .and_then(AppliedRules::destination);
+        let ruled = rules.and_then(AppliedRules::destination);
         let is_asked_for = draft.hint.is_some() || ruled.is_some();
         if draft.executes && self.active.is_open && !is_asked_for {
             // A later statement may write, and must not be separated from those already executed.
@@ -442,22 +439,22 @@ impl Session<'_> {
         }
         let key = self.account.pool_user.user_number.get();
         let has_room = |index| self.acquirer.has_room(view, index);
-        found.place(decision.target, own, key, has_room)
+        found.place(decision.target, database, key, has_room)
     }
 
     pub(super) fn decision(
         &self,
-        own: &DatabaseSnapshot,
+        database: &DatabaseSnapshot,
         draft: &Draft,
         rules: Option<&AppliedRules>,
-        seen: route::ServerAvailability,
+        availability: route::ServerAvailability,
     ) -> Decision {
         let active = route::RoutingUnit {
             statements: &draft.statements,
-            hint: draft.hint.as_ref().map(|hint| own.routed(hint)),
+            hint: draft.hint.as_ref().map(|hint| database.routed(hint)),
             rule: rules.and_then(AppliedRules::destination),
         };
-        route::decide(&active, &self.routed(), &own.split, &seen)
+        route::decide(&active, &self.routed(), &database.split, &availability)
     }
 
     /// Returns the session's state for the router.
@@ -472,9 +469,9 @@ impl Session<'_> {
 
     /// Checks the input of a session pinned to a replica, which must not write. Returns false if it
     /// is incomplete.
-    pub(super) fn look_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
+    pub(super) fn dispatch_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
         let is_between = |server: &ServerConnection| server.conversation.is_idle();
-        let is_next = self.server.as_deref().is_some_and(is_between) && self.walker.is_at_border();
+        let is_next = self.server.as_deref().is_some_and(is_between) && self.scanner.is_at_border();
         if !is_next || !self.acquirer.is_at_replica() || self.state.pins.is_empty() {
             return Ok(true);
         }

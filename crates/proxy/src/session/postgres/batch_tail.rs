@@ -38,10 +38,10 @@ impl Session<'_> {
         message: &[u8],
         is_whole: bool,
     ) -> bool {
-        if !self.active.is_open || self.active.looked_at > 0 {
+        if !self.active.is_open || self.active.analyzed_messages > 0 {
             return false;
         }
-        self.active.is_ruled = false;
+        self.active.has_applied_rules = false;
         let is_at_replica = self.acquirer.is_at_replica();
         let matters = adds_a_statement(request) && (self.active.is_read || is_at_replica);
         let server = self.server.as_deref();
@@ -49,18 +49,22 @@ impl Session<'_> {
             return false;
         }
         let view = self.permit.service().view_owned();
-        let Some(own) = view.database.as_ref().filter(|own| own.splits_reads()) else {
+        let Some(database) = view
+            .database
+            .as_ref()
+            .filter(|database| database.splits_reads())
+        else {
             return false;
         };
         let mut draft = Draft::default();
         self.add_message(&mut draft, header, request, message, is_whole);
         // The batch's server serves reads.
-        let seen = ServerAvailability {
-            primary: own.primary,
+        let availability = ServerAvailability {
+            primary: database.primary,
             replicas: 1,
             replicas_fresh: 1,
         };
-        let decision = self.decision(own, &draft, draft.rules.as_ref(), seen);
+        let decision = self.decision(database, &draft, draft.rules.as_ref(), availability);
         self.active.is_read &= decision.is_read;
         self.active.may_write |= draft.may_write;
         let is_of_readers = matches!(
@@ -84,13 +88,13 @@ impl Session<'_> {
         }
         if self.has_only_prepared() {
             // Statements prepared here are prepared again on the next server.
-            self.names.lost();
-            self.unnamed.lost();
+            self.statements.undo_unanswered();
+            self.unnamed.undo_unanswered();
             self.effects.settled();
-            self.let_go(Condition::Unclean)?;
+            self.release_server(Condition::Unclean)?;
             return Ok(true);
         }
-        self.active.stray = MisroutedStatement::Refused;
+        self.active.misrouted = MisroutedStatement::Refused;
         self.can_continue = true;
         Ok(false)
     }
@@ -101,7 +105,8 @@ impl Session<'_> {
         let Some(server) = &self.server else {
             return false;
         };
-        let is_answered = server.conversation.owed() == 0 && server.boundaries.is_at_border();
+        let is_answered =
+            server.conversation.pending_count() == 0 && server.boundaries.is_at_border();
         let is_outside = server.conversation.status() == TransactionStatus::Idle;
         is_answered && is_outside && !self.active.binds && self.may_go_on_elsewhere()
     }

@@ -24,7 +24,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
     match keyring.read(key) {
         CancelRoute::Here(claim) => pass_to_worker(shared, claim),
         CancelRoute::OtherProcess => {
-            if let Some(forward) = shared.former.load().as_ref() {
+            if let Some(forward) = shared.predecessor.load().as_ref() {
                 // A cancel request has no reply, whichever process accepts it.
                 let _ = forward(key.process, key.secret.to_vec());
             }
@@ -34,7 +34,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
             let peer = view
                 .database
                 .as_ref()
-                .and_then(|own| own.peers.get(&instance));
+                .and_then(|database| database.peers.get(&instance));
             if let Some(peer) = peer {
                 pass_on(worker, service, peer, key).await;
             }
@@ -78,7 +78,7 @@ pub(in crate::session) async fn send(
     let mut stream = match server_login::dial_beside(worker, service, target).await {
         Ok(stream) => stream,
         Err(error) => {
-            let (server, why) = (&target.pooled.server.name, error.message);
+            let (server, why) = (&target.pool_handle.server.name, error.message);
             tracing::warn!(%server, why, "cannot cancel query: no server connection available");
             return;
         }

@@ -76,7 +76,7 @@ impl ErrorReply {
         match error {
             AcquireError::Refused(refusal) => Self::new(CatalogEntry::of_pool(*refusal)),
             AcquireError::TimedOut => Self::new(&error_catalog::POOL_TIMEOUT),
-            AcquireError::Trouble(error) => Self::from_primary_error(*error),
+            AcquireError::NoPrimary(error) => Self::from_primary_error(*error),
             AcquireError::ConnectFailed(error) => Self::from_connect_error(error),
         }
     }

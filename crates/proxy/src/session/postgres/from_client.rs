@@ -36,7 +36,7 @@ impl Session<'_> {
                 input.used_up(self.worker);
                 return Ok(());
             }
-            match self.look(rest)? {
+            match self.dispatch(rest)? {
                 RequestDisposition::Local(length) => at += length,
                 RequestDisposition::Leave => return Err(ExitReason::ClientLeft),
                 RequestDisposition::More => {
@@ -58,24 +58,24 @@ impl Session<'_> {
 
     /// Processes input of a client with a server connection.
     pub(super) fn forward(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
-        if !self.look_at_replica(input.bytes())? {
+        if !self.dispatch_at_replica(input.bytes())? {
             self.hold(input.bytes());
             return Ok(());
         }
         if matches!(
-            self.handle.doing(),
+            self.handle.activity(),
             SessionActivity::InTransaction | SessionActivity::Bound
         ) {
-            self.forget_ruling();
+            self.clear_rules();
             self.active.since_us = self.acquirer.begins_work();
         }
-        let mut out = self.worker.spare();
+        let mut out = self.worker.take_spare();
         let (is_whole, taken) = {
             let bytes = input.bytes();
             let mut flight = StreamEditor::new(bytes, &mut out);
             self.messages(&mut flight)?;
             let taken = flight.at();
-            self.keep_for_rescue(&bytes[..taken]);
+            self.keep_for_retry(&bytes[..taken]);
             let is_whole = match flight.finish() {
                 EditOutcome::Whole(whole) => {
                     if whole.len() < bytes.len() {
@@ -94,7 +94,7 @@ impl Session<'_> {
                 None
             }
         };
-        if self.active.stray == MisroutedStatement::Found && self.reroute_batch()? {
+        if self.active.misrouted == MisroutedStatement::Found && self.reroute_batch()? {
             self.worker.keep_spare(out);
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl Session<'_> {
         if let Some(input) = input.filter(|_| is_whole && out.is_empty()) {
             self.worker.keep_spare(out);
             self.send_input(input)?;
-            self.look_for_the_end();
+            self.release_if_ended();
             return Ok(());
         }
         if taken == 0 && out.is_empty() {
@@ -139,7 +139,7 @@ impl Session<'_> {
         self.active.reached_server = true;
         match server.core.stream.send_own(worker, out) {
             Ok(()) => {
-                self.look_for_the_end();
+                self.release_if_ended();
                 Ok(())
             }
             Err(error) => self.server_lost(&error.to_string()),
@@ -147,13 +147,13 @@ impl Session<'_> {
     }
 
     /// Marks the connection for release if no reply is due, as after the rest of a failed COPY.
-    pub(super) fn look_for_the_end(&mut self) {
+    pub(super) fn release_if_ended(&mut self) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
         self.release_after_send |= self.server.as_deref().is_some_and(is_idle);
     }
 
     /// Keeps the bytes of an unanswered request so that it can be retried on another server.
-    pub(super) fn keep_for_rescue(&mut self, bytes: &[u8]) {
+    pub(super) fn keep_for_retry(&mut self, bytes: &[u8]) {
         let active = &mut self.active;
         let fits = |kept: &Vec<u8>| kept.len() + bytes.len() <= KEPT_LENGTH_MAX;
         match &mut active.kept {
@@ -165,8 +165,8 @@ impl Session<'_> {
     /// Processes messages while the server can take more.
     pub(super) fn messages(&mut self, flight: &mut StreamEditor<'_, '_>) -> Result<(), ExitReason> {
         while self.takes_more() && !self.is_waiting_for_replies {
-            let mut walker = self.walker;
-            let step = walker.next(flight.rest());
+            let mut scanner = self.scanner;
+            let step = scanner.next(flight.rest());
             let (passed, header, request, length, is_whole) = match step {
                 Step::Message {
                     passed,
@@ -181,7 +181,7 @@ impl Session<'_> {
                     length,
                 } => (passed, header, request, length, false),
                 Step::Wait { passed, .. } => {
-                    self.walker = walker;
+                    self.scanner = scanner;
                     self.pass(flight, passed);
                     return Ok(());
                 }
@@ -191,11 +191,11 @@ impl Session<'_> {
             let message = message.unwrap_or_default();
             if self.waits(header, request, message, is_whole) {
                 // Up to the message boundary before it.
-                let _ = self.walker.next(&flight.rest()[..passed]);
+                let _ = self.scanner.next(&flight.rest()[..passed]);
                 self.pass(flight, passed);
                 return Ok(());
             }
-            self.walker = walker;
+            self.scanner = scanner;
             self.pass(flight, passed);
             if request == Request::Terminate {
                 if flight.at() == 0 {
@@ -208,9 +208,9 @@ impl Session<'_> {
             if self.active.is_sent {
                 // Sent before the previous reply: the two cannot be retried together.
                 self.active.cannot_run_again();
-                self.active.is_ruled = false;
+                self.active.has_applied_rules = false;
             }
-            self.begin_without_draws(flight);
+            self.begin_without_sequences(flight);
             let sending = self.message(flight, header, request, message, is_whole)?;
             // The message's own disposition applies up to here; its rest follows it.
             self.passing = sending;
@@ -232,11 +232,11 @@ impl Session<'_> {
         if self.is_waiting_for_replies {
             return true;
         }
-        let is_stray = self.check_batch_tail(header, request, message, is_whole);
-        if is_stray && self.active.stray == MisroutedStatement::None {
-            self.active.stray = MisroutedStatement::Found;
+        let is_misrouted = self.check_batch_tail(header, request, message, is_whole);
+        if is_misrouted && self.active.misrouted == MisroutedStatement::None {
+            self.active.misrouted = MisroutedStatement::Found;
         }
-        self.active.stray == MisroutedStatement::Found
+        self.active.misrouted == MisroutedStatement::Found
     }
 
     /// Returns whether a message must wait for the end of earlier requests.
@@ -253,9 +253,9 @@ impl Session<'_> {
     /// Returns whether a replica's request has been sent completely and later ones must wait. They
     /// do not if Evenkeel has answered instead of the replica, or if no reply comes before a Sync.
     pub(super) fn is_next_unit_of_replica(&self) -> bool {
-        let owes_ready = |server: &ServerConnection| server.conversation.owes_ready();
+        let is_ready_pending = |server: &ServerConnection| server.conversation.is_ready_pending();
         let is_sent = self.acquirer.is_at_replica() && self.active.is_sent;
-        is_sent && self.server.as_deref().is_some_and(owes_ready)
+        is_sent && self.server.as_deref().is_some_and(is_ready_pending)
     }
 
     /// Returns whether the server can take more. A replica gets one request at a time, because the
@@ -265,7 +265,7 @@ impl Session<'_> {
             return false;
         };
         let is_ready = matches!(self.stage, Stage::Ready) && !self.is_paused();
-        is_ready && server.conversation.owed() < OWED_MAX
+        is_ready && server.conversation.pending_count() < OWED_MAX
     }
 
     /// Forwards or drops the rest of a message like its beginning.
@@ -305,7 +305,7 @@ impl Session<'_> {
             }
             Request::FunctionCall => {
                 // The function that it calls is not analyzed.
-                self.forget_draws(flight);
+                self.forget_sequences(flight);
                 self.pin_for(Pin::Unknown, "a FunctionCall message");
                 self.pending.runs(0);
                 self.active.is_sent = true;
@@ -352,12 +352,12 @@ impl Session<'_> {
             return;
         };
         // They are sent with the next reply if one is due, and never inside one.
-        if !server.conversation.owes_reply() && server.boundaries.is_at_border() {
+        if !server.conversation.is_reply_pending() && server.boundaries.is_at_border() {
             let mut out = std::mem::take(&mut self.answers);
             while let Some(due) = server.conversation.due() {
                 match due {
                     DueAction::Answer(answer, token) => {
-                        self.names.answered(token.0);
+                        self.statements.answered(token.0);
                         // Other replies generated here belong to earlier requests and remain valid.
                         self.active.reached_client = true;
                         answer.write(&mut out, server.conversation.status());
@@ -367,7 +367,7 @@ impl Session<'_> {
             }
             self.answers = out;
             if server.conversation.is_quiet() {
-                self.names.settled();
+                self.statements.settled();
                 server.prepared.settled();
             }
         }
@@ -378,5 +378,5 @@ impl Session<'_> {
 /// Returns whether the server will finish by itself, which it does not while it waits for COPY
 /// data.
 pub(super) fn will_end(server: &ServerConnection) -> bool {
-    server.conversation.owes_ready() && !server.conversation.is_copying_in()
+    server.conversation.is_ready_pending() && !server.conversation.is_copying_in()
 }

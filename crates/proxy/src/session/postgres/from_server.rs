@@ -11,7 +11,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::error_reply::ErrorReply;
 use super::from_client::will_end;
-use super::pending_effects::discards_draws;
+use super::pending_effects::discards_sequences;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
 use super::retry::{failure_of, warns_of_end};
 use super::server::ServerConnection;
@@ -55,7 +55,7 @@ impl Session<'_> {
         };
         let mut scan = ScanResult::default();
         let input = Input::behind(&mut server.held, chunk);
-        let mut out = self.worker.spare();
+        let mut out = self.worker.take_spare();
         let is_whole = self.scan(&mut server, &input, &mut out, &mut scan);
         self.server = Some(server);
         if matches!(self.stage, Stage::Rescue) {
@@ -68,9 +68,9 @@ impl Session<'_> {
             self.worker.keep_spare(out);
             return self.begin_retry(failure, &scan);
         }
-        let is_over = |server: &ServerConnection| server.conversation.owed() == 0;
+        let is_over = |server: &ServerConnection| server.conversation.pending_count() == 0;
         if (scan.is_ready || scan.ours_ended) && self.server.as_deref().is_some_and(is_over) {
-            self.names.settled();
+            self.statements.settled();
         }
         self.note_commit(&scan);
         self.pass_on(input, out, is_whole, scan.warning)?;
@@ -78,7 +78,7 @@ impl Session<'_> {
             return Err(ExitReason::Fatal(ErrorReply::new(&COPY_UNDECIDABLE)));
         }
         if scan.has_left {
-            return self.let_go(Condition::Unclean);
+            return self.release_server(Condition::Unclean);
         }
         if let Some(why) = scan.broken {
             return self.server_lost(&why);
@@ -125,7 +125,7 @@ impl Session<'_> {
                 break;
             }
         }
-        if !server.conversation.owes_reply() && server.boundaries.is_at_border() {
+        if !server.conversation.is_reply_pending() && server.boundaries.is_at_border() {
             self.give_due(server, &mut flight);
         }
         flight.settle(&mut server.held)
@@ -154,7 +154,7 @@ impl Session<'_> {
         while let Some(due) = server.conversation.due() {
             match due {
                 DueAction::Answer(answer, token) => {
-                    self.names.answered(token.0);
+                    self.statements.answered(token.0);
                     let status = server.conversation.status();
                     answer.write(flight.writer(), status);
                 }
@@ -184,12 +184,12 @@ impl Session<'_> {
         if let Event::ParameterStatus(report) = event {
             return self.reported(server, *report, reply.delivery);
         }
-        let is_said = matches!(
-            reply.settled,
+        let is_reported = matches!(
+            reply.outcome,
             ReplyOutcome::Ready | ReplyOutcome::Failed { .. }
         );
-        scan.is_undecidable |= is_said && !server.conversation.is_certain();
-        match reply.settled {
+        scan.is_undecidable |= is_reported && !server.conversation.is_certain();
+        match reply.outcome {
             ReplyOutcome::Parsed(token) => self.prepared(server, token, reply.delivery),
             ReplyOutcome::Closed(token) => self.closed(server, token, reply.delivery),
             ReplyOutcome::Nothing => {}
@@ -215,7 +215,7 @@ impl Session<'_> {
             ReplyOutcome::Failed { token, sqlstate } => {
                 if reply.delivery == Delivery::Discard || matches!(self.stage, Stage::Preparing(_))
                 {
-                    self.own_failed(event);
+                    self.keep_own_error(event);
                     self.is_not_as_asked(server, token);
                     return Delivery::Discard;
                 }
@@ -229,7 +229,7 @@ impl Session<'_> {
             }
             ReplyOutcome::Fatal(sqlstate) => {
                 self.active.fatal_was_sent = reply.delivery == Delivery::Forward;
-                self.said_last(event, sqlstate, scan);
+                self.handle_final_error(event, sqlstate, scan);
             }
         }
         reply.delivery
@@ -257,7 +257,7 @@ impl Session<'_> {
         }
     }
 
-    fn said_last(&mut self, event: &Event<'_>, sqlstate: SqlState, scan: &mut ScanResult) {
+    fn handle_final_error(&mut self, event: &Event<'_>, sqlstate: SqlState, scan: &mut ScanResult) {
         scan.fails(match self.active.has_done || self.active.may_commit {
             // Completed statements may be committed, and so may parts of the current one.
             true => FailureKind::Broken,
@@ -265,7 +265,7 @@ impl Session<'_> {
         });
         scan.broken = Some("closed the connection".to_owned());
         if !self.active.fatal_was_sent {
-            self.own_failed(event);
+            self.keep_own_error(event);
         }
     }
 
@@ -283,15 +283,15 @@ impl Session<'_> {
         token: RequestToken,
         statement: usize,
     ) -> bool {
-        self.names.answered(token.0);
+        self.statements.answered(token.0);
         let Some(meaning) = self.effects.completed(token) else {
             return false;
         };
         self.state.succeeded(meaning, statement);
         let (service, source) = (self.permit.service(), meaning.source.as_deref());
         pinning::pin_by(service, &self.handle, self.state.pins, source);
-        forget_statements(meaning, statement, server, &mut self.names);
-        if discards_draws(meaning, statement) {
+        forget_statements(meaning, statement, server, &mut self.statements);
+        if discards_sequences(meaning, statement) {
             server.has_sequence_state = false;
             self.inherits_sequence_state = false;
             self.used_nextval = false;
@@ -315,7 +315,7 @@ impl Session<'_> {
     fn answered(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         if delivery == Delivery::Forward {
             // The same statement may be prepared for another name.
-            self.names.answered(token.0);
+            self.statements.answered(token.0);
         }
         if let Some(id) = statement_of(token) {
             server.prepared.confirm(id);
@@ -329,7 +329,7 @@ impl Session<'_> {
         self.state.failed(meaning);
         match is_missing(sqlstate, token) {
             true => scan.fails(FailureKind::TurnedAway),
-            false => scan.fails(self.mishap_of_error(sqlstate)),
+            false => scan.fails(self.failure_of_error(sqlstate)),
         }
         if let Some(at) = &self.acquirer.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
@@ -364,7 +364,7 @@ impl Session<'_> {
         if delivery == Delivery::Discard {
             return Delivery::Discard;
         }
-        match self.state.reported.hear(name, value, interner) {
+        match self.state.reported.record_report(name, value, interner) {
             true => Delivery::Forward,
             false => Delivery::Discard,
         }
@@ -397,7 +397,7 @@ impl Session<'_> {
         self.pins_changed();
         self.settle(server);
         self.active.since_us = self.acquirer.ends_work(self.active.since_us, &ran, is_idle);
-        if server.conversation.owed() > 0 {
+        if server.conversation.pending_count() > 0 {
             self.handle.begins_next(is_idle, self.worker);
         }
         if is_idle && self.active.may_write && self.acquirer.is_at_primary() {
@@ -407,7 +407,7 @@ impl Session<'_> {
 
     /// Settles all pending state once no reply is outstanding.
     fn settle(&mut self, server: &mut ServerConnection) {
-        if server.conversation.owed() > 0 {
+        if server.conversation.pending_count() > 0 {
             return;
         }
         server.prepared.settled();
@@ -449,7 +449,7 @@ impl Session<'_> {
             self.active.cannot_run_again();
         }
         let length = length as u64;
-        self.live.moved_at(
+        self.live.count_bytes_at(
             worker,
             ByteDirection::ToClient,
             length,

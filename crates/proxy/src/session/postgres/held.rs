@@ -27,13 +27,13 @@ impl Session<'_> {
         let length = length as u64;
         let server = self.acquirer.server();
         self.live
-            .moved_at(self.worker, ByteDirection::FromClient, length, server);
+            .count_bytes_at(self.worker, ByteDirection::FromClient, length, server);
         self.acquirer.usage.from_clients.add(length);
     }
 
     pub(super) fn hold(&mut self, bytes: &[u8]) {
         if self.pending_input.capacity() == 0 {
-            self.pending_input = self.worker.spare();
+            self.pending_input = self.worker.take_spare();
         }
         self.pending_input.extend_from_slice(bytes);
     }

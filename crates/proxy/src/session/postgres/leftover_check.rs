@@ -52,7 +52,7 @@ impl Session<'_> {
             return;
         }
         let catalog = self.account.catalog_version();
-        let verdict = self.account.known.history.trials().verdict(digest, catalog);
+        let verdict = self.account.known.history.trials().status(digest, catalog);
         let digests = &mut self.trial.digests;
         match verdict {
             VerificationStatus::Trusted => self.trial.trusted_ran = true,
@@ -81,8 +81,8 @@ impl Session<'_> {
         };
         let mut text = Vec::new();
         leftover_query::question(server.settings.settings(), &mut text);
-        let mut out = self.worker.spare();
-        if !server.ask(&text, RequestToken::default(), &mut out) {
+        let mut out = self.worker.take_spare();
+        if !server.query(&text, RequestToken::default(), &mut out) {
             return false;
         }
         // If this fails, the next receive reports it.
@@ -131,7 +131,7 @@ impl Session<'_> {
             let acts_as = server.acts_as();
             server.is_checked = false;
             let is_blind = !acts_as && self.account.is_blind(sqlstate, &text, &trial);
-            return self.let_go(match is_blind {
+            return self.release_server(match is_blind {
                 true => Condition::Clean,
                 false => Condition::Unclean,
             });
@@ -162,27 +162,27 @@ impl Session<'_> {
 
     /// Releases the connection after the client has disconnected or moved to another server, and
     /// checks it in the background.
-    pub(super) fn give_back_behind(&mut self, mut server: Box<ServerConnection>) {
+    pub(super) fn release_after_check(&mut self, mut server: Box<ServerConnection>) {
         let may_ask = self.is_asking() || self.may_ask_what_is_left();
         let trial = std::mem::take(&mut self.trial);
         if trial.digests.is_empty() || !may_ask {
             server.is_checked &= trial.is_empty();
             return self.acquirer.release(server, Condition::Clean);
         }
-        let (home, account) = (Rc::clone(self.worker), Rc::clone(&self.account));
+        let (worker, account) = (Rc::clone(self.worker), Rc::clone(&self.account));
         let service = Arc::clone(self.permit.service());
         let is_fit = async move |server: &mut ServerConnection| {
-            let fit = server.is_fit_behind(&trial, &account, &service, &home);
+            let fit = server.is_fit_after(&trial, &account, &service, &worker);
             fit.await.is_ok()
         };
-        self.acquirer.give_back_renewed(server, is_fit);
+        self.acquirer.release_renewed(server, is_fit);
     }
 }
 
 impl Account {
     fn may_ask_what_is_left(&self, trial: &Trial) -> bool {
         let mut trials = self.known.history.trials();
-        trials.may_ask(&trial.digests, clock::now_ms())
+        trials.may_check(&trial.digests, clock::now_ms())
     }
 
     /// Returns whether the user may not query leftover state. If so, it is not queried again,
@@ -197,7 +197,7 @@ impl Account {
         }
         trials.end();
         drop(trials);
-        tell_blind(self, text);
+        warn_blind(self, text);
         true
     }
 }
@@ -210,7 +210,7 @@ impl ServerConnection {
     }
 
     /// Checks the connection for leftover state and resets it if there is any.
-    async fn is_fit_behind(
+    async fn is_fit_after(
         &mut self,
         trial: &Trial,
         account: &Account,
@@ -237,12 +237,12 @@ impl ServerConnection {
     fn checked(&mut self, trial: &Trial, left: &Leftover, account: &Account, service: &Service) {
         let finding = Finding {
             left: left.pins,
-            is_of_these: self.is_checked && !trial.unread_ran,
+            is_certain: self.is_checked && !trial.unread_ran,
         };
         self.is_checked = left.pins.is_empty();
         let culprit = {
             let mut trials = account.known.history.trials();
-            trials.found(&trial.digests, finding)
+            trials.record(&trial.digests, finding)
         };
         if !left.pins.is_empty() {
             warn_left(account, service, (left, trial, culprit));
@@ -261,7 +261,7 @@ impl ServerConnection {
 /// Returns the texts of statements without literals.
 fn statements(service: &Service, digests: &[u64]) -> String {
     let database = service.database.as_ref();
-    let text = |digest: &u64| database.map(|own| own.statement_of(*digest));
+    let text = |digest: &u64| database.map(|database| database.statement_of(*digest));
     let texts: Vec<_> = digests.iter().filter_map(text).collect();
     texts.join("; ")
 }
@@ -286,7 +286,7 @@ fn warn_left(
     );
 }
 
-fn tell_blind(account: &Account, why: &str) {
+fn warn_blind(account: &Account, why: &str) {
     warn!(
         user = &*account.pool_user.user,
         database = &*account.pool_user.database,

@@ -47,7 +47,7 @@ pub(super) struct LoginHandler<'a> {
     pub(super) permit: &'a ClientPermit,
     pub(super) live: &'a LiveSession,
     pub(super) shared: Arc<DatabaseService>,
-    pub(super) own: Arc<PostgresService>,
+    pub(super) protocol: Arc<PostgresService>,
     pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) slot: usize,
@@ -93,7 +93,7 @@ impl<'a> LoginHandler<'a> {
         let limit = view
             .database
             .as_ref()
-            .map(|own| own.times.login)
+            .map(|database| database.times.login)
             .unwrap_or_default();
         let address = self.peer.map(|peer| peer.ip());
         let login_limiter = self.shared.login_limiter();
@@ -123,28 +123,28 @@ impl<'a> LoginHandler<'a> {
         if let Some(mut stream) = stream {
             let mut out = Vec::new();
             error_reply.write_fatal(&mut out);
-            stream.say_last(self.worker, &out).await;
+            stream.send_final(self.worker, &out).await;
         }
         TerminationReason::Rejected(error_reply.message.clone())
     }
 
     async fn handle_login(
         &self,
-        place: &mut Option<Stream>,
+        slot: &mut Option<Stream>,
         view: &Arc<ServiceSnapshot>,
     ) -> Result<Session<'a>, LoginError> {
         let mut bytes = Vec::new();
         let request = {
-            let stream = place.as_mut().ok_or(LoginError::Disconnected)?;
+            let stream = slot.as_mut().ok_or(LoginError::Disconnected)?;
             self.first_packets(stream, view, &mut bytes).await?
         };
-        let stream = place.as_mut().ok_or(LoginError::Disconnected)?;
+        let stream = slot.as_mut().ok_or(LoginError::Disconnected)?;
         let proof = self.prove(stream, view, &request, &mut bytes).await?;
         let greeted = match request.replication {
             Replication::No => self.greet(stream, &request, proof).await?,
             _ => self.greet_replication(stream, &request, proof).await?,
         };
-        let stream = place.take().ok_or(LoginError::Disconnected)?;
+        let stream = slot.take().ok_or(LoginError::Disconnected)?;
         let mut session = self.enter(stream, greeted);
         session.begin_with(&bytes);
         Ok(session)
@@ -192,7 +192,10 @@ impl<'a> LoginHandler<'a> {
         bytes: &mut Vec<u8>,
         answer: Answer,
     ) -> Result<(), LoginError> {
-        let acceptor = view.database.as_ref().and_then(|own| own.tls.as_ref());
+        let acceptor = view
+            .database
+            .as_ref()
+            .and_then(|database| database.tls.as_ref());
         let acceptor = acceptor.filter(|_| !stream.is_encrypted());
         match (answer, acceptor) {
             (Answer::No, _) | (Answer::Tls, None) => {
@@ -247,9 +250,9 @@ impl<'a> LoginHandler<'a> {
             Replication::Physical => String::new(),
             _ => text(startup.database())?,
         };
-        let own = view.database.as_ref();
-        let tls_required = own
-            .and_then(|own| own.tls.as_ref())
+        let snapshot = view.database.as_ref();
+        let tls_required = snapshot
+            .and_then(|snapshot| snapshot.tls.as_ref())
             .is_some_and(|tls| tls.is_required());
         if tls_required && !self.is_private(stream) {
             return Err(ErrorReply::new(&error_catalog::TLS_REQUIRED).into());
@@ -307,7 +310,11 @@ impl<'a> LoginHandler<'a> {
             let (accepted, length) = loop {
                 match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
                     Parsed::Frame(frame, length) => {
-                        break (self.hear(request, accept, frame, &mut out).await?, length);
+                        break (
+                            self.handle_message(request, accept, frame, &mut out)
+                                .await?,
+                            length,
+                        );
                     }
                     Parsed::Incomplete { .. } => self.receive(stream, bytes).await?,
                     Parsed::Invalid(fault) => return Err(ErrorReply::protocol(fault).into()),
@@ -331,7 +338,7 @@ impl<'a> LoginHandler<'a> {
 
     /// Processes the client's next message. Costly checks run on another thread and are
     /// rate-limited.
-    async fn hear(
+    async fn handle_message(
         &self,
         request: &LoginRequest,
         accept: ClientAuth,
@@ -341,7 +348,7 @@ impl<'a> LoginHandler<'a> {
         if !accept.is_costly() {
             return Ok(accept.message(frame, out));
         }
-        let rate_limit = &self.own.rate_limit;
+        let rate_limit = &self.protocol.rate_limit;
         rate_limit.wait(self.address(), &request.user).await;
         let (tag, body) = (frame.tag, Zeroizing::new(frame.body.to_vec()));
         // A password is the last message, so no reply follows here.

@@ -69,7 +69,7 @@ impl UnnamedStatement {
 
     /// Records that the server skipped the Parse, or was lost. A Parse by Evenkeel can be repeated,
     /// the client's has failed.
-    pub(super) fn lost(&mut self) {
+    pub(super) fn undo_unanswered(&mut self) {
         if self.open.is_some() {
             self.id *= u64::from(self.is_parsed);
         }
@@ -89,7 +89,7 @@ pub(super) struct PendingEffects {
 impl PendingEffects {
     /// Records the effects of a text and returns the token of its request.
     pub(super) fn note(&mut self, meaning: &Arc<TextAnalysis>) -> RequestToken {
-        if !meaning.is_of_consequence() {
+        if !meaning.has_effects() {
             return RequestToken(0);
         }
         let token = self.next();
@@ -138,12 +138,12 @@ pub(super) fn takes_statements_away(effect: &Effect) -> bool {
 }
 
 /// Returns whether the statement discards the connection's sequence state.
-pub(super) fn discards_draws(meaning: &TextAnalysis, statement: usize) -> bool {
+pub(super) fn discards_sequences(meaning: &TextAnalysis, statement: usize) -> bool {
     let discards =
         |does: &EffectKind| matches!(does, EffectKind::Discard(Discard::All | Discard::Sequences));
     let of_statement = |effect: &&Effect| usize::try_from(effect.statement) == Ok(statement);
-    let mut own = meaning.effects.iter().filter(of_statement);
-    own.any(|effect| discards(&effect.kind))
+    let mut effects = meaning.effects.iter().filter(of_statement);
+    effects.any(|effect| discards(&effect.kind))
 }
 
 /// Returns whether parts of the text may commit before its end.

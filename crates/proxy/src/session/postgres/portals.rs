@@ -36,7 +36,7 @@ impl Portals {
             known.is_replaced |= known.meaning != *meaning;
             known.meaning.clone_from(meaning);
             known.segment = segment;
-        } else if meaning.is_of_consequence() {
+        } else if meaning.has_effects() {
             let bound = Portal {
                 meaning: Arc::clone(meaning),
                 segment,
@@ -105,7 +105,7 @@ impl Session<'_> {
         if !meaning.effects.iter().any(takes_statements_away) {
             return;
         }
-        self.names.all_go();
+        self.statements.all_go();
         if let Some(server) = &mut self.server {
             server.prepared.outdate();
         }

@@ -25,9 +25,9 @@ impl Session<'_> {
         let reported = &self.state.reported;
         // In the batch that sets it, the new value is not reported yet.
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        let is_told =
+        let is_reported =
             self.rereads < ParsingChange::Texts || self.server.as_deref().is_none_or(is_quiet);
-        (is_told && reported.is_readable()).then(|| reported.backslashes())
+        (is_reported && reported.is_readable()).then(|| reported.backslashes())
     }
 
     /// Returns whether the request has a text whose parsing may depend on earlier requests. The
@@ -41,7 +41,7 @@ impl Session<'_> {
     pub(super) fn within(&self, text: &[u8], types: &[u8]) -> PrepareContext {
         let backslashes = self.backslashes();
         let means_own = |backslashes| {
-            postgres::tells_moment(text, backslashes)
+            postgres::may_mean_now(text, backslashes)
                 || postgres::is_described_by_session(text, backslashes)
         };
         // Statements that other sessions prepared predate the change in progress here.
@@ -51,9 +51,9 @@ impl Session<'_> {
             types: types.into(),
             database: self.account.pool_user.database_number.get(),
             plans: self.account.plans(),
-            by: self.state.read_by(),
+            by: self.state.parse_settings(),
             backslashes,
-            own: if is_own { new_id() } else { 0 },
+            exclusive_id: if is_own { new_id() } else { 0 },
         }
     }
 
@@ -72,22 +72,22 @@ impl Session<'_> {
     /// must be parsed there as it was first; otherwise the client gets one of its own.
     pub(super) fn fit(&mut self, name: &[u8], statement: Arc<Statement>) -> Arc<Statement> {
         let within = &statement.within;
-        let is_same = within.by == self.state.read_by();
+        let is_same = within.by == self.state.parse_settings();
         let is_hidden = self.has_temporary();
-        if within.own != 0 || is_same && !self.reads_uncertainly() && !is_hidden {
+        if within.exclusive_id != 0 || is_same && !self.reads_uncertainly() && !is_hidden {
             return statement;
         }
         let has = |server: &mut Box<ServerConnection>| server.prepared.has(statement.id);
         if !is_hidden && self.server.as_mut().is_none_or(has) {
             return statement;
         }
-        let own = PrepareContext {
-            own: new_id(),
+        let context = PrepareContext {
+            exclusive_id: new_id(),
             ..self.within(&statement.text, &within.types)
         };
-        let own = self.interned(&statement.text, &own);
-        self.names.renew(name, &own);
-        own
+        let current = self.interned(&statement.text, &context);
+        self.statements.renew(name, &current);
+        current
     }
 
     /// Records that no transaction is open and no request in flight, so that the settings are
@@ -96,6 +96,6 @@ impl Session<'_> {
         self.rereads = ParsingChange::Nothing;
         self.has_unknown_search_path = false;
         self.hides_tables = false;
-        self.state.settled();
+        self.state.end_deferred();
     }
 }

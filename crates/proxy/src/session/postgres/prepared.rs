@@ -58,14 +58,14 @@ pub(super) fn forget_statements(
     meaning: &TextAnalysis,
     statement: usize,
     server: &mut ServerConnection,
-    names: &mut ClientStatements,
+    statements: &mut ClientStatements,
 ) {
     let effects = meaning.effects_of(statement);
     if effects.iter().any(takes_statements_away) {
         server.prepared.clear();
         server.given.clear();
         server.unnamed = 0;
-        names.clear();
+        statements.clear();
     }
 }
 
@@ -104,8 +104,8 @@ impl Session<'_> {
         let Some(server) = &self.server else {
             return false;
         };
-        let is_settled = self.names.is_settled() && server.prepared.is_settled();
-        if is_settled && self.unnamed.open.is_none() || !server.conversation.owes_ready() {
+        let is_settled = self.statements.is_settled() && server.prepared.is_settled();
+        if is_settled && self.unnamed.open.is_none() || !server.conversation.is_ready_pending() {
             return false;
         }
         let is_of_statement = matches!(
@@ -125,8 +125,8 @@ impl Session<'_> {
         }
         let name = name.of(message);
         let is_open = |id| server.prepared.is_open(id, self.segment);
-        let known = self.names.get(name).map(|statement| statement.id);
-        self.names.is_open(name, self.segment)
+        let known = self.statements.get(name).map(|statement| statement.id);
+        self.statements.is_open(name, self.segment)
             || known.is_some_and(is_open)
             || request == Request::Parse && self.id_of(message).is_some_and(is_open)
     }
@@ -152,21 +152,20 @@ impl Session<'_> {
             return Ok(self.parse_unnamed(flight, text, types, message.len()));
         }
         let statement = self.prepares(text, types);
-        if let Some(words) = self.obey_parse(|session| session.ruling_of(&statement)) {
+        if let Some(words) = self.apply_rules_to_parse(|session| session.rules_of(&statement)) {
             return Ok(self.refuse_parse(flight, &words, message.len()));
         }
         if let Some(words) = self.refuses_meaning(flight, &statement.meaning) {
             return Ok(self.refuse_parse(flight, words, message.len()));
         }
         let name = parts.statement.of(message);
-        if self.names.taken(name).is_some() {
+        if self.statements.taken(name).is_some() {
             return Ok(self.parse_taken(flight, header, parts.statement, message.len()));
         }
-        if !self.names.has_room(name, &statement) {
-            return Err(ExitReason::Fatal(ErrorReply::with(
-                &error_catalog::STATEMENTS_OVER_LIMIT,
-                &[&OF_CLIENT_MAX],
-            )));
+        if !self.statements.has_room(name, &statement) {
+            let entry = &error_catalog::STATEMENTS_OVER_LIMIT;
+            let reply = ErrorReply::with(entry, &[&OF_CLIENT_MAX]);
+            return Err(ExitReason::Fatal(reply));
         }
         self.prepare_for_execute(flight, &statement.meaning);
         let id = statement.id;
@@ -176,9 +175,10 @@ impl Session<'_> {
         if server.prepared.has(id) {
             let sending = server
                 .conversation
-                .answer(LocalReply::ParseComplete, RequestToken(PARSE | id));
+                .add_local_reply(LocalReply::ParseComplete, RequestToken(PARSE | id));
             if sending == Sending::Forward {
-                self.names.set((PARSE | id, self.segment), name, statement);
+                self.statements
+                    .set((PARSE | id, self.segment), name, statement);
             }
             flight.drop(message.len());
             return Ok(Sending::Drop);
@@ -187,16 +187,15 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Ok(Sending::Drop);
         };
-        let token = RequestToken(PARSE | id);
-        let sending = server
-            .conversation
-            .sent(Request::Parse, Origin::Client, token);
+        let (token, conversation) = (RequestToken(PARSE | id), &mut server.conversation);
+        let sending = conversation.sent(Request::Parse, Origin::Client, token);
         if sending == Sending::Drop {
             server.prepared.not_sent(id);
             flight.drop(message.len());
             return Ok(sending);
         }
-        self.names.set((PARSE | id, self.segment), name, statement);
+        self.statements
+            .set((PARSE | id, self.segment), name, statement);
         flight.rename(header, parts.statement, &name_of(id));
         flight.keep(message.len() - parts.statement.end);
         Ok(sending)
@@ -245,7 +244,10 @@ impl Session<'_> {
     /// prepared.
     pub(super) fn close_oldest(&mut self, flight: &mut StreamEditor<'_, '_>, id: u64) {
         let view = self.permit.service().snapshot();
-        let max = view.database.as_ref().map_or(1, |own| own.statements_max);
+        let max = view
+            .database
+            .as_ref()
+            .map_or(1, |database| database.statements_max);
         let Some(server) = &mut self.server else {
             return;
         };
@@ -297,7 +299,7 @@ impl Session<'_> {
             }
             return Ok(self.send(flight, request, RequestToken(0), message.len()));
         }
-        let known = self.names.taken(name.of(message)).map(Arc::clone);
+        let known = self.statements.taken(name.of(message)).map(Arc::clone);
         let Some(statement) = known else {
             return Ok(self.named_unknown(flight, header, request, message));
         };
@@ -399,12 +401,14 @@ impl Session<'_> {
         };
         let token = RequestToken(self.effects.next());
         if take_given(&mut server.given, &name) {
-            self.names.remove((token.0, self.segment), &name);
+            self.statements.remove((token.0, self.segment), &name);
             return self.send(flight, Request::Close, token, length);
         }
-        let sending = server.conversation.answer(LocalReply::CloseComplete, token);
+        let sending = server
+            .conversation
+            .add_local_reply(LocalReply::CloseComplete, token);
         if sending == Sending::Forward {
-            self.names.remove((token.0, self.segment), &name);
+            self.statements.remove((token.0, self.segment), &name);
         }
         flight.drop(length);
         Sending::Drop
@@ -454,11 +458,11 @@ impl Session<'_> {
                         server.unnamed = 0;
                     }
                     if self.unnamed.id == id {
-                        self.unnamed.lost();
+                        self.unnamed.undo_unanswered();
                     }
                 } else if let Some(id) = statement_of(token) {
                     server.prepared.undo(id);
-                    let _ = self.names.discarded(token.0);
+                    let _ = self.statements.discarded(token.0);
                 }
             }
             DueAction::CloseDiscarded(token) if unnamed_of(token).is_some() => {
@@ -468,12 +472,12 @@ impl Session<'_> {
                 Some(id) => server.prepared.undo(id),
                 // Only names given to SQL are closed at servers.
                 None => {
-                    let name = self.names.discarded(token.0);
+                    let name = self.statements.discarded(token.0);
                     server.given.extend(name.map(|name| (name, token.0)));
                 }
             },
             DueAction::AnswerDiscarded(_, token) => {
-                let _ = self.names.discarded(token.0);
+                let _ = self.statements.discarded(token.0);
             }
             DueAction::Answer(..) => {}
         }
@@ -483,7 +487,7 @@ impl Session<'_> {
         if name.is_empty() {
             self.unnamed = UnnamedStatement::default();
         }
-        self.names.remove((0, self.segment), name);
-        self.names.settled();
+        self.statements.remove((0, self.segment), name);
+        self.statements.settled();
     }
 }

@@ -36,12 +36,12 @@ impl Session<'_> {
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
         self.segment += u64::from(self.server.as_deref().is_none_or(begins_anew));
         let text = is_whole.then(|| text_of_query(message));
-        if let Some(words) = self.obey(|session| session.rules(text)) {
+        if let Some(words) = self.apply_rules(|session| session.rules(text)) {
             self.effects.read_ahead = None;
             return Ok(self.refuse_query(flight, &words, message.len()));
         }
         if !is_whole {
-            self.forget_draws(flight);
+            self.forget_sequences(flight);
             self.active.may_write = true;
             self.pin_for(Pin::Unknown, LONG_TEXT);
             self.pending.runs(0);
@@ -101,7 +101,7 @@ impl Session<'_> {
         let before = self.has_unknown_search_path;
         self.rereads = self.rereads.max(analysis.parsing_change);
         self.has_unknown_search_path |= analysis.may_set_search_path;
-        let may_be_temporary = match analysis.makes_tables() {
+        let may_be_temporary = match analysis.creates_tables() {
             true => self.has_unknown_search_path,
             // A block of code may; settings that it makes itself are visible in its own code.
             false => analysis.changes_plans() && before,
@@ -109,7 +109,7 @@ impl Session<'_> {
         if may_be_temporary {
             self.hides_tables = true;
             self.source.clone_from(&analysis.source);
-            self.state.takes(Pin::TemporaryTable);
+            self.state.pin_deferred(Pin::TemporaryTable);
             self.pins_changed();
         }
     }
@@ -139,7 +139,7 @@ impl Session<'_> {
         let EffectKind::Deallocate(name) = &effect.kind else {
             return None;
         };
-        let is_ours = analysis.statements.len() == 1 && self.names.taken(name).is_some();
+        let is_ours = analysis.statements.len() == 1 && self.statements.taken(name).is_some();
         is_ours.then_some(&**name)
     }
 
@@ -154,12 +154,12 @@ impl Session<'_> {
         };
         let token = RequestToken(self.effects.next());
         if take_given(&mut server.given, name) {
-            self.names.remove((token.0, self.segment), name);
+            self.statements.remove((token.0, self.segment), name);
             return self.send(flight, Request::Execute, token, length);
         }
         let answer = LocalReply::Command("DEALLOCATE");
-        if server.conversation.answer(answer, token) == Sending::Forward {
-            self.names.remove((token.0, self.segment), name);
+        if server.conversation.add_local_reply(answer, token) == Sending::Forward {
+            self.statements.remove((token.0, self.segment), name);
         }
         flight.drop(length);
         Sending::Drop
@@ -180,12 +180,12 @@ impl Session<'_> {
             return None;
         }
         let token = RequestToken(self.effects.next());
-        self.names.remove((token.0, self.segment), name);
+        self.statements.remove((token.0, self.segment), name);
         if take_given(&mut server.given, name) {
             return None;
         }
         let answer = LocalReply::Query("DEALLOCATE");
-        let sending = server.conversation.answer(answer, token);
+        let sending = server.conversation.add_local_reply(answer, token);
         flight.drop(length);
         Some(sending)
     }
@@ -208,7 +208,7 @@ impl Session<'_> {
     }
 
     fn give_name(&mut self, flight: &mut StreamEditor<'_, '_>, name: &[u8]) {
-        let Some(statement) = self.names.get(name).map(Arc::clone) else {
+        let Some(statement) = self.statements.get(name).map(Arc::clone) else {
             return;
         };
         let given = self.effects.next();
@@ -227,16 +227,16 @@ impl Session<'_> {
                 build::sync(flight.writer());
             }
         }
-        self.state.prepares(&statement.meaning.effects);
+        self.state.record_prepared(&statement.meaning.effects);
         // Also if a DEALLOCATE ALL before it is about to be committed.
-        self.state.bind(Pin::Prepared);
+        self.state.pin(Pin::Prepared);
         self.pins_changed();
     }
 
     /// Returns whether the text executes a statement that can be given its name only after all
     /// replies to earlier requests.
     pub(super) fn runs_by_name(&self, request: Request, message: &[u8]) -> bool {
-        let Some(server) = self.server.as_deref().filter(|_| self.names.has_any()) else {
+        let Some(server) = self.server.as_deref().filter(|_| self.statements.has_any()) else {
             return false;
         };
         let text = match request {
@@ -255,7 +255,9 @@ impl Session<'_> {
         }
         let analysis = self.read_query(text);
         analysis.effects.iter().any(|effect| match &effect.kind {
-            EffectKind::Execute(name) => self.names.get(name).is_some() && !server.has_given(name),
+            EffectKind::Execute(name) => {
+                self.statements.get(name).is_some() && !server.has_given(name)
+            }
             _ => false,
         })
     }
@@ -271,7 +273,7 @@ impl Session<'_> {
     pub(super) fn is_to_be_awaited(&self, analysis: &TextAnalysis) -> bool {
         let session_state = &self.state;
         let takes_away =
-            |one: &Effect| takes_statements_away(one) || session_state.is_to_restore(&one.kind);
+            |one: &Effect| takes_statements_away(one) || session_state.is_startup_reset(&one.kind);
         analysis.effects.iter().any(takes_away)
     }
 
@@ -315,7 +317,7 @@ impl Session<'_> {
         };
         let mut templates = self.account.known.templates.borrow_mut();
         let is_fixed = |analysis: &Arc<TextAnalysis>| analysis.is_fixed();
-        let analysis = templates.meaning(text, within, is_fixed, || {
+        let analysis = templates.analysis(text, within, is_fixed, || {
             Arc::new(self.read_prepared(text, Some(dialect)))
         });
         self.shared.enter(analysis.digest, text, Some(dialect));
@@ -337,7 +339,7 @@ impl Session<'_> {
         let parts = parse_parts(parse)?;
         let text = parse.get(parts.text)?;
         let within = self.within(text, parse.get(parts.types)?);
-        (within.own == 0).then(|| self.interned(text, &within).id)
+        (within.exclusive_id == 0).then(|| self.interned(text, &within).id)
     }
 
     pub(super) fn interned(

@@ -18,31 +18,31 @@ impl Session<'_> {
             self.release_after_send = true;
             return Ok(());
         }
-        if !server.is_idle() || !self.walker.is_at_border() {
+        if !server.is_idle() || !self.scanner.is_at_border() {
             if server.conversation.is_quiet() {
-                self.does(SessionActivity::InTransaction);
+                self.set_activity(SessionActivity::InTransaction);
             }
             self.active.cannot_run_again();
             return self.go_on_with_same();
         }
         if !self.state.pins.is_empty() || self.keeps_connection() {
-            self.does(SessionActivity::Bound);
+            self.set_activity(SessionActivity::Bound);
             self.active.renew();
             return self.go_on_with_same();
         }
         match self.starts_leftover_check() {
             true => Ok(()),
-            false => self.let_go(Condition::Clean),
+            false => self.release_server(Condition::Clean),
         }
     }
 
     /// Returns whether the session has no state on its connection between two requests.
     pub(super) fn may_go_on_elsewhere(&self) -> bool {
         let is_free = self.state.pins.is_empty() && !self.keeps_connection();
-        is_free && self.walker.is_at_border() && matches!(self.stage, Stage::Ready)
+        is_free && self.scanner.is_at_border() && matches!(self.stage, Stage::Ready)
     }
 
-    pub(super) fn let_go(&mut self, condition: Condition) -> Result<(), ExitReason> {
+    pub(super) fn release_server(&mut self, condition: Condition) -> Result<(), ExitReason> {
         self.release_after_send = false;
         self.leaves_unasked();
         if let Some(server) = self.server.take() {
@@ -53,7 +53,7 @@ impl Session<'_> {
             self.acquirer.release(server, condition);
         }
         self.acquirer.release_failover_slot();
-        self.does(SessionActivity::Idle);
+        self.set_activity(SessionActivity::Idle);
         self.active.renew();
         self.stage = Stage::Ready;
         // In a separate step: the held input may contain any number of requests.
@@ -84,6 +84,8 @@ impl Session<'_> {
     /// Returns whether the service has `mode = "session"`.
     pub(super) fn keeps_connection(&self) -> bool {
         let view = self.permit.service().snapshot();
-        view.database.as_ref().is_some_and(|own| own.session_mode)
+        view.database
+            .as_ref()
+            .is_some_and(|database| database.session_mode)
     }
 }

@@ -40,14 +40,14 @@ impl Session<'_> {
         let taken = self.follow_requests(bytes)?;
         if taken == bytes.len() {
             self.send_input(input)?;
-            self.look_for_the_end();
+            self.release_if_ended();
             return Ok(());
         }
         self.hold(&bytes[taken..]);
         if taken == 0 {
             return Ok(());
         }
-        let mut out = self.worker.spare();
+        let mut out = self.worker.take_spare();
         out.extend_from_slice(&bytes[..taken]);
         drop(input);
         self.send_to_server(out)
@@ -57,7 +57,7 @@ impl Session<'_> {
     fn follow_requests(&mut self, bytes: &[u8]) -> Result<usize, ExitReason> {
         let mut at = 0;
         while self.takes_more() && !self.is_terminating {
-            match self.walker.next(bytes.get(at..).unwrap_or_default()) {
+            match self.scanner.next(bytes.get(at..).unwrap_or_default()) {
                 Step::Message {
                     passed,
                     request,
@@ -93,7 +93,7 @@ impl Session<'_> {
             .conversation
             .sent(request, Origin::Client, RequestToken::default());
         if ends_a_unit(request) {
-            self.does(SessionActivity::Active);
+            self.set_activity(SessionActivity::Active);
         }
     }
 
@@ -104,7 +104,7 @@ impl Session<'_> {
         event: &Event<'_>,
         scan: &mut ScanResult,
     ) -> Delivery {
-        match server.conversation.reply(event).map(|reply| reply.settled) {
+        match server.conversation.reply(event).map(|reply| reply.outcome) {
             Ok(ReplyOutcome::Ready) => scan.is_ready = true,
             Ok(ReplyOutcome::Fatal(_)) => {
                 self.active.fatal_was_sent = true;

@@ -43,7 +43,7 @@ pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
 impl Session<'_> {
     /// Like [`failure_of`], for an error after which the connection continues. Such an error of a
     /// write may stem from another server that it had queried.
-    pub(super) fn mishap_of_error(&self, sqlstate: SqlState) -> FailureKind {
+    pub(super) fn failure_of_error(&self, sqlstate: SqlState) -> FailureKind {
         let is_read = self.active.is_read && !self.active.may_write;
         match failure_of(sqlstate) {
             FailureKind::TurnedAway if !is_read => FailureKind::Error,
@@ -88,8 +88,8 @@ impl Session<'_> {
     /// Returns whether the server last reported that it is a standby (PostgreSQL 14 and later).
     pub(super) fn is_in_recovery(&self) -> bool {
         let reported = self.server.iter().flat_map(|server| &server.reported);
-        let mut said = reported.filter(|(name, _)| &**name == b"in_hot_standby");
-        said.any(|(_, value)| &**value == b"on")
+        let mut reports = reported.filter(|(name, _)| &**name == b"in_hot_standby");
+        reports.any(|(_, value)| &**value == b"on")
     }
 
     pub(super) fn begin_retry(
@@ -120,10 +120,10 @@ impl Session<'_> {
         }
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
-        self.names.undone();
+        self.statements.undone();
         self.unnamed.settled();
         self.active.retries += 1;
-        self.state.lost();
+        self.state.connection_lost();
         self.stage = Stage::Rescue;
         self.end_rescue(scan)
     }
@@ -155,7 +155,7 @@ impl Session<'_> {
                 false => Condition::Unclean,
             };
             match condition {
-                Condition::Clean => self.give_back_behind(server),
+                Condition::Clean => self.release_after_check(server),
                 Condition::Unclean => self.acquirer.release(server, condition),
             }
         }
@@ -170,7 +170,7 @@ impl Session<'_> {
         self.active.tried = tried;
         self.active.primary_only = primary_only;
         // The kept bytes begin with a message, even if part of its last one had been sent.
-        self.walker = ClientScanner::new(TEXT_LENGTH_MAX);
+        self.scanner = ClientScanner::new(TEXT_LENGTH_MAX);
         self.stage = Stage::Ready;
         self.forget_connection();
         if was_primary && primary_only {
@@ -185,7 +185,7 @@ impl Session<'_> {
     pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
         if self.is_asking() {
             // The client already has its reply.
-            return self.let_go(Condition::Unclean);
+            return self.release_server(Condition::Unclean);
         }
         let Some(server) = self.server.take() else {
             return Ok(());
@@ -194,7 +194,11 @@ impl Session<'_> {
             self.shared.knowledge.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
-        tracing::debug!(server = %server.core.pooled.server.name, why, "lost server connection");
+        tracing::debug!(
+            server = %server.core.pool_handle.server.name,
+            why,
+            "lost server connection"
+        );
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
         let was_preparing = self.is_preparing();
@@ -216,10 +220,14 @@ impl Session<'_> {
             };
             return self.begin_retry(FailureKind::Broken, &scan);
         }
-        self.tell_lost(is_transaction, why)
+        self.report_loss(is_transaction, why)
     }
 
-    pub(super) fn tell_lost(&mut self, is_transaction: bool, why: &str) -> Result<(), ExitReason> {
+    pub(super) fn report_loss(
+        &mut self,
+        is_transaction: bool,
+        why: &str,
+    ) -> Result<(), ExitReason> {
         if self.active.may_write && self.acquirer.is_at_primary() {
             // The write may have been executed: later reads must see it then.
             self.wrote();
@@ -229,7 +237,9 @@ impl Session<'_> {
         let is_bound = !self.state.pins.is_empty() || self.keeps_connection();
         let detail = format!("server {server}: {why}");
         if self.active.fatal_was_sent {
-            self.stats().lost.add(u64::from(is_transaction));
+            self.stats()
+                .transactions_lost
+                .add(u64::from(is_transaction));
             return Err(ExitReason::ServerEnded(detail));
         }
         // The rest of a batch that has begun after it would be taken for a batch of its own.
@@ -238,7 +248,7 @@ impl Session<'_> {
         // The transaction may be committed, and must not be reported as one to retry.
         let is_transaction = is_transaction && !self.effects.may_end_transaction();
         if is_transaction || is_bound || !is_single {
-            self.stats().lost.add(1);
+            self.stats().transactions_lost.add(1);
             let entry = match is_transaction {
                 true => &error_catalog::TERMINATED_IN_TRANSACTION,
                 false => &error_catalog::PINNED_CONNECTION_LOST,
@@ -247,17 +257,17 @@ impl Session<'_> {
             return Err(ExitReason::Fatal(error_reply));
         }
         // A single query or batch: the client continues after an error.
-        self.state.lost();
+        self.state.connection_lost();
         self.active = ActiveRequest::new();
         self.forget_connection();
         self.acquirer.release_failover_slot();
-        self.does(SessionActivity::Idle);
-        self.names.lost();
-        self.unnamed.lost();
+        self.set_activity(SessionActivity::Idle);
+        self.statements.undo_unanswered();
+        self.unnamed.undo_unanswered();
         self.effects.settled();
         let out = self.answers();
-        let trouble = evenkeel_policy::failover_queue::PrimaryError::OutcomeUnknown;
-        ErrorReply::from_primary_error(trouble)
+        let error = evenkeel_policy::failover_queue::PrimaryError::OutcomeUnknown;
+        ErrorReply::from_primary_error(error)
             .detail(detail)
             .write_error(out);
         build::ready_for_query(out, TransactionStatus::Idle);

@@ -25,7 +25,7 @@ impl Session<'_> {
     /// no rules.
     pub(super) fn rules(&self, text: Option<&[u8]>) -> Option<AppliedRules> {
         let rule_set = self.permit.service().rules()?;
-        let verdict = rule_set.judge(&RuleText {
+        let outcome = rule_set.evaluate(&RuleText {
             user: &self.account.pool_user.user,
             database: Some(self.account.pool_user.database.as_bytes()),
             text,
@@ -33,30 +33,34 @@ impl Session<'_> {
                 backslashes: self.state.reported.backslashes(),
             },
         });
-        Some(AppliedRules { rule_set, verdict })
+        Some(AppliedRules { rule_set, outcome })
     }
 
     /// Returns the rules' result for a prepared statement, cached until the rules change.
-    pub(super) fn ruling_of(&mut self, statement: &Statement) -> Option<AppliedRules> {
+    pub(super) fn rules_of(&mut self, statement: &Statement) -> Option<AppliedRules> {
         let rule_set = self.permit.service().rules()?;
-        let known = self.rulings.get(&statement.id);
+        let known = self.rules_cache.get(&statement.id);
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.rule_set, &rule_set)) {
             return Some(known.clone());
         }
         let rules = self.rules(Some(&statement.text))?;
-        if self.rulings.len() >= KEPT_MAX {
-            self.rulings.clear();
+        if self.rules_cache.len() >= KEPT_MAX {
+            self.rules_cache.clear();
         }
-        self.rulings.insert(statement.id, rules.clone());
+        self.rules_cache.insert(statement.id, rules.clone());
         Some(rules)
     }
 
     /// Applies the rules to an analyzed request that is about to get a server. Returns the message
     /// if it is refused.
-    pub(super) fn obey_ahead(&mut self, rules: Option<AppliedRules>, runs: bool) -> Option<String> {
+    pub(super) fn apply_rules_early(
+        &mut self,
+        rules: Option<AppliedRules>,
+        runs: bool,
+    ) -> Option<String> {
         let refused = rules.as_ref().and_then(AppliedRules::rejection);
         // The request may be analyzed more than once.
-        let is_new = !std::mem::replace(&mut self.active.is_ruled, true);
+        let is_new = !std::mem::replace(&mut self.active.has_applied_rules, true);
         if let Some(rules) = rules
             .as_ref()
             .filter(|_| is_new && (runs || refused.is_some()))
@@ -70,14 +74,14 @@ impl Session<'_> {
 
     /// Applies the rules to a text or prepared statement to be executed on the session's
     /// connection. Returns the message if it is refused.
-    pub(super) fn obey(
+    pub(super) fn apply_rules(
         &mut self,
         rules: impl FnOnce(&mut Self) -> Option<AppliedRules>,
     ) -> Option<String> {
-        if self.active.stray == MisroutedStatement::Refused {
+        if self.active.misrouted == MisroutedStatement::Refused {
             return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
-        if self.active.is_ruled {
+        if self.active.has_applied_rules {
             return None;
         }
         let rules = rules(self)?;
@@ -90,14 +94,14 @@ impl Session<'_> {
 
     /// Applies the rules to a text to be prepared on the session's connection. Returns the message
     /// if it is refused.
-    pub(super) fn obey_parse(
+    pub(super) fn apply_rules_to_parse(
         &mut self,
         rules: impl FnOnce(&mut Self) -> Option<AppliedRules>,
     ) -> Option<String> {
-        if self.active.stray == MisroutedStatement::Refused {
+        if self.active.misrouted == MisroutedStatement::Refused {
             return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
-        if self.active.is_ruled {
+        if self.active.has_applied_rules {
             return None;
         }
         let rules = rules(self)?;
@@ -114,20 +118,20 @@ impl Session<'_> {
         if request != Request::Bind {
             return None;
         }
-        let words = self.obey(|session| match name {
+        let words = self.apply_rules(|session| match name {
             b"" if session.unnamed.id == 0 => None,
             b"" => session.rules(session.unnamed.known_text()),
             name => {
-                let statement = session.names.get(name).map(Arc::clone)?;
-                session.ruling_of(&statement)
+                let statement = session.statements.get(name).map(Arc::clone)?;
+                session.rules_of(&statement)
             }
         })?;
         Some(words.replace('\0', " "))
     }
 
     /// Discards the rules' result of earlier work.
-    pub(super) fn forget_ruling(&mut self) {
-        self.active.is_ruled = false;
+    pub(super) fn clear_rules(&mut self) {
+        self.active.has_applied_rules = false;
         if self.active.rules.take().is_some() {
             self.handle.limit_query(None);
         }

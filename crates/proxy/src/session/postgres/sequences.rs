@@ -18,9 +18,9 @@ pub(super) const REFUSAL: &str = "cannot evaluate currval() or lastval(): this s
 impl Session<'_> {
     /// Discards the sequence state of earlier sessions before any other work, once clients of this
     /// user have used `currval` or `lastval`.
-    pub(super) fn begin_without_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
+    pub(super) fn begin_without_sequences(&mut self, flight: &mut StreamEditor<'_, '_>) {
         if self.account.asks_sequences() {
-            self.forget_draws(flight);
+            self.forget_sequences(flight);
         }
     }
 
@@ -34,7 +34,7 @@ impl Session<'_> {
     ) -> bool {
         if !meaning.uses_lastval {
             if meaning.may_use_lastval {
-                self.forget_draws(flight);
+                self.forget_sequences(flight);
             }
             return false;
         }
@@ -52,7 +52,7 @@ impl Session<'_> {
         if drew || !server.conversation.is_between_batches() {
             return true;
         }
-        self.discard_draws(flight);
+        self.discard_sequences(flight);
         false
     }
 
@@ -72,19 +72,19 @@ impl Session<'_> {
 
     /// Discards the sequence state of earlier sessions, because unanalyzed work may use `currval`
     /// or `lastval`.
-    pub(super) fn forget_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
+    pub(super) fn forget_sequences(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
         let begins = !self.used_nextval && self.server.as_deref().is_some_and(is_idle);
         if self.inherits_sequence_state && begins {
-            self.discard_draws(flight);
+            self.discard_sequences(flight);
         }
     }
 
-    fn discard_draws(&mut self, flight: &mut StreamEditor<'_, '_>) {
+    fn discard_sequences(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let Some(server) = &mut self.server else {
             return;
         };
-        if server.ask(b"DISCARD SEQUENCES", RequestToken(0), flight.writer()) {
+        if server.query(b"DISCARD SEQUENCES", RequestToken(0), flight.writer()) {
             server.has_sequence_state = false;
             self.inherits_sequence_state = false;
         }

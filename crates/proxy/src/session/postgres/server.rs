@@ -57,7 +57,7 @@ pub(crate) struct TransferState {
     boundaries: ServerScanner,
     prepared: ServerStatements,
     unnamed: u64,
-    holds_draws: bool,
+    has_sequence_state: bool,
     is_checked: bool,
     settings: ExportedState,
     reported: Reports,
@@ -98,19 +98,19 @@ impl PoolableConnection for ServerConnection {
     }
 
     fn into_transfer(self: Box<Self>) -> (ConnectionCore, worker_pool::TransferState) {
-        let own = *self;
+        let parts = *self;
         let transfer_state = TransferState {
-            conversation: own.conversation,
-            boundaries: own.boundaries,
-            prepared: own.prepared,
-            unnamed: own.unnamed,
-            holds_draws: own.has_sequence_state,
-            is_checked: own.is_checked,
-            settings: own.settings.export(),
-            reported: own.reported,
+            conversation: parts.conversation,
+            boundaries: parts.boundaries,
+            prepared: parts.prepared,
+            unnamed: parts.unnamed,
+            has_sequence_state: parts.has_sequence_state,
+            is_checked: parts.is_checked,
+            settings: parts.settings.export(),
+            reported: parts.reported,
         };
         (
-            own.core,
+            parts.core,
             worker_pool::TransferState::Postgres(Box::new(transfer_state)),
         )
     }
@@ -132,7 +132,7 @@ impl PoolableConnection for ServerConnection {
             prepared: transfer_state.prepared,
             unnamed: transfer_state.unnamed,
             given: Vec::new(),
-            has_sequence_state: transfer_state.holds_draws,
+            has_sequence_state: transfer_state.has_sequence_state,
             is_checked: transfer_state.is_checked,
             settings: ServerSessionState::import(&transfer_state.settings, worker.interner()),
             reported: transfer_state.reported,
@@ -178,7 +178,7 @@ impl ServerConnection {
         if is_of_server(name) {
             self.report(name, value);
         }
-        self.settings.hear(name, value, interner);
+        self.settings.record_report(name, value, interner);
     }
 
     /// Initializes the settings at the end of the login.
@@ -210,7 +210,7 @@ impl ServerConnection {
 
     /// Appends a query of Evenkeel's own to `out`; its replies are not forwarded. Returns false if
     /// no query may be sent now.
-    pub(crate) fn ask(&mut self, text: &[u8], token: RequestToken, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn query(&mut self, text: &[u8], token: RequestToken, out: &mut Vec<u8>) -> bool {
         let sending = self.conversation.sent(Request::Query, Origin::Ours, token);
         self.unnamed = 0;
         if sending == Sending::Forward {
@@ -228,21 +228,21 @@ impl ServerConnection {
     ) -> Result<Rows, ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
-            if !self.ask(text, RequestToken::default(), &mut out) {
+            if !self.query(text, RequestToken::default(), &mut out) {
                 return Err(self.broken("cannot accept a query now"));
             }
         }
         let sent = self.core.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
         let mut received = Heard::default();
-        while self.conversation.owed() > 0 {
+        while self.conversation.pending_count() > 0 {
             let mut bytes = std::mem::take(&mut self.held);
             match self.core.stream.receive(worker, &mut bytes).await {
                 Ok(true) => {}
                 Ok(false) => return Err(self.broken("closed the connection")),
                 Err(error) => return Err(self.broken(error)),
             }
-            let taken = self.hear(worker, &bytes, &mut received)?;
+            let taken = self.handle_replies(worker, &bytes, &mut received)?;
             bytes.drain(..taken);
             self.held = bytes;
         }
@@ -272,7 +272,7 @@ impl ServerConnection {
     }
 
     /// Processes replies to Evenkeel's own queries. Returns the number of complete bytes.
-    fn hear(
+    fn handle_replies(
         &mut self,
         worker: &Worker,
         bytes: &[u8],
@@ -311,7 +311,7 @@ impl ServerConnection {
                 Event::CommandComplete(tag) => received.rows.end(tag.rows().unwrap_or_default()),
                 _ => {}
             }
-            match self.conversation.reply(&event).map(|reply| reply.settled) {
+            match self.conversation.reply(&event).map(|reply| reply.outcome) {
                 Ok(ReplyOutcome::Fatal(_)) | Err(_) => {
                     return Err(self.broken("closed the connection"));
                 }
@@ -321,7 +321,7 @@ impl ServerConnection {
     }
 
     fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
-        let name = &self.core.pooled.server.name;
+        let name = &self.core.pool_handle.server.name;
         ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }

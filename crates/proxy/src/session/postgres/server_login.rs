@@ -20,7 +20,7 @@ use crate::tls::Connector;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{
-    ConnectError, ConnectErrorKind, ErrorCode, in_time, reach, reach_again,
+    ConnectError, ConnectErrorKind, ErrorCode, reach, reach_same_peer, with_login_timeout,
 };
 
 /// Maximum length of a server's message during the login.
@@ -55,12 +55,12 @@ pub(super) async fn open(
         let stream = dial(worker, service, &pooled.server).await?;
         join(worker, stream, pooled).await
     };
-    let connection = in_time(&view, &pooled.server, joining).await?;
+    let connection = with_login_timeout(&view, &pooled.server, joining).await?;
     let shared = service.database.as_ref();
-    let own = shared.and_then(|shared| shared.of_postgres());
+    let protocol = shared.and_then(|shared| shared.as_postgres());
     // The parameters of a replication connection apply to no other client.
-    if let Some(own) = own.filter(|_| pooled.pool_user.replication.is_none()) {
-        own.baselines.refresh(&pooled.pool_user, &connection);
+    if let Some(protocol) = protocol.filter(|_| pooled.pool_user.replication.is_none()) {
+        protocol.baselines.refresh(&pooled.pool_user, &connection);
     }
     Ok(connection)
 }
@@ -74,8 +74,8 @@ async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
     let Some(database) = known.filter(|database| database.is_awaited()) else {
         return;
     };
-    let _ = compio::time::timeout(FIRST_READING_LIMIT, database.first_reading()).await;
-    database.waits_no_more();
+    let _ = compio::time::timeout(FIRST_READING_LIMIT, database.wait_for_first_reading()).await;
+    database.stop_awaiting();
 }
 
 /// Connects to a server, and encrypts if configured.
@@ -94,8 +94,8 @@ pub(super) async fn dial_beside(
     service: &Service,
     one: &CancelTarget,
 ) -> Result<Stream, ConnectError> {
-    let reaching = reach_again(worker, service, one);
-    dial_by(worker, service, &one.pooled.server, reaching).await
+    let reaching = reach_same_peer(worker, service, one);
+    dial_by(worker, service, &one.pool_handle.server, reaching).await
 }
 
 async fn dial_by(
@@ -105,8 +105,8 @@ async fn dial_by(
     reaching: impl Future<Output = Result<Stream, ConnectError>>,
 ) -> Result<Stream, ConnectError> {
     let view = service.view_owned();
-    let own = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
-    let connector = own.connector(server)?;
+    let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+    let connector = database.connector(server)?;
     let mut stream = reaching.await?;
     if let Some(connector) = connector {
         encrypt(worker, &mut stream, connector)
@@ -123,9 +123,9 @@ async fn encrypt(
 ) -> Result<(), String> {
     let mut request = Vec::new();
     build::ssl_request(&mut request);
-    let told = |error: std::io::Error| error.to_string();
-    stream.send(worker, &request).await.map_err(told)?;
-    match stream.receive_byte().await.map_err(told)? {
+    let describe = |error: std::io::Error| error.to_string();
+    stream.send(worker, &request).await.map_err(describe)?;
+    match stream.receive_byte().await.map_err(describe)? {
         b'S' => {}
         _ => {
             return Err("does not support TLS: see mode in [service.server_tls]".to_owned());
@@ -137,7 +137,7 @@ async fn encrypt(
     stream
         .shake_hands(worker, &[], &mut behind)
         .await
-        .map_err(told)
+        .map_err(describe)
 }
 
 async fn join(
@@ -244,7 +244,7 @@ impl Login<'_> {
             Message::BackendKeyData { process, secret } => {
                 connection
                     .core
-                    .cancels
+                    .cancel_target
                     .key
                     .replace(Some((process, secret.into())));
             }

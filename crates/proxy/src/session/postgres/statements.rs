@@ -38,7 +38,7 @@ pub(crate) struct PrepareContext {
     /// True if backslashes escape in its plain strings; `None`: it cannot be analyzed.
     pub(crate) backslashes: Option<bool>,
     /// Unique number if the statement belongs to one client only; otherwise zero.
-    pub(crate) own: u64,
+    pub(crate) exclusive_id: u64,
 }
 
 impl PrepareContext {
@@ -193,7 +193,7 @@ impl ClientStatements {
     }
 
     /// Undoes all unanswered changes after the server was lost; answered ones remain.
-    pub(crate) fn lost(&mut self) {
+    pub(crate) fn undo_unanswered(&mut self) {
         self.undo.retain(|undo| !undo.is_answered);
         self.undone();
     }
@@ -304,15 +304,15 @@ impl ServerStatements {
     /// limit.
     pub(crate) fn add(&mut self, id: u64, max: usize, segment: u64) -> [Option<u64>; 2] {
         self.clock += 1;
-        let own = self.used.remove(&id);
-        if own.is_some() {
-            self.opens(id, segment, own);
+        let previous = self.used.remove(&id);
+        if previous.is_some() {
+            self.opens(id, segment, previous);
         }
         self.used.insert(id, self.new_use());
         self.opens(id, segment, None);
-        let own = own.map(|_| id);
+        let previous = previous.map(|_| id);
         if self.used.len() <= max.max(1) {
-            return [own, None];
+            return [previous, None];
         }
         let oldest = self.used.iter().min_by_key(|(_, used)| used.at);
         let oldest = oldest.map(|(id, used)| (*id, *used));
@@ -320,7 +320,7 @@ impl ServerStatements {
             self.used.remove(&oldest);
             self.opens(oldest, segment, Some(used));
         }
-        [own, oldest.map(|(oldest, _)| oldest)]
+        [previous, oldest.map(|(oldest, _)| oldest)]
     }
 
     fn opens(&mut self, id: u64, segment: u64, before: Option<ServerStatement>) {
@@ -419,7 +419,7 @@ mod tests {
             plans: 0,
             by: ParseSettings::default(),
             backslashes: None,
-            own: 0,
+            exclusive_id: 0,
         };
         let read = || Arc::new(crate::session_state::analysis::read(text, false, None));
         Interned::default().statement(text, &within, 0, read)
@@ -541,7 +541,7 @@ mod tests {
         names.set((5, 0), b"gone", statement(b"select 4"));
         names.answered(2);
         names.answered(4);
-        names.lost();
+        names.undo_unanswered();
         assert!(names.is_settled());
         assert!(names.get(b"told").is_some());
         assert!(names.get(b"untold").is_none());

@@ -23,7 +23,7 @@ impl Session<'_> {
         }
         let mut out = std::mem::take(&mut self.answers);
         error_reply.write_fatal(&mut out);
-        self.client.say_last(self.worker, &out).await;
+        self.client.send_final(self.worker, &out).await;
     }
 
     /// Releases the connection, after a reset if the client has left state on it.
@@ -38,19 +38,19 @@ impl Session<'_> {
             && server.core.stream.is_sent()
             && self.passing_is_over();
         let in_transaction = server.conversation.status() != TransactionStatus::Idle;
-        let farewell = match self.state.pins.release_action() {
+        let action = match self.state.pins.release_action() {
             ReleaseAction::Keep if in_transaction || self.keeps_connection() => {
                 ReleaseAction::Reset
             }
-            farewell => farewell,
+            action => action,
         };
-        match farewell {
-            ReleaseAction::Keep if is_quiet || self.is_asking() => self.give_back_behind(server),
+        match action {
+            ReleaseAction::Keep if is_quiet || self.is_asking() => self.release_after_check(server),
             ReleaseAction::Reset if is_quiet => {
-                let home = Rc::clone(self.worker);
+                let worker = Rc::clone(self.worker);
                 let renew =
-                    async move |server: &mut ServerConnection| server.renew(&home).await.is_ok();
-                self.acquirer.give_back_renewed(server, renew);
+                    async move |server: &mut ServerConnection| server.renew(&worker).await.is_ok();
+                self.acquirer.release_renewed(server, renew);
             }
             _ => self.acquirer.release(server, Condition::Unclean),
         }
@@ -59,7 +59,7 @@ impl Session<'_> {
     /// Returns whether no message is partly sent, which would leave the server waiting for the
     /// rest.
     fn passing_is_over(&self) -> bool {
-        self.walker.is_at_border()
+        self.scanner.is_at_border()
     }
 }
 

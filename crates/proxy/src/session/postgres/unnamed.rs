@@ -19,7 +19,7 @@ impl Session<'_> {
         flight: &mut StreamEditor<'_, '_>,
         message: &[u8],
     ) -> Sending {
-        self.forget_draws(flight);
+        self.forget_sequences(flight);
         self.active.may_write = true;
         self.pin_for(Pin::Unknown, LONG_TEXT);
         let sending = self.send(flight, Request::Parse, RequestToken(0), message.len());
@@ -43,7 +43,7 @@ impl Session<'_> {
         types: &[u8],
         length: usize,
     ) -> Sending {
-        if let Some(words) = self.obey_parse(|session| session.rules(Some(text))) {
+        if let Some(words) = self.apply_rules_to_parse(|session| session.rules(Some(text))) {
             self.unnamed = UnnamedStatement::default();
             return self.refuse_parse(flight, &words, length);
         }
@@ -82,19 +82,19 @@ impl Session<'_> {
         flight: &mut StreamEditor<'_, '_>,
         length: usize,
     ) -> Sending {
-        let own = self.unnamed.id;
-        let token = match own {
+        let id = self.unnamed.id;
+        let token = match id {
             0 | UNREAD => RequestToken(0),
-            own => RequestToken(UNNAMED | own),
+            id => RequestToken(UNNAMED | id),
         };
         let sending = self.send(flight, Request::Close, token, length);
         if sending == Sending::Forward
             && let Some(server) = &mut self.server
         {
-            if server.unnamed != own {
+            if server.unnamed != id {
                 server.unnamed = 0;
             }
-            self.unnamed.is_closing = own != UNREAD;
+            self.unnamed.is_closing = id != UNREAD;
             self.unnamed.open = Some(self.segment);
         }
         sending

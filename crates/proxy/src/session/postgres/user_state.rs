@@ -22,8 +22,8 @@ pub(crate) type Account = worker_pool::UserPools<ServerConnection>;
 
 /// Further state that the sessions of an account share.
 pub(crate) struct UserState {
-    greeting: Arc<BaselineEntry>,
-    greeter: RefCell<WorkerBaseline>,
+    baseline: Arc<BaselineEntry>,
+    worker_baseline: RefCell<WorkerBaseline>,
     /// Analyses of its texts.
     pub(crate) templates: RefCell<Templates<Arc<TextAnalysis>>>,
     pub(crate) history: Arc<UserHistory>,
@@ -37,13 +37,14 @@ pub(crate) type Reports = Parameters;
 impl UserState {
     pub(super) fn new(pool_user: &PoolUser, service: &DatabaseService) -> Self {
         // A server greets replication clients each time, and their texts are not analyzed.
-        let own = service.of_postgres();
-        let own = own.filter(|_| pool_user.replication.is_none());
+        let protocol = service.as_postgres();
+        let protocol = protocol.filter(|_| pool_user.replication.is_none());
         Self {
-            greeting: own.map_or_else(Arc::default, |own| own.baselines.of(pool_user)),
-            greeter: RefCell::default(),
+            baseline: protocol
+                .map_or_else(Arc::default, |protocol| protocol.baselines.of(pool_user)),
+            worker_baseline: RefCell::default(),
             templates: RefCell::default(),
-            history: own.map_or_else(Arc::default, |own| own.history(pool_user)),
+            history: protocol.map_or_else(Arc::default, |protocol| protocol.history(pool_user)),
             database: OnceCell::new(),
         }
     }
@@ -54,7 +55,10 @@ impl Account {
     /// database that does not exist.
     pub(crate) fn enters(&self, service: &DatabaseService) {
         if self.known.database.get().is_none()
-            && let Some(database) = service.knowledge.databases().want(&self.pool_user.database)
+            && let Some(database) = service
+                .knowledge
+                .databases()
+                .get_or_add(&self.pool_user.database)
         {
             let _ = self.known.database.set(database);
         }
@@ -68,7 +72,7 @@ impl Account {
     /// Waits until the catalog has been read, or cannot be.
     pub(crate) async fn catalog_expected(&self) {
         if let Some(database) = self.known.database.get() {
-            database.first_reading().await;
+            database.wait_for_first_reading().await;
         }
     }
 
@@ -99,7 +103,7 @@ impl Account {
     /// Returns whether the catalog was read after this time, in microseconds.
     pub(crate) fn knows_catalog_until(&self, us: u64) -> bool {
         let database = self.known.database.get();
-        database.is_some_and(|database| database.knows_until(us))
+        database.is_some_and(|database| database.is_read_since(us))
     }
 
     /// Returns whether any client of the user has used `currval` or `lastval`.
@@ -118,22 +122,22 @@ impl Account {
         startup: &SettingSet,
         interner: &Interner,
     ) -> Option<SessionState> {
-        let mut greeter = self.known.greeter.borrow_mut();
-        let greeting = &self.known.greeting;
-        greeting.session_state(&mut greeter, startup, interner)
+        let mut worker_baseline = self.known.worker_baseline.borrow_mut();
+        let baseline = &self.known.baseline;
+        baseline.session_state(&mut worker_baseline, startup, interner)
     }
 
     /// Updates the baseline from a server connection that has just logged in or was reset.
-    pub(crate) fn learn_greeting(&self, server: &ServerConnection) {
-        self.known.greeting.learn(server);
+    pub(crate) fn update_baseline(&self, server: &ServerConnection) {
+        self.known.baseline.update(server);
     }
 
     /// Records that the startup settings are in effect on a server connection.
-    pub(crate) fn learn(&self, startup: &SettingSet, on: &ServerSessionState) {
-        self.known.greeting.prove(startup, on);
+    pub(crate) fn record_accepted(&self, startup: &SettingSet, on: &ServerSessionState) {
+        self.known.baseline.record_accepted(startup, on);
     }
 
-    pub(crate) fn with_greeting(&self, act: impl FnOnce(&Reports)) {
-        act(self.known.greeter.borrow().of_server());
+    pub(crate) fn with_reports(&self, act: impl FnOnce(&Reports)) {
+        act(self.known.worker_baseline.borrow().reports());
     }
 }

@@ -32,12 +32,17 @@ impl Session<'_> {
             }
         }
         let view = self.permit.service().snapshot();
-        let reads_are_split = view.database.as_ref().is_some_and(|own| own.split.reads);
+        let reads_are_split = view
+            .database
+            .as_ref()
+            .is_some_and(|database| database.split.reads);
         let Some(at) = self.acquirer.at.as_ref().filter(|_| reads_are_split) else {
             return;
         };
         let now_us = clock::now_us();
         self.token.wrote(now_us, at.epoch);
-        self.shared.knowledge.wrote(self.worker.index, now_us);
+        self.shared
+            .knowledge
+            .record_write(self.worker.index, now_us);
     }
 }

@@ -83,16 +83,16 @@ fn while_more_are_in_use_each_look_at_all_of_them_pays_for_as_many_new_ones() {
 #[test]
 fn nobody_waits_for_a_text_that_another_session_reads() {
     let all = Arc::new(All::default());
-    let (told, tells) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     all.statement(b"a long one", &0, 0, || {
         let other = Arc::clone(&all);
         std::thread::spawn(move || {
             let short = other.statement(b"another", &0, 0, || Heavy(0));
             // Also the long one: both sessions get the same statement in the end.
             let long = other.statement(b"a long one", &0, 0, || Heavy(1));
-            told.send((short.id, long.id))
+            sender.send((short.id, long.id))
         });
-        let ids = tells.recv_timeout(Duration::from_secs(10));
+        let ids = receiver.recv_timeout(Duration::from_secs(10));
         assert!(ids.is_ok(), "the other session waits");
         Heavy(2)
     });

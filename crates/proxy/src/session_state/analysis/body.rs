@@ -66,10 +66,10 @@ impl Body {
     /// `symbol`: what the function is called in C.
     fn of_library(symbol: &[u8]) -> Body {
         let pins = match symbol {
-            b"set_config_by_name" => pins::of_function(b"set_config"),
-            b"nextval_oid" | b"setval_oid" | b"setval3_oid" => pins::of_function(b"nextval"),
-            b"currval_oid" => pins::of_function(b"currval"),
-            name => pins::of_function(name),
+            b"set_config_by_name" => pins::builtin_pins(b"set_config"),
+            b"nextval_oid" | b"setval_oid" | b"setval3_oid" => pins::builtin_pins(b"nextval"),
+            b"currval_oid" => pins::builtin_pins(b"currval"),
+            name => pins::builtin_pins(name),
         };
         Body {
             pins,
@@ -180,7 +180,7 @@ impl Body {
             b"temp" | b"temporary" if matches!(last, b"create" | b"local" | b"into") => {
                 Pins::of(&[Pin::TemporaryTable])
             }
-            name => pins::of_function(name),
+            name => pins::builtin_pins(name),
         };
         self.pins = self.pins.and(pins);
     }

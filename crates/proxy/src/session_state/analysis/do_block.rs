@@ -54,10 +54,10 @@ pub(super) fn collect(
             read(reader, &code, true, effects);
             let body = Body::read("plpgsql", &code);
             // What it makes of its strings may draw and ask, too.
-            effects.draws |= body.pins.has(Pin::Sequence);
-            effects.asks |= body.pins.has(Pin::SequenceRead);
-            effects.hides |= body.pins.has(Pin::TableShadowing);
-            effects.rereads |= body.pins.has(Pin::ParseSettings);
+            effects.uses_nextval |= body.pins.has(Pin::Sequence);
+            effects.uses_lastval |= body.pins.has(Pin::SequenceRead);
+            effects.shadows_tables |= body.pins.has(Pin::TableShadowing);
+            effects.changes_parsing |= body.pins.has(Pin::ParseSettings);
             for relation in body.relations {
                 pins::changed(reader, &relation, effects);
             }
@@ -91,10 +91,10 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
     let mut effects = EffectCollector::of(0, &mut list);
     read(&reader, code, false, &mut effects);
     let passing = [
-        (effects.draws, Pin::Sequence),
-        (effects.asks, Pin::SequenceRead),
-        (effects.hides, Pin::TableShadowing),
-        (effects.rereads, Pin::ParseSettings),
+        (effects.uses_nextval, Pin::Sequence),
+        (effects.uses_lastval, Pin::SequenceRead),
+        (effects.shadows_tables, Pin::TableShadowing),
+        (effects.changes_parsing, Pin::ParseSettings),
     ];
     let mut pins = Pins::NONE;
     for (_, pin) in passing.iter().filter(|(is_so, _)| *is_so) {
@@ -109,7 +109,7 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
 }
 
 pub(super) fn anything(reader: &AnalysisContext<'_>, effects: &mut EffectCollector<'_>) {
-    effects.may_ask = true;
+    effects.may_use_lastval = true;
     for pin in ANYTHING {
         effects.pin(pin);
     }
@@ -136,7 +136,7 @@ fn read(
         role: postgres::may_set_role(code, &whole, false),
     };
     // What may be for longer binds, which says as much.
-    effects.rereads |= !sets.anything && sets_what_is_read_by(code, &whole);
+    effects.changes_parsing |= !sets.anything && sets_what_is_read_by(code, &whole);
     let mut tokens = Tokens::new(code, false);
     let mut last = Token::default();
     let mut dropped = Dropped::default();
@@ -158,7 +158,7 @@ fn read(
             }
             TokenKind::Word if is_temporary(token, last, next) => {
                 match dropped.on_commit(token, &tokens) {
-                    true => effects.hides = true,
+                    true => effects.shadows_tables = true,
                     false => effects.pin_on_success(Pin::TemporaryTable),
                 }
             }
@@ -172,7 +172,7 @@ fn read(
 
 /// Whether a call of `set_config` sets by what texts are read.
 fn sets_what_is_read_by(code: &[u8], whole: &StatementFacts) -> bool {
-    let mut names = postgres::names_set(code, whole, false);
+    let mut names = postgres::set_config_names(code, whole, false);
     names.any(|name| {
         let name = name.map(|name| name.to_ascii_lowercase());
         parsing_change::of_name(name.as_deref()) > ParsingChange::Nothing
@@ -195,8 +195,8 @@ fn call(reader: &AnalysisContext<'_>, name: &[u8], sets: &Sets, effects: &mut Ef
                 effects.pin_on_success(Pin::Role);
             }
         }
-        b"nextval" | b"setval" => effects.draws = true,
-        b"currval" | b"lastval" => effects.asks = true,
+        b"nextval" | b"setval" => effects.uses_nextval = true,
+        b"currval" | b"lastval" => effects.uses_lastval = true,
         b"setseed" => effects.pin(Pin::RandomSeed),
         // Within a block, other calls may follow it.
         b"pg_advisory_unlock_all" => {}
@@ -223,7 +223,7 @@ fn set(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
 fn set_locally(code: &[u8], behind: &Tokens<'_>, effects: &mut EffectCollector<'_>) {
     let name = behind.clone().next_token();
     let name = (name.kind == TokenKind::Word).then(|| identifier(name.span.of(code)));
-    effects.rereads |= parsing_change::of_name(name.as_deref()) > ParsingChange::Nothing;
+    effects.changes_parsing |= parsing_change::of_name(name.as_deref()) > ParsingChange::Nothing;
 }
 
 /// Whether it runs SQL that is made at run time; GRANT EXECUTE ON … and CREATE TRIGGER … EXECUTE

@@ -19,16 +19,16 @@ pub(super) struct EffectCollector<'a> {
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
     /// True if the statement calls `nextval()`, which pins only if `lastval()` or `currval()` is
     /// read.
-    pub(super) draws: bool,
+    pub(super) uses_nextval: bool,
     /// True if the statement reads `lastval()` or `currval()`.
-    pub(super) asks: bool,
+    pub(super) uses_lastval: bool,
     /// True if it is unknown whether the statement reads `lastval()` or `currval()`.
-    pub(super) may_ask: bool,
+    pub(super) may_use_lastval: bool,
     /// True if called code may create temporary objects until the end of the transaction.
-    pub(super) hides: bool,
+    pub(super) shadows_tables: bool,
     /// True if called code may change settings that affect parsing until the end of the
     /// transaction.
-    pub(super) rereads: bool,
+    pub(super) changes_parsing: bool,
     /// Setting, function, table or view that pins.
     pub(super) object: Option<Box<str>>,
     /// Number of effects that were in the list before this statement.
@@ -44,11 +44,11 @@ impl<'a> EffectCollector<'a> {
             statement,
             before: list.len(),
             list,
-            draws: false,
-            asks: false,
-            may_ask: false,
-            hides: false,
-            rereads: false,
+            uses_nextval: false,
+            uses_lastval: false,
+            may_use_lastval: false,
+            shadows_tables: false,
+            changes_parsing: false,
             object: None,
             pins: Pins::NONE,
             pins_on_success: Pins::NONE,
@@ -56,17 +56,17 @@ impl<'a> EffectCollector<'a> {
     }
 
     /// Returns the effects of this statement.
-    pub(super) fn own(&self) -> &[Effect] {
+    pub(super) fn of_statement(&self) -> &[Effect] {
         self.list.get(self.before..).unwrap_or_default()
     }
 
     /// Returns whether temporary objects may now shadow others of the same names, even if only
     /// until the end of the transaction.
-    pub(super) fn hides_tables(&self, statement: &StatementFacts) -> bool {
-        let binds = self.pins.and(self.pins_on_success);
+    pub(super) fn may_shadow_tables(&self, statement: &StatementFacts) -> bool {
+        let pins = self.pins.and(self.pins_on_success);
         let is_run = statement.kind != (StatementKind::Explain { analyze: false });
-        binds.has(Pin::TemporaryTable)
-            || self.hides
+        pins.has(Pin::TemporaryTable)
+            || self.shadows_tables
             || is_run
                 && statement
                     .traits
@@ -107,27 +107,27 @@ impl<'a> EffectCollector<'a> {
 }
 
 pub(super) fn collect(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    of_kind(reader, statement, effects);
-    if pins::may_be(reader, statement) {
-        pins::collect(reader, statement, effects);
+    of_kind(context, statement, effects);
+    if pins::may_be(context, statement) {
+        pins::collect(context, statement, effects);
     }
-    implicit_code::collect(reader, statement, effects);
+    implicit_code::collect(context, statement, effects);
 }
 
 fn of_kind(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let name = |span: Span| -> Box<[u8]> { identifier(span.of(reader.text)).into() };
+    let name = |span: Span| -> Box<[u8]> { identifier(span.of(context.text)).into() };
     match statement.kind {
         StatementKind::Select if statement.traits.any(StatementTraits::SETS_LITERALS) => {
-            for call in postgres::set_configs(reader.text, statement, reader.backslashes) {
-                set_config(reader, call, effects);
+            for call in postgres::set_configs(context.text, statement, context.backslashes) {
+                set_config(context, call, effects);
             }
         }
         StatementKind::Commit { .. } | StatementKind::PrepareTransaction => {
@@ -137,11 +137,11 @@ fn of_kind(
         StatementKind::Savepoint(span) => effects.push(EffectKind::Savepoint(name(span))),
         StatementKind::Release(span) => effects.push(EffectKind::ReleaseSavepoint(name(span))),
         StatementKind::RollbackTo(span) => effects.push(EffectKind::RollbackTo(name(span))),
-        StatementKind::Set(setting) => set(reader, setting, effects),
+        StatementKind::Set(setting) => set(context, setting, effects),
         StatementKind::SetTransaction { modes, session, .. } => {
             set_transaction(modes, session, effects)
         }
-        StatementKind::Reset(setting) => reset(reader, setting, effects),
+        StatementKind::Reset(setting) => reset(context, setting, effects),
         StatementKind::ResetAll => {
             effects.push(EffectKind::ResetAll);
             effects.push(EffectKind::Release(UnpinEvent::ResetAll));
@@ -153,7 +153,7 @@ fn of_kind(
         StatementKind::Prepare(span) => effects.push(EffectKind::Prepare(name(span))),
         StatementKind::Execute(span) => effects.push(EffectKind::Execute(name(span))),
         StatementKind::Explain { .. } | StatementKind::Ddl => {
-            let executed = postgres::executed(reader.text, statement, reader.backslashes);
+            let executed = postgres::executed(context.text, statement, context.backslashes);
             if let Some(span) = executed {
                 effects.push(EffectKind::Execute(name(span)));
             }
@@ -165,7 +165,7 @@ fn of_kind(
         }
         StatementKind::Discard(what) => discard(what, effects),
         StatementKind::Load => effects.pin(Pin::Library),
-        StatementKind::Do => do_block::collect(reader, statement, effects),
+        StatementKind::Do => do_block::collect(context, statement, effects),
         // The server rejects a text that ends inside a string.
         StatementKind::Unknown if !statement.traits.any(StatementTraits::BROKEN) => {
             effects.pin_on_success(Pin::Unknown);
@@ -184,27 +184,27 @@ fn discard(what: Discard, effects: &mut EffectCollector<'_>) {
     }
 }
 
-fn set(reader: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectCollector<'_>) {
-    let Some(name) = setting_name(reader, setting.name) else {
+fn set(context: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectCollector<'_>) {
+    let Some(name) = setting_name(context, setting.name) else {
         if !setting.local {
-            unfollowed(None, effects);
+            pin_untracked(None, effects);
         }
         return;
     };
-    if of_transaction(&name, effects, || value_word(reader, setting.value)) {
+    if of_transaction(&name, effects, || value_word(context, setting.value)) {
         return;
     }
     match setting.value {
         _ if &*name == b"seed" => effects.pin(Pin::RandomSeed),
         _ if setting.local => {}
         SettingValue::Default => effects.push(EffectKind::Reset(name)),
-        SettingValue::Unknown => unfollowed(Some(&name), effects),
+        SettingValue::Unknown => pin_untracked(Some(&name), effects),
         SettingValue::Literals(span) => {
-            let written = span.of(reader.text);
-            let values = postgres::set_values(written, reader.backslashes);
+            let written = span.of(context.text);
+            let values = postgres::set_values(written, context.backslashes);
             match values.map(|values| values::flattened(&name, &values)) {
                 Some(value) => effects.push(EffectKind::Set { name, value }),
-                None => unfollowed(Some(&name), effects),
+                None => pin_untracked(Some(&name), effects),
             }
         }
     }
@@ -212,7 +212,7 @@ fn set(reader: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectColle
 
 /// Pins for an untrackable change of a setting that outlives its transaction. `None`: the name of
 /// the setting is unknown, too.
-fn unfollowed(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
+fn pin_untracked(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
     let collect = |effects: &mut EffectCollector<'_>| {
         effects.pin_on_success(Pin::Settings);
         if name.is_none_or(values::is_role) {
@@ -225,21 +225,21 @@ fn unfollowed(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
     }
 }
 
-fn reset(reader: &AnalysisContext<'_>, setting: SettingName, effects: &mut EffectCollector<'_>) {
-    match setting_name(reader, setting) {
+fn reset(context: &AnalysisContext<'_>, setting: SettingName, effects: &mut EffectCollector<'_>) {
+    match setting_name(context, setting) {
         Some(name) => effects.push(EffectKind::Reset(name)),
-        None => unfollowed(None, effects),
+        None => pin_untracked(None, effects),
     }
 }
 
-fn set_config(reader: &AnalysisContext<'_>, call: SetConfig, effects: &mut EffectCollector<'_>) {
-    let text = |span: Span| postgres::string_value(span.of(reader.text), reader.backslashes);
+fn set_config(context: &AnalysisContext<'_>, call: SetConfig, effects: &mut EffectCollector<'_>) {
+    let text = |span: Span| postgres::string_value(span.of(context.text), context.backslashes);
     let name = text(call.name).and_then(|name| values::name(&name));
-    let is_null = call.value.of(reader.text).eq_ignore_ascii_case(b"null");
+    let is_null = call.value.of(context.text).eq_ignore_ascii_case(b"null");
     let value = text(call.value);
     let Some(name) = name else {
         if !call.local {
-            unfollowed(None, effects);
+            pin_untracked(None, effects);
         }
         return;
     };
@@ -253,7 +253,7 @@ fn set_config(reader: &AnalysisContext<'_>, call: SetConfig, effects: &mut Effec
             name,
             value: value.into(),
         }),
-        None => unfollowed(Some(&name), effects),
+        None => pin_untracked(Some(&name), effects),
     }
 }
 
@@ -281,11 +281,11 @@ fn of_transaction(
     true
 }
 
-fn value_word(reader: &AnalysisContext<'_>, value: SettingValue) -> Option<Vec<u8>> {
+fn value_word(context: &AnalysisContext<'_>, value: SettingValue) -> Option<Vec<u8>> {
     let SettingValue::Literals(span) = value else {
         return None;
     };
-    let values = postgres::set_values(span.of(reader.text), reader.backslashes)?;
+    let values = postgres::set_values(span.of(context.text), context.backslashes)?;
     values.first().map(|value| value.to_vec())
 }
 
@@ -318,9 +318,9 @@ fn set_transaction(modes: TransactionModes, session: bool, effects: &mut EffectC
     }
 }
 
-pub(super) fn setting_name(reader: &AnalysisContext<'_>, name: SettingName) -> Option<Box<[u8]>> {
+pub(super) fn setting_name(context: &AnalysisContext<'_>, name: SettingName) -> Option<Box<[u8]>> {
     match name {
         SettingName::Known(name) => Some(name.as_bytes().into()),
-        SettingName::Written(span) => values::written_name(span.of(reader.text)),
+        SettingName::Written(span) => values::written_name(span.of(context.text)),
     }
 }

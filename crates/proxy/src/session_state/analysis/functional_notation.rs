@@ -11,12 +11,14 @@ use super::AnalysisContext;
 
 /// Returns the functions that a statement may call this way, except those that only read.
 pub(super) fn called<'a>(
-    reader: &AnalysisContext<'a>,
+    context: &AnalysisContext<'a>,
     statement: &StatementFacts,
 ) -> impl Iterator<Item = Cow<'a, [u8]>> {
-    let catalog = reader.catalog.filter(|catalog| catalog.has_of_rows());
-    let own = statement.span.of(reader.text);
-    let mut tokens = Tokens::new(own, reader.backslashes);
+    let catalog = context
+        .catalog
+        .filter(|catalog| catalog.has_row_functions());
+    let sql = statement.span.of(context.text);
+    let mut tokens = Tokens::new(sql, context.backslashes);
     let mut last = Token::default();
     std::iter::from_fn(move || {
         let catalog = catalog?;
@@ -27,8 +29,8 @@ pub(super) fn called<'a>(
                 return None;
             }
             if before.kind == TokenKind::Dot && token.is_name() {
-                let name = identifier(token.span.of(own));
-                if catalog.is_of_row(&name) {
+                let name = identifier(token.span.of(sql));
+                if catalog.is_row_function(&name) {
                     return Some(name);
                 }
             }

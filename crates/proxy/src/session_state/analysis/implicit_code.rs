@@ -18,7 +18,7 @@ pub(super) fn collect(
     let Some(catalog) = reader.catalog else {
         return;
     };
-    if let Some(pins) = catalog.implied_code()
+    if let Some(pins) = catalog.implicit_pins()
         && evaluates(reader, statement)
     {
         run(reader, pins, effects);
@@ -31,7 +31,7 @@ pub(super) fn collect(
 
 /// Something is defined, altered or dropped: event triggers run.
 pub(super) fn defined(reader: &AnalysisContext<'_>, effects: &mut EffectCollector<'_>) {
-    if let Some(pins) = reader.catalog.and_then(|catalog| catalog.event_code()) {
+    if let Some(pins) = reader.catalog.and_then(|catalog| catalog.event_pins()) {
         run(reader, pins, effects);
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn defined(reader: &AnalysisContext<'_>, effects: &mut EffectCollecto
 fn run(reader: &AnalysisContext<'_>, pins: Pins, effects: &mut EffectCollector<'_>) {
     match reader.doubts_functions {
         true => do_block::anything(reader, effects),
-        false => pins::bind(pins, effects),
+        false => pins::add_pins(pins, effects),
     }
 }
 
@@ -142,18 +142,18 @@ fn named(
     let Some(catalog) = reader.catalog else {
         return;
     };
-    if reader.doubts_functions && catalog.is_of_users(name) {
+    if reader.doubts_functions && catalog.is_user_function(name) {
         return do_block::anything(reader, effects);
     }
     let own = match name {
         b"set_config" if is_local => Pins::NONE,
-        name => pins::of_function(name),
+        name => pins::builtin_pins(name),
     };
-    let called = catalog.binds(name).unwrap_or(Pins::NONE);
+    let called = catalog.call_pins(name).unwrap_or(Pins::NONE);
     for pin in own.and(called).and(catalog.triggers(name)).iter() {
         match pin {
             // Nothing of it is so yet.
-            pin if pins::PASSING.has(pin) => {}
+            pin if pins::NOT_PINNING.has(pin) => {}
             pin => effects.pin_on_success(pin),
         }
     }

@@ -36,34 +36,34 @@ pub fn sets_anything(pins: Pins) -> bool {
 
 /// Returns the parsing change of a statement; `effects` contains its effects.
 pub(super) fn of(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &EffectCollector<'_>,
 ) -> ParsingChange {
-    let binds = |effect: &Effect| match effect.kind {
+    let is_pin = |effect: &Effect| match effect.kind {
         EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => ANY_SETTING.has(pin),
         _ => false,
     };
-    let by_bond = match effects.own().iter().any(binds) {
+    let by_pin = match effects.of_statement().iter().any(is_pin) {
         true => ParsingChange::Anything,
-        false if effects.rereads => ParsingChange::Values,
+        false if effects.changes_parsing => ParsingChange::Values,
         false => ParsingChange::Nothing,
     };
-    by_bond.max(of_statement(reader, statement))
+    by_pin.max(of_statement(context, statement))
 }
 
-fn of_statement(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> ParsingChange {
+fn of_statement(context: &AnalysisContext<'_>, statement: &StatementFacts) -> ParsingChange {
     let sets = StatementTraits::SETS_LITERALS.and(StatementTraits::SETS_UNKNOWN);
     match statement.kind {
-        StatementKind::Set(setting) => of_name(setting_name(reader, setting.name).as_deref()),
-        StatementKind::Reset(name) => of_name(setting_name(reader, name).as_deref()),
+        StatementKind::Set(setting) => of_name(setting_name(context, setting.name).as_deref()),
+        StatementKind::Reset(name) => of_name(setting_name(context, name).as_deref()),
         StatementKind::ResetAll | StatementKind::Discard(Discard::All) => ParsingChange::Texts,
         // The prepared statement came from a text that is not stored.
         StatementKind::Execute(_) => ParsingChange::Anything,
         _ if !statement.traits.any(sets) => ParsingChange::Nothing,
-        _ if pins::by_view(reader, statement) => ParsingChange::Anything,
+        _ if pins::names_pg_settings(context, statement) => ParsingChange::Anything,
         _ => {
-            let names = postgres::names_set(reader.text, statement, reader.backslashes);
+            let names = postgres::set_config_names(context.text, statement, context.backslashes);
             let each =
                 names.map(|name| of_name(name.map(|name| name.to_ascii_lowercase()).as_deref()));
             each.max().unwrap_or_default()
@@ -74,7 +74,7 @@ fn of_statement(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> Par
 /// Returns whether the statement may set the search path through a function, whose arguments may be
 /// parameters.
 pub(super) fn sets_path(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &EffectCollector<'_>,
 ) -> bool {
@@ -82,9 +82,9 @@ pub(super) fn sets_path(
     let is_path = |name: Option<Cow<'_, [u8]>>| {
         name.is_none_or(|name| name.eq_ignore_ascii_case(b"search_path"))
     };
-    let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
+    let mut names = postgres::set_config_names(context.text, statement, context.backslashes);
     // Functions may set anything in their bodies, which are not checked here.
-    effects.rereads || statement.traits.any(sets) && names.any(is_path)
+    effects.changes_parsing || statement.traits.any(sets) && names.any(is_path)
 }
 
 /// Returns the parsing change of a setting. `name` is in lower case; `None`: unknown.

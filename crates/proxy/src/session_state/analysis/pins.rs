@@ -11,7 +11,7 @@ use super::effects::EffectCollector;
 use super::{AnalysisContext, CatalogLookup, EffectKind, do_block, functional_notation};
 
 /// Name prefixes of functions that leave state which only closing the connection removes.
-const FOR_EVER: [&[u8]; 8] = [
+const PERMANENT: [&[u8]; 8] = [
     b"dblink_connect",
     b"pg_backup_start",
     b"pg_start_backup",
@@ -36,7 +36,7 @@ const RUN_TEXT: [&[u8]; 9] = [
 ];
 
 /// Traits that may pin.
-const BINDING: StatementTraits = StatementTraits::TEMPORARY
+const PINNING: StatementTraits = StatementTraits::TEMPORARY
     .and(StatementTraits::ADVISORY_LOCK)
     .and(StatementTraits::NEXT_VALUE)
     .and(StatementTraits::CURRENT_VALUE)
@@ -44,7 +44,7 @@ const BINDING: StatementTraits = StatementTraits::TEMPORARY
     .and(StatementTraits::SEED);
 
 /// Pins that do not pin a session by themselves.
-pub(super) const PASSING: Pins = Pins::of(&[
+pub(super) const NOT_PINNING: Pins = Pins::of(&[
     Pin::Sequence,
     Pin::SequenceRead,
     Pin::TableShadowing,
@@ -52,13 +52,15 @@ pub(super) const PASSING: Pins = Pins::of(&[
 ]);
 
 /// Returns whether the statement may pin, so that [`collect`] must be called.
-pub(super) fn may_be(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+pub(super) fn may_be(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let names = statement.functions.as_slice();
     let has_tables = changes(statement) || !statement.tables.as_slice().is_empty();
-    let has_of_rows = reader.catalog.is_some_and(|catalog| catalog.has_of_rows());
+    let has_row_functions = context
+        .catalog
+        .is_some_and(|catalog| catalog.has_row_functions());
     if statement.kind == StatementKind::Call
-        || has_of_rows
-        || has_tables && reader.catalog.is_some()
+        || has_row_functions
+        || has_tables && context.catalog.is_some()
     {
         return true;
     }
@@ -67,31 +69,31 @@ pub(super) fn may_be(reader: &AnalysisContext<'_>, statement: &StatementFacts) -
     }
     let traits = statement.traits;
     let analyzed = statement.kind == (StatementKind::Explain { analyze: true });
-    traits.any(BINDING)
+    traits.any(PINNING)
         || analyzed && traits.any(StatementTraits::WRITES)
         || traits.any(StatementTraits::OBSCURE)
         || names.iter().any(|name| {
-            let written = name.name.of(reader.text);
+            let written = name.name.of(context.text);
             let written = written.strip_prefix(b"\"").unwrap_or(written);
             matches!(
                 written.first(),
                 Some(b'c' | b'C' | b'd' | b'D' | b'p'..=b't' | b'P'..=b'T')
-            ) || reader.catalog.is_some()
+            ) || context.catalog.is_some()
         })
 }
 
 pub(super) fn collect(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let (text, backslashes) = (reader.text, reader.backslashes);
+    let (text, backslashes) = (context.text, context.backslashes);
     let traits = statement.traits;
     let mut calls = true;
     match statement.kind {
-        StatementKind::Explain { analyze: false } => return planned(reader, statement, effects),
+        StatementKind::Explain { analyze: false } => return planned(context, statement, effects),
         StatementKind::Explain { analyze: true } if traits.any(StatementTraits::WRITES) => {
-            explained(reader, statement, effects)
+            explained(context, statement, effects)
         }
         StatementKind::Ddl => {
             let creation = postgres::creation(text, statement, backslashes);
@@ -100,7 +102,7 @@ pub(super) fn collect(
             if is_temporary || traits.any(StatementTraits::OBSCURE) {
                 effects.pin_on_success(Pin::TemporaryTable);
             }
-            triggers(reader, statement, effects);
+            triggers(context, statement, effects);
             // A definition does not call the functions that it names.
             calls = creation.runs_query;
         }
@@ -108,51 +110,53 @@ pub(super) fn collect(
         _ => {}
     }
     if calls {
-        called(reader, statement, effects);
+        called(context, statement, effects);
     }
 }
 
 /// Handles EXPLAIN: the planner evaluates functions declared immutable or stable, also in views.
 fn planned(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let Some(catalog) = reader.catalog else {
+    let Some(catalog) = context.catalog else {
         return;
     };
     for name in statement.functions.as_slice() {
-        let name = name.name_in(reader.text);
+        let name = name.name_in(context.text);
         effects.of_object("function", &name, |effects| {
-            users_function(reader, catalog, &name, effects);
+            user_function(context, catalog, &name, effects);
         });
     }
     for table in statement.tables.as_slice() {
-        let name = table.name_in(reader.text);
-        effects.of_object("view", &name, |effects| bind(catalog.views(&name), effects));
+        let name = table.name_in(context.text);
+        effects.of_object("view", &name, |effects| {
+            add_pins(catalog.views(&name), effects)
+        });
     }
 }
 
 fn called(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
     let traits = statement.traits;
     if traits.any(StatementTraits::NEXT_VALUE) {
-        effects.draws = true;
+        effects.uses_nextval = true;
     }
     if traits.any(StatementTraits::CURRENT_VALUE.and(StatementTraits::OBSCURE)) {
-        effects.asks = true;
+        effects.uses_lastval = true;
     }
     if traits.any(StatementTraits::SEED) {
         effects.pin(Pin::RandomSeed);
     }
-    if traits.any(StatementTraits::SETS_UNKNOWN) && !sets_locally(reader, statement) {
-        let name = set_by_function(reader, statement);
+    if traits.any(StatementTraits::SETS_UNKNOWN) && !sets_locally(context, statement) {
+        let name = set_by_function(context, statement);
         effects.of_object("setting", &name, |effects| {
             effects.pin_on_success(Pin::Settings);
-            if may_set_role(reader, statement) {
+            if may_set_role(context, statement) {
                 effects.pin_on_success(Pin::Role);
             }
         });
@@ -166,82 +170,82 @@ fn called(
     }
     let names = statement.functions.as_slice();
     for name in names {
-        function(reader, &name.name_in(reader.text), effects);
+        function(context, &name.name_in(context.text), effects);
     }
-    for name in functional_notation::called(reader, statement) {
-        function(reader, &name, effects);
+    for name in functional_notation::called(context, statement) {
+        function(context, &name, effects);
     }
-    if calls_unknown(reader, statement) {
-        do_block::anything(reader, effects);
+    if calls_unknown(context, statement) {
+        do_block::anything(context, effects);
     }
-    relations(reader, statement, effects);
-    if statement.kind == StatementKind::Select && only_unlocks(reader, statement) {
+    relations(context, statement, effects);
+    if statement.kind == StatementKind::Select && only_unlocks(context, statement) {
         effects.push(EffectKind::Release(UnpinEvent::UnlockNamed));
     }
 }
 
 /// Returns whether the statement is only `SELECT [pg_catalog.]pg_advisory_unlock_all()`. With more
 /// in it, the call may not run, or may be followed by calls that acquire such locks.
-fn only_unlocks(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
-    let own = statement.span.of(reader.text);
-    let mut tokens = Tokens::new(own, reader.backslashes);
+fn only_unlocks(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    let sql = statement.span.of(context.text);
+    let mut tokens = Tokens::new(sql, context.backslashes);
     tokens.next_token();
     let mut name = tokens.next_token();
     if name.is(Word::of("pg_catalog")) && tokens.next_token().kind == TokenKind::Dot {
         name = tokens.next_token();
     }
     let rest = [TokenKind::Open, TokenKind::Close, TokenKind::End];
-    identifier(name.span.of(own)).as_ref() == b"pg_advisory_unlock_all"
+    identifier(name.span.of(sql)).as_ref() == b"pg_advisory_unlock_all"
         && rest.iter().all(|kind| tokens.next_token().kind == *kind)
 }
 
 /// Adds the pins of a call of the named function.
 pub(super) fn function(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     name: &[u8],
     effects: &mut EffectCollector<'_>,
 ) {
-    effects.of_object("function", name, |effects| call(reader, name, effects));
+    effects.of_object("function", name, |effects| call(context, name, effects));
 }
 
-fn call(reader: &AnalysisContext<'_>, name: &[u8], effects: &mut EffectCollector<'_>) {
-    if is_for_ever(name) {
+fn call(context: &AnalysisContext<'_>, name: &[u8], effects: &mut EffectCollector<'_>) {
+    if is_permanent(name) {
         effects.pin(Pin::Unknown);
     } else if runs_text(name) {
-        do_block::anything(reader, effects);
+        do_block::anything(context, effects);
     } else if takes_lock(name) {
         effects.pin(Pin::NamedLock);
     } else if name == b"set_limit" {
         // Function of pg_trgm that changes a setting.
         effects.pin_on_success(Pin::Settings);
-    } else if let Some(catalog) = reader.catalog {
-        users_function(reader, catalog, name, effects);
+    } else if let Some(catalog) = context.catalog {
+        user_function(context, catalog, name, effects);
     }
 }
 
-fn users_function(
-    reader: &AnalysisContext<'_>,
+fn user_function(
+    context: &AnalysisContext<'_>,
     catalog: &dyn CatalogLookup,
     name: &[u8],
     effects: &mut EffectCollector<'_>,
 ) {
-    match reader.doubts_functions && catalog.is_of_users(name) {
-        true => do_block::anything(reader, effects),
-        false => bind(catalog.binds(name).unwrap_or(Pins::NONE), effects),
+    match context.doubts_functions && catalog.is_user_function(name) {
+        true => do_block::anything(context, effects),
+        false => add_pins(catalog.call_pins(name).unwrap_or(Pins::NONE), effects),
     }
 }
 
 /// Returns whether the statement calls a function that the catalog does not contain.
-pub(super) fn calls_unknown(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+pub(super) fn calls_unknown(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     let names = statement.functions.as_slice();
-    let Some(catalog) = reader.catalog else {
+    let Some(catalog) = context.catalog else {
         return statement.kind == StatementKind::Call;
     };
     let is_unknown = |name: &Name| {
-        let name = name.name_in(reader.text);
+        let name = name.name_in(context.text);
         // `COPY table (columns)` and similar are not calls.
         let is_nothing = || catalog.relation(&name) == Volatility::Unknown;
-        catalog.binds(&name).is_none() && is_nothing()
+        catalog.call_pins(&name).is_none() && is_nothing()
     };
     match statement.kind {
         StatementKind::Call => names.first().is_none_or(is_unknown),
@@ -258,7 +262,7 @@ pub(super) fn calls_unknown(reader: &AnalysisContext<'_>, statement: &StatementF
 
 /// Returns the pins of a call of the named function, if it is built in or from an extension.
 #[must_use]
-pub fn of_function(name: &[u8]) -> Pins {
+pub fn builtin_pins(name: &[u8]) -> Pins {
     match name {
         b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
         b"set_limit" => Pins::of(&[Pin::Settings]),
@@ -266,14 +270,14 @@ pub fn of_function(name: &[u8]) -> Pins {
         b"currval" | b"lastval" => Pins::of(&[Pin::SequenceRead]),
         b"setseed" => Pins::of(&[Pin::RandomSeed]),
         name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
-        name if is_for_ever(name) => Pins::of(&[Pin::Unknown]),
+        name if is_permanent(name) => Pins::of(&[Pin::Unknown]),
         name if runs_text(name) => Pins::of(&do_block::ANYTHING),
         _ => Pins::NONE,
     }
 }
 
-fn is_for_ever(name: &[u8]) -> bool {
-    FOR_EVER.iter().any(|prefix| name.starts_with(prefix))
+fn is_permanent(name: &[u8]) -> bool {
+    PERMANENT.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn runs_text(name: &[u8]) -> bool {
@@ -290,146 +294,148 @@ fn changes(statement: &StatementFacts) -> bool {
 
 /// Adds the pins of triggers of tables, and of functions that views call.
 fn relations(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
     let tables = statement.tables.as_slice();
     for table in tables {
-        relation(reader, statement, &table.name_in(reader.text), effects);
+        relation(context, statement, &table.name_in(context.text), effects);
     }
     if statement.tables.is_cut() || statement.functions.is_cut() {
-        all_names(reader, statement, effects);
+        all_names(context, statement, effects);
     }
-    if statement.kind == StatementKind::Write && truncates(reader, statement) {
-        all_changed(reader, statement, effects);
+    if statement.kind == StatementKind::Write && truncates(context, statement) {
+        all_changed(context, statement, effects);
     } else if tables.is_empty() && changes(statement) {
-        first_table(reader, statement, effects);
+        first_table(context, statement, effects);
     }
 }
 
 fn relation(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     name: &[u8],
     effects: &mut EffectCollector<'_>,
 ) {
     effects.of_object("table or view", name, |effects| {
-        any_relation(reader, statement, name, effects);
+        any_relation(context, statement, name, effects);
     });
 }
 
 fn any_relation(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     name: &[u8],
     effects: &mut EffectCollector<'_>,
 ) {
-    let is_own = || postgres::defines_query(reader.text, statement, name, reader.backslashes);
+    let is_own = || postgres::defines_query(context.text, statement, name, context.backslashes);
     let is_unknown = |catalog: &dyn CatalogLookup| catalog.relation(name) == Volatility::Unknown;
     // Views and triggers may be new, or may call functions that were replaced.
-    if reader.doubts_functions && reader.catalog.is_some_and(is_unknown) && !is_own() {
-        return do_block::anything(reader, effects);
+    if context.doubts_functions && context.catalog.is_some_and(is_unknown) && !is_own() {
+        return do_block::anything(context, effects);
     }
-    known_relation(reader, statement, name, effects);
+    known_relation(context, statement, name, effects);
 }
 
 fn known_relation(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     name: &[u8],
     effects: &mut EffectCollector<'_>,
 ) {
-    match reader.catalog {
-        Some(_) if changes(statement) => changed(reader, name, effects),
-        Some(catalog) if reader.doubts_functions && catalog.runs_code(name, false) => {
-            do_block::anything(reader, effects);
+    match context.catalog {
+        Some(_) if changes(statement) => changed(context, name, effects),
+        Some(catalog) if context.doubts_functions && catalog.runs_code(name, false) => {
+            do_block::anything(context, effects);
         }
-        Some(catalog) => bind(catalog.views(name), effects),
+        Some(catalog) => add_pins(catalog.views(name), effects),
         None => {}
     }
 }
 
 /// Adds the pins of a change to the named table.
 pub(super) fn changed(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     name: &[u8],
     effects: &mut EffectCollector<'_>,
 ) {
-    let Some(catalog) = reader.catalog else {
+    let Some(catalog) = context.catalog else {
         return;
     };
-    match reader.doubts_functions && catalog.runs_code(name, true) {
-        true => do_block::anything(reader, effects),
-        false => bind(catalog.triggers(name), effects),
+    match context.doubts_functions && catalog.runs_code(name, true) {
+        true => do_block::anything(context, effects),
+        false => add_pins(catalog.triggers(name), effects),
     }
 }
 
 /// Handles CREATE TRIGGER … EXECUTE FUNCTION. Until the catalog is read again, only this statement
 /// shows that writing to the table runs the function.
 fn triggers(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let name = postgres::trigger_function(reader.text, statement, reader.backslashes);
-    let (Some(name), Some(catalog)) = (name, reader.catalog) else {
+    let name = postgres::trigger_function(context.text, statement, context.backslashes);
+    let (Some(name), Some(catalog)) = (name, context.catalog) else {
         return;
     };
-    effects.of_object("function", &name, |effects| match catalog.binds(&name) {
-        Some(pins) if !(reader.doubts_functions && catalog.is_of_users(&name)) => {
-            pins.iter().for_each(|pin| match pin {
-                // The trigger has not run yet.
-                pin if PASSING.has(pin) => {}
-                pin => effects.pin_on_success(pin),
-            });
+    effects.of_object("function", &name, |effects| {
+        match catalog.call_pins(&name) {
+            Some(pins) if !(context.doubts_functions && catalog.is_user_function(&name)) => {
+                pins.iter().for_each(|pin| match pin {
+                    // The trigger has not run yet.
+                    pin if NOT_PINNING.has(pin) => {}
+                    pin => effects.pin_on_success(pin),
+                });
+            }
+            _ => do_block::anything(context, effects),
         }
-        _ => do_block::anything(reader, effects),
     });
 }
 
 /// Handles a statement with more names than are listed: any word may name a function or a table.
 /// Its own named queries are not excluded: each check would read the whole statement.
 fn all_names(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    if reader.doubts_functions && reader.catalog.is_some() {
-        do_block::anything(reader, effects);
+    if context.doubts_functions && context.catalog.is_some() {
+        do_block::anything(context, effects);
     }
-    each_name(reader, statement, |name| {
-        function(reader, name, effects);
-        known_relation(reader, statement, name, effects);
+    for_each_name(context, statement, |name| {
+        function(context, name, effects);
+        known_relation(context, statement, name, effects);
     });
 }
 
 /// Handles `TRUNCATE [TABLE] name, …`; each word is treated as a name.
 fn all_changed(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    each_name(reader, statement, |name| changed(reader, name, effects));
+    for_each_name(context, statement, |name| changed(context, name, effects));
 }
 
-fn truncates(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
-    let first = statement.span.of(reader.text).get(..b"truncate".len());
+fn truncates(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    let first = statement.span.of(context.text).get(..b"truncate".len());
     first.is_some_and(|first| first.eq_ignore_ascii_case(b"truncate"))
 }
 
-fn each_name(
-    reader: &AnalysisContext<'_>,
+fn for_each_name(
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
-    mut does: impl FnMut(&[u8]),
+    mut visit: impl FnMut(&[u8]),
 ) {
-    let own = statement.span.of(reader.text);
-    let mut tokens = Tokens::new(own, reader.backslashes);
+    let sql = statement.span.of(context.text);
+    let mut tokens = Tokens::new(sql, context.backslashes);
     loop {
         let token = tokens.next_token();
         match token.kind {
             TokenKind::End => return,
-            TokenKind::Word | TokenKind::QuotedName => does(&identifier(token.span.of(own))),
+            TokenKind::Word | TokenKind::QuotedName => visit(&identifier(token.span.of(sql))),
             _ => {}
         }
     }
@@ -438,12 +444,12 @@ fn each_name(
 /// Handles `COPY [BINARY] [schema.]name` and `REFRESH MATERIALIZED VIEW [CONCURRENTLY]
 /// [schema.]name`, which are not among the tables of the statement.
 fn first_table(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let own = statement.span.of(reader.text);
-    let mut tokens = Tokens::new(own, reader.backslashes);
+    let sql = statement.span.of(context.text);
+    let mut tokens = Tokens::new(sql, context.backslashes);
     let words = match tokens.next_token().is(Word::of("refresh")) {
         true => ["materialized", "view", "concurrently"].as_slice(),
         false => &["binary"],
@@ -456,17 +462,17 @@ fn first_table(
         tokens.next_token();
         name = tokens.next_token();
     }
-    changed(reader, &identifier(name.span.of(own)), effects);
+    changed(context, &identifier(name.span.of(sql)), effects);
 }
 
 /// Adds the pins of code that the statement runs.
-pub(super) fn bind(pins: Pins, effects: &mut EffectCollector<'_>) {
+pub(super) fn add_pins(pins: Pins, effects: &mut EffectCollector<'_>) {
     for pin in pins.iter() {
         match pin {
-            Pin::Sequence => effects.draws = true,
-            Pin::SequenceRead => effects.asks = true,
-            Pin::TableShadowing => effects.hides = true,
-            Pin::ParseSettings => effects.rereads = true,
+            Pin::Sequence => effects.uses_nextval = true,
+            Pin::SequenceRead => effects.uses_lastval = true,
+            Pin::TableShadowing => effects.shadows_tables = true,
+            Pin::ParseSettings => effects.changes_parsing = true,
             pin => effects.pin(pin),
         }
     }
@@ -480,37 +486,38 @@ fn takes_lock(name: &[u8]) -> bool {
 }
 
 /// Returns whether all its settings end with the transaction. SET itself is handled before.
-fn sets_locally(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+fn sets_locally(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
     if matches!(statement.kind, StatementKind::Set(_)) {
         return true;
     }
-    !by_view(reader, statement)
-        && postgres::sets_locally(reader.text, statement, reader.backslashes)
+    !names_pg_settings(context, statement)
+        && postgres::sets_locally(context.text, statement, context.backslashes)
 }
 
 /// Returns the first setting that `set_config` sets, or a description if the text names none.
-fn set_by_function(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> Vec<u8> {
-    let mut names = postgres::names_set(reader.text, statement, reader.backslashes);
+fn set_by_function(context: &AnalysisContext<'_>, statement: &StatementFacts) -> Vec<u8> {
+    let mut names = postgres::set_config_names(context.text, statement, context.backslashes);
     let name = names.find_map(|name| name.map(|name| name.into_owned()));
     name.unwrap_or_else(|| b"that the text does not name".to_vec())
 }
 
-fn may_set_role(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
-    by_view(reader, statement) || postgres::may_set_role(reader.text, statement, reader.backslashes)
+fn may_set_role(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    names_pg_settings(context, statement)
+        || postgres::may_set_role(context.text, statement, context.backslashes)
 }
 
 /// Returns whether the statement names `pg_settings`, whose UPDATE changes settings.
-pub(super) fn by_view(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
-    statement.names_table(reader.text, b"pg_settings")
+pub(super) fn names_pg_settings(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bool {
+    statement.names_table(context.text, b"pg_settings")
 }
 
 /// Handles EXPLAIN ANALYZE of a statement that creates an object: CREATE TEMP TABLE … AS.
 fn explained(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
+    let mut tokens = Tokens::new(statement.span.of(context.text), context.backslashes);
     loop {
         let token = tokens.next_token();
         if token.kind == TokenKind::End {

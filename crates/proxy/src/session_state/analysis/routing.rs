@@ -14,14 +14,14 @@ use super::{AnalysisContext, functional_notation};
 
 /// Returns the statement in the form that the router uses.
 pub(super) fn statement(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     facts: &facts::StatementFacts,
 ) -> RoutedStatement {
-    let kind = kind(reader, facts);
+    let kind = kind(context, facts);
     RoutedStatement {
         kind,
         traits: traits(facts),
-        calls: calls(reader, facts, kind),
+        calls: calls(context, facts, kind),
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement
 /// Returns whether called functions may act outside of the transaction, which a rollback does not
 /// undo. Examples are running programs and writing through a separate connection, like dblink.
 pub(super) fn acts_outside(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &facts::StatementFacts,
 ) -> bool {
     if matches!(
@@ -65,9 +65,9 @@ pub(super) fn acts_outside(
         return true;
     }
     statement.functions.as_slice().iter().any(|name| {
-        let name = name.name_in(reader.text);
-        reader.catalog.is_some_and(|catalog| {
-            catalog.is_of_users(&name) && catalog.function(&name) >= Volatility::Volatile
+        let name = name.name_in(context.text);
+        context.catalog.is_some_and(|catalog| {
+            catalog.is_user_function(&name) && catalog.function(&name) >= Volatility::Volatile
         })
     })
 }
@@ -90,17 +90,17 @@ pub(super) fn changes_catalog(facts: facts::StatementKind, statement: &RoutedSta
 
 /// Returns whether a statement that changes the catalog may change functions. The first words of
 /// the statement, or any word in a block of code, show it.
-pub(super) fn names_routine(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
-    let own = facts.span.of(reader.text);
+pub(super) fn names_routine(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
+    let sql = facts.span.of(context.text);
     let is_routine = |token: Token| ROUTINES.iter().any(|word| token.is(Word::of(word)));
     match facts.kind {
         facts::StatementKind::Ddl => {
-            let mut tokens = Tokens::new(own, reader.backslashes);
+            let mut tokens = Tokens::new(sql, context.backslashes);
             // `CREATE OR REPLACE FUNCTION`
             (0..4).any(|_| is_routine(tokens.next_token()))
         }
         facts::StatementKind::Do => {
-            let code = own.to_ascii_lowercase();
+            let code = sql.to_ascii_lowercase();
             let names = |word: &&str| code.windows(word.len()).any(|part| part == word.as_bytes());
             ROUTINES.iter().any(names)
         }
@@ -114,76 +114,76 @@ const ROUTINES: [&str; 4] = ["function", "procedure", "routine", "extension"];
 
 /// Returns whether some effects of the statement may occur after its end.
 pub(super) fn may_run_later(statement: &facts::StatementFacts) -> bool {
-    use facts::StatementKind as Found;
+    use facts::StatementKind as Kind;
     let ends = matches!(
         statement.kind,
-        Found::Empty
-            | Found::Select
-            | Found::Begin(_)
-            | Found::Commit { .. }
-            | Found::Rollback { .. }
-            | Found::Set(_)
-            | Found::Reset(_)
-            | Found::ResetAll
-            | Found::Discard(_)
+        Kind::Empty
+            | Kind::Select
+            | Kind::Begin(_)
+            | Kind::Commit { .. }
+            | Kind::Rollback { .. }
+            | Kind::Set(_)
+            | Kind::Reset(_)
+            | Kind::ResetAll
+            | Kind::Discard(_)
     );
     !ends
 }
 
-fn kind(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
-    use facts::StatementKind as Found;
+fn kind(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
+    use facts::StatementKind as Kind;
     match facts.kind {
-        Found::Empty => StatementClass::Empty,
-        Found::Select if facts.traits.any(facts::StatementTraits::SETS_LITERALS) => {
-            of_set_config(reader, facts)
+        Kind::Empty => StatementClass::Empty,
+        Kind::Select if facts.traits.any(facts::StatementTraits::SETS_LITERALS) => {
+            of_set_config(context, facts)
         }
         // The prepared statement is not tracked, and exists only where it was prepared.
-        Found::Explain { .. } if executes(reader, facts) => StatementClass::Unknown,
-        Found::Select
-        | Found::Explain { .. }
-        | Found::CopyOut { to_client: true }
-        | Found::Declare { hold: false, .. } => StatementClass::Read,
-        Found::Write | Found::CopyIn { .. } | Found::FinishPrepared => StatementClass::Write,
-        Found::Ddl | Found::Maintenance => StatementClass::Ddl,
-        Found::Begin(given) => StatementClass::Begin(modes(given)),
-        Found::Commit { .. }
-        | Found::Rollback { .. }
-        | Found::Savepoint(_)
-        | Found::Release(_)
-        | Found::RollbackTo(_)
-        | Found::PrepareTransaction
-        | Found::SetConstraints => StatementClass::EndTransaction,
-        Found::SetTransaction { snapshot: true, .. } => StatementClass::Session,
-        Found::SetTransaction { session: true, .. } => StatementClass::Setting,
-        Found::SetTransaction { modes, .. } if is_of_primary(modes) => StatementClass::Session,
-        Found::SetTransaction { .. } => StatementClass::EndTransaction,
-        Found::Set(setting) => of_set(reader, setting),
-        Found::Reset(_) | Found::ResetAll => StatementClass::Setting,
-        Found::Show(_) => StatementClass::Asks,
-        Found::Notify | Found::CopyOut { to_client: false } => StatementClass::Server,
-        Found::Listen(_)
-        | Found::Unlisten(_)
-        | Found::Declare { hold: true, .. }
-        | Found::Fetch
-        | Found::CloseCursor(_)
-        | Found::Deallocate(_)
-        | Found::Discard(_)
-        | Found::Prepare(_)
-        | Found::Load => StatementClass::Session,
-        Found::Lock => StatementClass::Lock,
-        Found::Call | Found::Do => StatementClass::Routine,
+        Kind::Explain { .. } if executes(context, facts) => StatementClass::Unknown,
+        Kind::Select
+        | Kind::Explain { .. }
+        | Kind::CopyOut { to_client: true }
+        | Kind::Declare { hold: false, .. } => StatementClass::Read,
+        Kind::Write | Kind::CopyIn { .. } | Kind::FinishPrepared => StatementClass::Write,
+        Kind::Ddl | Kind::Maintenance => StatementClass::Ddl,
+        Kind::Begin(given) => StatementClass::Begin(modes(given)),
+        Kind::Commit { .. }
+        | Kind::Rollback { .. }
+        | Kind::Savepoint(_)
+        | Kind::Release(_)
+        | Kind::RollbackTo(_)
+        | Kind::PrepareTransaction
+        | Kind::SetConstraints => StatementClass::EndTransaction,
+        Kind::SetTransaction { snapshot: true, .. } => StatementClass::Session,
+        Kind::SetTransaction { session: true, .. } => StatementClass::Setting,
+        Kind::SetTransaction { modes, .. } if requires_primary(modes) => StatementClass::Session,
+        Kind::SetTransaction { .. } => StatementClass::EndTransaction,
+        Kind::Set(setting) => of_set(context, setting),
+        Kind::Reset(_) | Kind::ResetAll => StatementClass::Setting,
+        Kind::Show(_) => StatementClass::Asks,
+        Kind::Notify | Kind::CopyOut { to_client: false } => StatementClass::Server,
+        Kind::Listen(_)
+        | Kind::Unlisten(_)
+        | Kind::Declare { hold: true, .. }
+        | Kind::Fetch
+        | Kind::CloseCursor(_)
+        | Kind::Deallocate(_)
+        | Kind::Discard(_)
+        | Kind::Prepare(_)
+        | Kind::Load => StatementClass::Session,
+        Kind::Lock => StatementClass::Lock,
+        Kind::Call | Kind::Do => StatementClass::Routine,
         // The prepared statement is not tracked: it may be a write.
-        Found::Execute(_) | Found::Unknown => StatementClass::Unknown,
+        Kind::Execute(_) | Kind::Unknown => StatementClass::Unknown,
     }
 }
 
-fn executes(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
-    postgres::executed(reader.text, facts, reader.backslashes).is_some()
+fn executes(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
+    postgres::executed(context.text, facts, context.backslashes).is_some()
 }
 
 /// Returns the class of SET. A setting that is tracked for the client may be set on any server.
-fn of_set(reader: &AnalysisContext<'_>, setting: facts::Setting) -> StatementClass {
-    let name = setting_name(reader, setting.name);
+fn of_set(context: &AnalysisContext<'_>, setting: facts::Setting) -> StatementClass {
+    let name = setting_name(context, setting.name);
     let is_own = |name: &[u8]| name == b"seed" || is_of_transaction(name);
     match setting.value {
         SettingValue::Unknown => StatementClass::Session,
@@ -193,9 +193,9 @@ fn of_set(reader: &AnalysisContext<'_>, setting: facts::Setting) -> StatementCla
 }
 
 /// Returns the class of `SELECT set_config(…)` with literals.
-fn of_set_config(reader: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
-    let calls = postgres::set_configs(reader.text, facts, reader.backslashes);
-    let text = |name: Span| postgres::string_value(name.of(reader.text), reader.backslashes);
+fn of_set_config(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
+    let calls = postgres::set_configs(context.text, facts, context.backslashes);
+    let text = |name: Span| postgres::string_value(name.of(context.text), context.backslashes);
     let mut names = calls.iter().filter_map(|call| text(call.name));
     match names.any(|name| is_of_transaction(&name.to_ascii_lowercase())) {
         true => StatementClass::Session,
@@ -209,7 +209,7 @@ fn is_of_transaction(name: &[u8]) -> bool {
 }
 
 /// Returns whether replicas reject these modes.
-fn is_of_primary(modes: facts::TransactionModes) -> bool {
+fn requires_primary(modes: facts::TransactionModes) -> bool {
     modes.isolation == Some(facts::Isolation::Serializable) || modes.read_only == Some(false)
 }
 
@@ -286,7 +286,7 @@ fn traits(facts: &facts::StatementFacts) -> RoutingTraits {
 /// Returns the worst volatility of all calls and reads. Nothing is looked up for a statement that
 /// cannot be a read.
 fn calls(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     facts: &facts::StatementFacts,
     kind: StatementClass,
 ) -> Volatility {
@@ -299,7 +299,7 @@ fn calls(
     } else {
         &[]
     };
-    let Some(catalog) = reader.catalog else {
+    let Some(catalog) = context.catalog else {
         let none = called.is_empty() && facts.tables.as_slice().is_empty();
         return if none {
             Volatility::None
@@ -309,22 +309,24 @@ fn calls(
     };
     // Functions that the planner evaluates must not pin a session to a replica.
     let binds = |pins: Option<Pins>| pins.is_some_and(|pins| !pins.is_empty());
-    let is_planned = |name: &&Name| !is_run && binds(catalog.binds(&name.name_in(reader.text)));
+    let is_planned =
+        |name: &&Name| !is_run && binds(catalog.call_pins(&name.name_in(context.text)));
     let planned = facts.functions.as_slice().iter().filter(is_planned);
     let functions = called
         .iter()
         .chain(planned)
-        .map(|name| catalog.function(&name.name_in(reader.text)));
+        .map(|name| catalog.function(&name.name_in(context.text)));
     let fields = is_run
-        .then(|| functional_notation::called(reader, facts))
+        .then(|| functional_notation::called(context, facts))
         .into_iter();
     let fields = fields.flatten().map(|name| catalog.function(&name));
     let relations = facts.tables.as_slice().iter().map(|name| {
-        let named = name.name_in(reader.text);
+        let named = name.name_in(context.text);
         match catalog.relation(&named) {
             Volatility::Unknown if name.schema.is_empty() => {
-                let own = postgres::defines_query(reader.text, facts, &named, reader.backslashes);
-                if own {
+                let is_local =
+                    postgres::defines_query(context.text, facts, &named, context.backslashes);
+                if is_local {
                     Volatility::None
                 } else {
                     Volatility::Unknown
@@ -333,7 +335,7 @@ fn calls(
             known => known,
         }
     });
-    let is_implied = is_run || binds(catalog.implied_code());
+    let is_implied = is_run || binds(catalog.implicit_pins());
     let implied = is_implied.then(|| catalog.implied());
     Volatility::worst(functions.chain(fields).chain(relations).chain(implied))
 }

@@ -12,10 +12,10 @@ use evenkeel_wire::sql::token::{self, Word};
 pub fn parts(text: &[u8], backslashes: bool) -> Vec<Cow<'_, [u8]>> {
     let mut parts = Vec::new();
     for statement in statements(text, backslashes) {
-        let own = statement.span.of(text);
-        parts.push(Cow::Borrowed(own));
+        let sql = statement.span.of(text);
+        parts.push(Cow::Borrowed(sql));
         if matches!(statement.kind, StatementKind::Prepare(_)) {
-            parts.extend(prepared(own, backslashes).map(Cow::Borrowed));
+            parts.extend(prepared(sql, backslashes).map(Cow::Borrowed));
         }
     }
     parts

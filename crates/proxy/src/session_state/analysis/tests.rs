@@ -28,7 +28,7 @@ impl CatalogLookup for Catalog {
         }
     }
 
-    fn binds(&self, name: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
         match name {
             b"audit" => Some(Pins::of(&[Pin::Settings])),
             b"lower" | b"now" | b"count" | b"random" => Some(Pins::NONE),
@@ -39,7 +39,7 @@ impl CatalogLookup for Catalog {
         }
     }
 
-    fn is_of_users(&self, name: &[u8]) -> bool {
+    fn is_user_function(&self, name: &[u8]) -> bool {
         name == b"audit"
     }
 
@@ -69,17 +69,17 @@ fn read(text: &str) -> TextAnalysis {
 
 /// Returns the effects as text, such as `0: Pin(Listen)`, with names and values readable.
 fn effects(text: &str) -> Vec<String> {
-    let meaning = read(text);
-    let show = |effect: &Effect| match meaning.statements.len() {
+    let analysis = read(text);
+    let show = |effect: &Effect| match analysis.statements.len() {
         1 => shown(&effect.kind),
         _ => format!("{}: {}", effect.statement, shown(&effect.kind)),
     };
-    meaning.effects.iter().map(show).collect()
+    analysis.effects.iter().map(show).collect()
 }
 
-fn shown(does: &EffectKind) -> String {
+fn shown(kind: &EffectKind) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match does {
+    match kind {
         EffectKind::Set { name, value } => format!("{} = {}", text(name), text(value)),
         EffectKind::Reset(name) => format!("reset {}", text(name)),
         EffectKind::Savepoint(name) => format!("savepoint {}", text(name)),
@@ -119,9 +119,13 @@ fn a_plain_read_or_write_leaves_nothing_and_allocates_no_list() {
         "",
         "SELECT 'unterminated",
     ] {
-        let meaning = read(text);
-        assert!(meaning.effects.is_empty(), "{text}: {:?}", meaning.effects);
-        assert!(!meaning.statements.spilled() && !meaning.effects.spilled());
+        let analysis = read(text);
+        assert!(
+            analysis.effects.is_empty(),
+            "{text}: {:?}",
+            analysis.effects
+        );
+        assert!(!analysis.statements.spilled() && !analysis.effects.spilled());
     }
 }
 
@@ -306,10 +310,10 @@ fn more_calls_than_are_listed_prove_nothing() {
 
 #[test]
 fn an_unreadable_text_goes_to_the_primary_and_binds_for_ever() {
-    let meaning = TextAnalysis::unreadable();
-    assert_eq!(meaning.statements[0].kind, StatementClass::Unknown);
-    assert_eq!(meaning.effects[0].kind, EffectKind::Pin(Pin::Unknown));
-    assert!(meaning.writes && meaning.changes_catalog);
+    let analysis = TextAnalysis::unreadable();
+    assert_eq!(analysis.statements[0].kind, StatementClass::Unknown);
+    assert_eq!(analysis.effects[0].kind, EffectKind::Pin(Pin::Unknown));
+    assert!(analysis.writes && analysis.changes_catalog);
 }
 
 /// Limit, not a measurement: an accident (an allocation per token, a second pass over every text)

@@ -22,7 +22,7 @@ use evenkeel_policy::route::{
     RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
 };
 use evenkeel_wire::sql::hint;
-use evenkeel_wire::sql::mysql::{self, LexerModes as Reading};
+use evenkeel_wire::sql::mysql::{self, LexerModes};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::PinSource;
@@ -45,7 +45,7 @@ pub trait CatalogLookup {
 
     /// Returns the state that a call of that function or procedure may leave in the session; `None`
     /// if its body has not been read yet.
-    fn binds(&self, name: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
         let _ = name;
         None
     }
@@ -64,7 +64,7 @@ pub trait CatalogLookup {
 
     /// Returns whether any known routine, trigger or view leaves state in the session, or reads
     /// information of another statement. Most servers have none.
-    fn has_bonds(&self) -> bool {
+    fn has_pins(&self) -> bool {
         true
     }
 }
@@ -122,12 +122,12 @@ pub struct Effect {
     /// Index of the statement in the text, from 0.
     pub statement: u32,
     /// Kind of the effect.
-    pub does: EffectKind,
+    pub kind: EffectKind,
 }
 
 /// Kind of effect of a statement on its session. Most kinds apply only if the statement succeeds.
-/// [`EffectKind::Pin`], [`EffectKind::Execute`], [`EffectKind::Unknown`] and
-/// [`EffectKind::SetsWithin`] apply to a failed statement too.
+/// [`EffectKind::Pin`], [`EffectKind::Execute`], [`EffectKind::CreateUnknown`] and
+/// [`EffectKind::SetByRoutine`] apply to a failed statement too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectKind {
     /// A pin even if the statement fails, provided that the server has executed a part of it.
@@ -148,13 +148,13 @@ pub enum EffectKind {
     /// A switch that the server does not report under its own name, and whether it is on now.
     SetSwitch(Box<[u8]>, bool),
     /// A restricted variable, by name, set to DEFAULT: its value on every connection.
-    Defaults(Box<[u8]>),
+    SetDefault(Box<[u8]>),
     /// One of the client's trackers, set to a value that only the server knows.
-    Track,
+    SetTracker,
     /// A system variable, by its name in lower case. Pins the session unless the server reports it.
-    Told(Box<[u8]>),
+    SetVariable(Box<[u8]>),
     /// The connection's character set. Only the server knows the resulting collation.
-    Collation,
+    SetCharset,
     /// Modes of the next transaction.
     NextTransaction(TransactionModes),
     /// BEGIN, START TRANSACTION.
@@ -164,13 +164,13 @@ pub enum EffectKind {
     /// SAVEPOINT, which begins a transaction if autocommit is off.
     Savepoint,
     /// Creation of an object of that name.
-    Make(SessionObject, Box<[u8]>),
+    Create(SessionObject, Box<[u8]>),
     /// Creation of objects with unknown names.
-    Unknown(SessionObject),
+    CreateUnknown(SessionObject),
     /// Removal of an object of that name.
-    Unmake(SessionObject, Box<[u8]>),
+    Drop(SessionObject, Box<[u8]>),
     /// Renamed tables.
-    Renames,
+    RenameTables,
     /// PREPARE: the name in lower case, and the pins that its execution causes.
     Prepare(Box<[u8]>, Pins),
     /// EXECUTE of a prepared statement.
@@ -182,12 +182,12 @@ pub enum EffectKind {
     /// SQL_CALC_FOUND_ROWS: the client will query FOUND_ROWS().
     FoundRows,
     /// A SET of several variables. If it fails, the first ones may be set.
-    SetsSeveral,
+    SetSeveral,
     /// A routine or trigger that may set system variables. If the result ends in an EOF, the server
     /// has reported none.
-    SetsWithin,
+    SetByRoutine,
     /// MariaDB's SET STATEMENT: the server reports values that it restores after the statement.
-    Restores,
+    RestoreVariables,
 }
 
 /// Kind of object that a session has by name, and only on its own connection.
@@ -256,13 +256,13 @@ impl TextAnalysis {
         let pins = |pin| {
             self.effects
                 .iter()
-                .any(|one| one.does == EffectKind::Pin(pin))
+                .any(|one| one.kind == EffectKind::Pin(pin))
         };
         let will_lock = |pins: &Pins| pins.has(Pin::NamedLock) && !pins.has(Pin::Unknown);
         let mut effects = self.effects.iter();
         statements.any(|one| one.traits.any(RoutingTraits::NAMED_LOCK))
             || effects
-                .any(|one| matches!(&one.does, EffectKind::Prepare(_, pins) if will_lock(pins)))
+                .any(|one| matches!(&one.kind, EffectKind::Prepare(_, pins) if will_lock(pins)))
             || pins(Pin::NamedLock) && !pins(Pin::Unknown)
     }
 
@@ -277,7 +277,7 @@ impl TextAnalysis {
             }],
             effects: smallvec![Effect {
                 statement: 0,
-                does: EffectKind::Pin(Pin::Unknown),
+                kind: EffectKind::Pin(Pin::Unknown),
             }],
             changes_catalog: true,
             writes: true,
@@ -289,7 +289,7 @@ impl TextAnalysis {
 
     /// Returns the analysis of a text with too many effects, or one that the server may parse
     /// differently.
-    fn too_much(hint: Option<RoutingHint>) -> TextAnalysis {
+    fn too_large(hint: Option<RoutingHint>) -> TextAnalysis {
         TextAnalysis {
             hint,
             ..TextAnalysis::unreadable()
@@ -334,7 +334,7 @@ impl SessionObject {
 /// Returns the analysis of a text. If the session's character set is not
 /// [`mysql::charset_is_safe`], no text can be parsed: use [`TextAnalysis::unreadable`] instead.
 #[must_use]
-pub fn read(text: &[u8], modes: Reading, lookup: Option<&dyn CatalogLookup>) -> TextAnalysis {
+pub fn read(text: &[u8], modes: LexerModes, lookup: Option<&dyn CatalogLookup>) -> TextAnalysis {
     read_at(text, modes, lookup, 0)
 }
 
@@ -343,98 +343,99 @@ const DEPTH_MAX: u32 = 3;
 
 fn read_at(
     text: &[u8],
-    modes: Reading,
+    modes: LexerModes,
     lookup: Option<&dyn CatalogLookup>,
     depth: u32,
 ) -> TextAnalysis {
     let facts = mysql::facts(text, modes);
     if facts.is_cut() || mysql::has_odd_blank(text, modes) {
-        return TextAnalysis::too_much(facts.hint().map(owned_hint));
+        return TextAnalysis::too_large(facts.hint().map(owned_hint));
     }
-    let reader = AnalysisContext {
+    let context = AnalysisContext {
         text,
         modes,
         lookup,
         is_single: facts.single().is_some(),
         depth,
     };
-    if let Some(inner) = facts.single().and_then(|one| reader.inner(one)) {
+    if let Some(inner) = facts.single().and_then(|one| context.inner(one)) {
         return TextAnalysis {
             hint: facts.hint().map(owned_hint),
             runs_literal_text: true,
-            read_for: inner.read_for.max(reader.read_for(&facts)),
+            read_for: inner.read_for.max(context.read_for(&facts)),
             ..inner
         };
     }
-    let mut meaning = TextAnalysis {
+    let mut analysis = TextAnalysis {
         hint: facts.hint().map(owned_hint),
         is_counted: true,
-        read_for: reader.read_for(&facts),
+        read_for: context.read_for(&facts),
         ..TextAnalysis::default()
     };
     let mut answered = InfoNeeds::NONE;
     for (index, statement) in facts.statements().enumerate() {
-        let routed = routing::statement(&reader, statement);
-        meaning.writes |= routing::may_write(&routed);
-        meaning.sets_globals |= statement.traits.any(mysql::StatementTraits::SETS_GLOBAL);
-        meaning.changes_catalog |= routing::changes_catalog(statement, &routed);
-        let needs = routing::needs(&reader, statement);
+        let routed = routing::statement(&context, statement);
+        analysis.writes |= routing::may_write(&routed);
+        analysis.sets_globals |= statement.traits.any(mysql::StatementTraits::SETS_GLOBAL);
+        analysis.changes_catalog |= routing::changes_catalog(statement, &routed);
+        let needs = routing::needs(&context, statement);
         // Information left by a statement of the same text is not that of the previous text.
-        meaning.needs = meaning.needs.and(needs.without(answered));
+        analysis.needs = analysis.needs.and(needs.without(answered));
         answered = answered.and(routing::answers(statement.kind));
-        meaning.is_counted &= routing::has_one_reply(statement.kind);
-        meaning.defines_stored_program |=
+        analysis.is_counted &= routing::has_one_reply(statement.kind);
+        analysis.defines_stored_program |=
             statement.traits.any(mysql::StatementTraits::STORED_PROGRAM);
-        meaning.kills_unknown_connection |= kills::kills(&reader, statement);
-        meaning.statements.push(routed);
+        analysis.kills_unknown_connection |= kills::kills(&context, statement);
+        analysis.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        let mut effects = effects::EffectCollector::of(index, &mut meaning.effects);
-        effects::collect(&reader, statement, &mut effects);
-        meaning.runs_routines |= effects.runs_routines;
-        if meaning.effects.len() > EFFECTS_MAX {
-            return TextAnalysis::too_much(meaning.hint);
+        let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
+        effects::collect(&context, statement, &mut effects);
+        analysis.runs_routines |= effects.runs_routines;
+        if analysis.effects.len() > EFFECTS_MAX {
+            return TextAnalysis::too_large(analysis.hint);
         }
     }
     if let Some(one) = facts.single() {
-        meaning.is_atomic = routing::is_atomic(one.kind);
-        meaning.begins = matches!(one.kind, mysql::StatementKind::Begin { .. });
-        meaning.kill = kills::kill(text, one.kind);
-        meaning.kills_unknown_connection &= meaning.kill.is_none();
+        analysis.is_atomic = routing::is_atomic(one.kind);
+        analysis.begins = matches!(one.kind, mysql::StatementKind::Begin { .. });
+        analysis.kill = kills::kill(text, one.kind);
+        analysis.kills_unknown_connection &= analysis.kill.is_none();
     } else {
-        doubt_strings(&mut meaning);
-        if set::changes_reading(&reader, &facts) || set::may_change_reading_within(text, &meaning) {
-            set::obscure(&mut meaning);
+        pin_doubtful_strings(&mut analysis);
+        if set::changes_parsing(&context, &facts) || set::may_change_parsing_within(text, &analysis)
+        {
+            set::mark_unreadable(&mut analysis);
         }
     }
-    trackers::look(&reader, &facts, &mut meaning);
-    meaning
+    trackers::check(&context, &facts, &mut analysis);
+    analysis
 }
 
 /// Pins string assignments that follow a change of the connection's character set in the same text.
 /// A string has the character set that is set when its statement is parsed.
-fn doubt_strings(meaning: &mut TextAnalysis) {
-    let changes = |effect: &&Effect| match &effect.does {
-        EffectKind::Collation => true,
-        EffectKind::Told(name) => variables::is_charset(name),
+fn pin_doubtful_strings(analysis: &mut TextAnalysis) {
+    let changes = |effect: &&Effect| match &effect.kind {
+        EffectKind::SetCharset => true,
+        EffectKind::SetVariable(name) => variables::is_charset(name),
         _ => false,
     };
-    let Some(first) = meaning.effects.iter().find(changes) else {
+    let Some(first) = analysis.effects.iter().find(changes) else {
         return;
     };
     let first = first.statement;
-    for effect in meaning
+    for effect in analysis
         .effects
         .iter_mut()
         .filter(|one| one.statement > first)
     {
         if matches!(
-            &effect.does,
+            &effect.kind,
             EffectKind::SetUser {
                 value: Value::String(_),
                 ..
             }
         ) {
-            effect.does = EffectKind::Pin(Pin::Variables);
+            effect.kind = EffectKind::Pin(Pin::Variables);
         }
     }
 }
@@ -442,7 +443,7 @@ fn doubt_strings(meaning: &mut TextAnalysis) {
 /// Context of the analysis of a statement.
 struct AnalysisContext<'a> {
     text: &'a [u8],
-    modes: Reading,
+    modes: LexerModes,
     lookup: Option<&'a dyn CatalogLookup>,
     /// True if the text has exactly one statement.
     is_single: bool,
@@ -471,28 +472,28 @@ impl<'a> AnalysisContext<'a> {
         if !is_unknown || self.depth >= DEPTH_MAX || !self.modes.mariadb {
             return None;
         }
-        let own = statement.span.of(self.text);
-        let (inner, restores) = body::within(own, self.modes)?;
+        let sql = statement.span.of(self.text);
+        let (inner, restores) = body::within(sql, self.modes)?;
         let depth = self.depth.saturating_add(1);
-        let mut meaning = read_at(&inner, self.modes, self.lookup, depth);
-        let mut effects = meaning.effects.iter();
+        let mut analysis = read_at(&inner, self.modes, self.lookup, depth);
+        let mut effects = analysis.effects.iter();
         let sets = effects
-            .any(|effect| !matches!(effect.does, EffectKind::Pin(_) | EffectKind::FoundRows));
+            .any(|effect| !matches!(effect.kind, EffectKind::Pin(_) | EffectKind::FoundRows));
         // Several statements would not be executed at all.
-        if meaning.statements.len() != 1 || restores && sets {
+        if analysis.statements.len() != 1 || restores && sets {
             return None;
         }
         if restores {
-            meaning.effects.push(Effect {
+            analysis.effects.push(Effect {
                 statement: 0,
-                does: EffectKind::Restores,
+                kind: EffectKind::RestoreVariables,
             });
         }
         Some(TextAnalysis {
             begins: false,
-            kills_unknown_connection: meaning.kills(),
+            kills_unknown_connection: analysis.kills(),
             kill: None,
-            ..meaning
+            ..analysis
         })
     }
 }

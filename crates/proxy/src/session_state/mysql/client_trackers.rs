@@ -7,7 +7,7 @@ use super::{values, variables};
 
 /// Returns whether servers report all variables that are stored in one place under the name of the
 /// one named first: `foreign_key_checks` as `autocommit`, `timestamp` as `last_gtid` (MDEV-31746).
-pub(super) fn is_by_place(mariadb: bool, version: u32) -> bool {
+pub(super) fn has_merged_reports(mariadb: bool, version: u32) -> bool {
     mariadb && version >= 110_000
 }
 
@@ -16,7 +16,7 @@ pub(super) fn is_by_place(mariadb: bool, version: u32) -> bool {
 pub fn trackers(mariadb: bool, version: u32) -> &'static str {
     match mariadb {
         // The followed name of each place is named first.
-        true if is_by_place(mariadb, version) => {
+        true if has_merged_reports(mariadb, version) => {
             "SET @@session.session_track_system_variables=\
              'autocommit,collation_connection,collation_server,last_gtid,*',\
              @@session.session_track_schema=ON,\
@@ -91,50 +91,50 @@ pub(super) fn names(mariadb: bool) -> &'static [&'static str] {
     NAMES.get(..count).unwrap_or_default()
 }
 
-fn info(value: &[u8]) -> Option<Info> {
+fn info(value: &[u8]) -> Option<TransactionInfo> {
     let is = |word: &[u8]| value.eq_ignore_ascii_case(word);
     if is(b"OFF") || is(b"0") {
-        return Some(Info::Off);
+        return Some(TransactionInfo::Off);
     }
     if is(b"STATE") || is(b"1") {
-        return Some(Info::State);
+        return Some(TransactionInfo::State);
     }
-    (is(b"CHARACTERISTICS") || is(b"2")).then_some(Info::Characteristics)
+    (is(b"CHARACTERISTICS") || is(b"2")).then_some(TransactionInfo::Characteristics)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Info {
+enum TransactionInfo {
     #[default]
     Off,
     State,
     Characteristics,
 }
 
-impl Info {
+impl TransactionInfo {
     fn name(self) -> &'static str {
         match self {
-            Info::Off => "OFF",
-            Info::State => "STATE",
-            Info::Characteristics => "CHARACTERISTICS",
+            TransactionInfo::Off => "OFF",
+            TransactionInfo::State => "STATE",
+            TransactionInfo::Characteristics => "CHARACTERISTICS",
         }
     }
 }
 
 /// GTIDs that the server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Gtids {
+enum GtidTracking {
     #[default]
     Off,
     Own,
     All,
 }
 
-impl Gtids {
+impl GtidTracking {
     fn name(self) -> &'static str {
         match self {
-            Gtids::Off => "OFF",
-            Gtids::Own => "OWN_GTID",
-            Gtids::All => "ALL_GTIDS",
+            GtidTracking::Off => "OFF",
+            GtidTracking::Own => "OWN_GTID",
+            GtidTracking::All => "ALL_GTIDS",
         }
     }
 }
@@ -148,34 +148,34 @@ pub(super) struct ClientTrackers {
     is_null: bool,
     schema: bool,
     state: bool,
-    gtids: Gtids,
-    info: Info,
+    gtids: GtidTracking,
+    info: TransactionInfo,
 }
 
 impl ClientTrackers {
     /// Returns the server's trackers as they were before Evenkeel's were set.
     pub(super) fn new<'a>(fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> ClientTrackers {
-        let mut tracking = ClientTrackers::default();
+        let mut trackers = ClientTrackers::default();
         for (name, value) in fresh {
-            tracking.set(&name.to_ascii_lowercase(), Some(value));
+            trackers.set(&name.to_ascii_lowercase(), Some(value));
         }
-        tracking
+        trackers
     }
 
     /// Sets one tracker; ignores other names.
     fn set(&mut self, name: &[u8], value: Option<&[u8]>) {
-        let given = value.unwrap_or_default();
+        let text = value.unwrap_or_default();
         match name {
-            b"session_track_schema" => self.schema = values::boolean(given) == Some(true),
-            b"session_track_state_change" => self.state = values::boolean(given) == Some(true),
+            b"session_track_schema" => self.schema = values::boolean(text) == Some(true),
+            b"session_track_state_change" => self.state = values::boolean(text) == Some(true),
             b"session_track_gtids" => {
-                self.gtids = match given.to_ascii_uppercase().as_slice() {
-                    b"OWN_GTID" | b"1" => Gtids::Own,
-                    b"ALL_GTIDS" | b"2" => Gtids::All,
-                    _ => Gtids::Off,
+                self.gtids = match text.to_ascii_uppercase().as_slice() {
+                    b"OWN_GTID" | b"1" => GtidTracking::Own,
+                    b"ALL_GTIDS" | b"2" => GtidTracking::All,
+                    _ => GtidTracking::Off,
                 };
             }
-            b"session_track_transaction_info" => self.info = info(given).unwrap_or_default(),
+            b"session_track_transaction_info" => self.info = info(text).unwrap_or_default(),
             b"session_track_system_variables" => {
                 self.is_null = value.is_none();
                 if let Some(list) = value {
@@ -224,7 +224,7 @@ impl ClientTrackers {
 
     /// Returns whether the client receives all GTIDs, which Evenkeel's trackers do not report.
     pub(super) fn wants_all_gtids(&self) -> bool {
-        self.gtids == Gtids::All
+        self.gtids == GtidTracking::All
     }
 
     /// Returns whether the client receives a change.
@@ -233,9 +233,9 @@ impl ClientTrackers {
             Change::Variable { name, .. } => self.names(name),
             Change::Schema(_) => self.schema,
             Change::State(_) => self.state,
-            Change::Gtids(_) => self.gtids != Gtids::Off,
-            Change::Transaction(_) => self.info != Info::Off,
-            Change::Characteristics(_) => self.info == Info::Characteristics,
+            Change::Gtids(_) => self.gtids != GtidTracking::Off,
+            Change::Transaction(_) => self.info != TransactionInfo::Off,
+            Change::Characteristics(_) => self.info == TransactionInfo::Characteristics,
             Change::Other(_) => false,
         }
     }
@@ -248,9 +248,9 @@ impl ClientTrackers {
 
     fn names(&self, name: &[u8]) -> bool {
         let mut names = self.variables.split(|byte| *byte == b',');
-        names.any(|own| {
-            let own = own.trim_ascii();
-            own == b"*" || own.eq_ignore_ascii_case(name)
+        names.any(|listed| {
+            let listed = listed.trim_ascii();
+            listed == b"*" || listed.eq_ignore_ascii_case(name)
         })
     }
 }

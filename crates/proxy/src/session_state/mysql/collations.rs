@@ -15,7 +15,7 @@ const PLAIN: [(u16, &[u8]); 4] = [
 
 /// Returns the character set and collation that MariaDB 11 uses for a login with a default
 /// collation: that of `character_set_collations`, such as `utf8mb4=utf8mb4_uca1400_ai_ci`.
-pub(super) fn instead(number: u16, collations: &[u8]) -> Option<(&'static [u8], &[u8])> {
+pub(super) fn configured_default(number: u16, collations: &[u8]) -> Option<(&'static [u8], &[u8])> {
     let (_, charset) = PLAIN.into_iter().find(|(plain, _)| *plain == number)?;
     let mut pairs = collations.split(|byte| *byte == b',');
     let other = pairs.find_map(|pair| {
@@ -29,7 +29,7 @@ pub(super) fn instead(number: u16, collations: &[u8]) -> Option<(&'static [u8], 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Collation {
     /// The server's default.
-    Servers,
+    Default,
     /// The collation of this name.
     Named(&'static str),
     /// An id that the server may know.
@@ -51,19 +51,19 @@ pub(super) fn can_be_read(client: &[u8]) -> bool {
 /// Returns the collation for the id in a login.
 pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
     if number == 0 {
-        return Collation::Servers;
+        return Collation::Default;
     }
     let known = known::KNOWN.binary_search_by_key(&number, |(known, _)| *known);
     if let Ok(index) = known {
         let (_, name) = known::KNOWN[index];
-        return match name.starts_with("utf8mb3") && calls_it_utf8(mariadb, version) {
+        return match name.starts_with("utf8mb3") && names_it_utf8(mariadb, version) {
             true => Collation::Number(number),
             false => Collation::Named(name),
         };
     }
     // MySQL's newer collations, which its clients send to MariaDB too.
     if mariadb && version < 110_405 && (248..=323).contains(&number) {
-        return Collation::Servers;
+        return Collation::Default;
     }
     match number {
         255 => Collation::Named("utf8mb4_0900_ai_ci"),
@@ -72,13 +72,13 @@ pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
 }
 
 /// Returns whether utf8mb3 has another name: before MariaDB 10.6 and MySQL 8.0.30.
-fn calls_it_utf8(mariadb: bool, version: u32) -> bool {
+fn names_it_utf8(mariadb: bool, version: u32) -> bool {
     version < if mariadb { 100_600 } else { 80_030 }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Collation, instead, known, of_login};
+    use super::{Collation, configured_default, known, of_login};
 
     #[test]
     fn numbers_that_all_servers_know_have_their_names_and_utf8mb3_its_number_on_old_ones() {
@@ -100,11 +100,11 @@ mod tests {
     fn a_plain_collation_is_another_one_where_the_server_has_another() {
         let chosen = b"utf8mb3=utf8mb3_x_ci, utf8mb4=utf8mb4_bin";
         assert_eq!(
-            instead(45, chosen),
+            configured_default(45, chosen),
             Some((&b"utf8mb4"[..], &b"utf8mb4_bin"[..]))
         );
-        assert_eq!(instead(46, chosen), None);
-        assert_eq!(instead(8, chosen), None);
-        assert_eq!(instead(45, b""), None);
+        assert_eq!(configured_default(46, chosen), None);
+        assert_eq!(configured_default(8, chosen), None);
+        assert_eq!(configured_default(45, b""), None);
     }
 }

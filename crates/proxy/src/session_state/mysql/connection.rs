@@ -19,16 +19,16 @@ pub(super) fn next_number() -> u64 {
 /// login and those set since. User variables have an `@` before their names, and SQL as values.
 #[derive(Debug, Clone)]
 pub struct ServerSessionState {
-    pub(super) now: SettingSet,
+    pub(super) settings: SettingSet,
     pub(super) schema: Option<Rc<[u8]>>,
     pub(super) number: u64,
-    pub(super) leftovers: InfoOwners,
+    pub(super) owners: InfoOwners,
     /// True from a reset until settings are restored. Settings are then those queried before the
     /// reset: `init_connect` is not executed again, and the server's defaults may have changed
     /// since.
-    pub(super) is_doubtful: bool,
-    /// True if the server reports variables by place ([`client_trackers::is_by_place`]).
-    pub(super) is_by_place: bool,
+    pub(super) must_restore: bool,
+    /// True if the server reports variables by place ([`client_trackers::has_merged_reports`]).
+    pub(super) has_merged_reports: bool,
     /// Version of the server; 0 if not set.
     pub(super) version: u32,
 }
@@ -41,27 +41,27 @@ pub(super) struct InfoOwners {
     /// Client whose statement was executed last.
     pub(super) last_user: u64,
     /// Client that owns the insert id; 0 if none was set.
-    pub(super) insert_id_of: u64,
+    pub(super) insert_id_owner: u64,
     /// Client that owns the last count of rows.
-    pub(super) counts_of: u64,
+    pub(super) count_owner: u64,
     /// True if there are warnings or an error.
-    pub(super) warned: bool,
+    pub(super) has_warnings: bool,
 }
 
 impl InfoOwners {
     /// Owner that never reads its information.
-    pub(super) const NOBODYS: u64 = u64::MAX;
+    pub(super) const NO_CLIENT: u64 = u64::MAX;
 }
 
 /// State of a server connection that is being moved to another worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedState {
-    now: ExportedSettings,
+    settings: ExportedSettings,
     schema: Option<Box<[u8]>>,
     number: u64,
-    leftovers: InfoOwners,
-    is_doubtful: bool,
-    is_by_place: bool,
+    owners: InfoOwners,
+    must_restore: bool,
+    has_merged_reports: bool,
     version: u32,
 }
 
@@ -74,22 +74,22 @@ impl ServerSessionState {
         interner: &Interner,
     ) -> ServerSessionState {
         ServerSessionState {
-            now: compared(fresh, interner),
+            settings: initial_settings(fresh, interner),
             schema: schema.map(Rc::from),
             number: next_number(),
-            leftovers: InfoOwners::default(),
-            is_doubtful: false,
-            is_by_place: false,
+            owners: InfoOwners::default(),
+            must_restore: false,
+            has_merged_reports: false,
             version: 0,
         }
     }
 
     /// Returns the state with the server's kind and version.
     #[must_use]
-    pub fn at(self, mariadb: bool, version: u32) -> ServerSessionState {
-        let is_by_place = client_trackers::is_by_place(mariadb, version);
+    pub fn with_version(self, mariadb: bool, version: u32) -> ServerSessionState {
+        let has_merged_reports = client_trackers::has_merged_reports(mariadb, version);
         ServerSessionState {
-            is_by_place,
+            has_merged_reports,
             version,
             ..self
         }
@@ -99,12 +99,12 @@ impl ServerSessionState {
     #[must_use]
     pub fn export(&self) -> ExportedState {
         ExportedState {
-            now: self.now.export(),
+            settings: self.settings.export(),
             schema: self.schema.as_deref().map(Into::into),
             number: self.number,
-            leftovers: self.leftovers,
-            is_doubtful: self.is_doubtful,
-            is_by_place: self.is_by_place,
+            owners: self.owners,
+            must_restore: self.must_restore,
+            has_merged_reports: self.has_merged_reports,
             version: self.version,
         }
     }
@@ -113,20 +113,22 @@ impl ServerSessionState {
     #[must_use]
     pub fn import(carried: &ExportedState, interner: &Interner) -> ServerSessionState {
         ServerSessionState {
-            now: interner.import(&carried.now),
+            settings: interner.import(&carried.settings),
             schema: carried.schema.as_deref().map(Rc::from),
             number: carried.number,
-            leftovers: carried.leftovers,
-            is_doubtful: carried.is_doubtful,
-            is_by_place: carried.is_by_place,
+            owners: carried.owners,
+            must_restore: carried.must_restore,
+            has_merged_reports: carried.has_merged_reports,
             version: carried.version,
         }
     }
 
     /// Applies a tracker of any OK on this connection, regardless of the command that caused it.
-    pub fn hear(&mut self, change: &Change<'_>, interner: &Interner) {
+    pub fn record_report(&mut self, change: &Change<'_>, interner: &Interner) {
         match change {
-            Change::Variable { name, value } => hear(&mut self.now, name, value, interner),
+            Change::Variable { name, value } => {
+                apply_variable(&mut self.settings, name, value, interner)
+            }
             Change::Schema(name) => self.schema = schema(name),
             _ => {}
         }
@@ -134,27 +136,27 @@ impl ServerSessionState {
 
     /// Updates the state after a reset or a change of the user. `fresh` holds the variables queried
     /// after the login; all of them are restored for the next client. The schema is kept.
-    pub fn renewed<'a>(
+    pub fn apply_reset<'a>(
         &mut self,
         fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
         interner: &Interner,
     ) {
-        self.now = compared(fresh, interner);
-        self.leftovers = InfoOwners::default();
-        self.is_doubtful = true;
+        self.settings = initial_settings(fresh, interner);
+        self.owners = InfoOwners::default();
+        self.must_restore = true;
     }
 
     /// Records that a command of Evenkeel ran: warnings and counts are no longer those of its
     /// client.
-    pub fn disturbed(&mut self) {
-        self.leftovers.last_user = InfoOwners::NOBODYS;
-        self.leftovers.counts_of = InfoOwners::NOBODYS;
+    pub fn disown_info(&mut self) {
+        self.owners.last_user = InfoOwners::NO_CLIENT;
+        self.owners.count_owner = InfoOwners::NO_CLIENT;
     }
 
     /// Records that a command of Evenkeel failed and left an error.
     pub fn failed(&mut self) {
-        self.disturbed();
-        self.leftovers.warned = true;
+        self.disown_info();
+        self.owners.has_warnings = true;
     }
 
     /// Returns the current schema.
@@ -166,14 +168,14 @@ impl ServerSessionState {
     /// Returns whether the connection was reset, and the next client's settings are not restored
     /// yet.
     #[must_use]
-    pub fn is_doubtful(&self) -> bool {
-        self.is_doubtful
+    pub fn must_restore(&self) -> bool {
+        self.must_restore
     }
 
     /// Returns the current settings.
     #[must_use]
     pub fn settings(&self) -> &SettingSet {
-        &self.now
+        &self.settings
     }
 }
 
@@ -183,7 +185,7 @@ pub(super) fn schema(name: &[u8]) -> Option<Rc<[u8]>> {
 }
 
 /// Returns the settings among the queried variables.
-pub(super) fn compared<'a>(
+pub(super) fn initial_settings<'a>(
     fresh: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     interner: &Interner,
 ) -> SettingSet {
@@ -207,20 +209,25 @@ pub(super) fn without(set: &SettingSet, name: &[u8], interner: &Interner) -> Set
 }
 
 /// Applies a variable's value that the server reported.
-pub(super) fn hear(now: &mut SettingSet, name: &[u8], value: &[u8], interner: &Interner) {
+pub(super) fn apply_variable(
+    settings: &mut SettingSet,
+    name: &[u8],
+    value: &[u8],
+    interner: &Interner,
+) {
     let lower = name.to_ascii_lowercase();
     let name = variables::canonical(&lower);
-    let is_setting = variables::treatment(name) == VariableHandling::Tracked;
+    let is_setting = variables::handling(name) == VariableHandling::Tracked;
     if !is_setting || variables::is_no_setting(name) {
         return;
     }
     if variables::is_of_connection(name) {
         // The server has not reported which collation of the character set is active now.
-        *now = without(now, variables::COLLATION, interner);
+        *settings = without(settings, variables::COLLATION, interner);
         return;
     }
-    *now = interner.with(now, name, value);
+    *settings = interner.with(settings, name, value);
     if let Some(sibling) = variables::sibling(name) {
-        *now = without(now, sibling, interner);
+        *settings = without(settings, sibling, interner);
     }
 }

@@ -26,26 +26,32 @@ pub enum SettingsDiff {
 /// the text, which is one statement, to `sql`. A connection that the client has kept needs no check
 /// if `needs` is empty.
 pub fn settings_diff(
-    on: &ServerSessionState,
+    server: &ServerSessionState,
     session_state: &mut SessionState,
     needs: InfoNeeds,
     sql: &mut Vec<u8>,
 ) -> SettingsDiff {
-    let schema: Option<Box<[u8]>> = match (&on.schema, session_state.schema()) {
+    let schema: Option<Box<[u8]>> = match (&server.schema, session_state.schema()) {
         (Some(_), None) => return SettingsDiff::Unfit,
-        (here, wanted) if here.as_deref() == wanted && !lacks_charset(on, session_state) => None,
+        (actual, wanted)
+            if actual.as_deref() == wanted && !lacks_charset(server, session_state) =>
+        {
+            None
+        }
         (_, wanted) => wanted.map(Into::into),
     };
     let mut list = List::new(sql);
-    if (on.now != session_state.now || on.is_doubtful) && !session_state.has_kept(on) {
-        settings(on, session_state, &mut list);
+    if (server.settings != session_state.settings || server.must_restore)
+        && !session_state.is_undisturbed(server)
+    {
+        settings(server, session_state, &mut list);
     }
-    let lacks = session_state.lacks(on, needs);
+    let lacks = session_state.lacks(server, needs);
     if lacks {
-        leftovers(on, session_state, &mut list);
+        restore_info(server, session_state, &mut list);
     }
     let is_empty = list.is_empty() && schema.is_none();
-    session_state.puts_leftovers = lacks;
+    session_state.must_restore_info = lacks;
     match is_empty {
         true => SettingsDiff::Nothing,
         false => SettingsDiff::Put { schema },
@@ -54,8 +60,8 @@ pub fn settings_diff(
 
 /// Returns whether the schema must be selected again: a reset keeps it, but MySQL loses the
 /// `character_set_database` that follows from it.
-fn lacks_charset(on: &ServerSessionState, session_state: &SessionState) -> bool {
-    on.is_doubtful && !session_state.reading.mariadb
+fn lacks_charset(server: &ServerSessionState, session_state: &SessionState) -> bool {
+    server.must_restore && !session_state.modes.mariadb
 }
 
 /// Assignments of one SET.
@@ -88,7 +94,7 @@ impl<'a> List<'a> {
             self.sql.push(b'@');
             return values::put_name(variable, self.sql);
         }
-        let (mariadb, version) = (session_state.reading.mariadb, session_state.reading.version);
+        let (mariadb, version) = (session_state.modes.mariadb, session_state.modes.version);
         self.sql.extend_from_slice(b"@@session.");
         let spelled = variables::spelling(name, mariadb, version);
         self.sql.extend_from_slice(spelled);
@@ -123,37 +129,37 @@ impl<'a> List<'a> {
 }
 
 /// Appends all assignments: first `sql_mode`, which controls parsing, then removals, then values.
-fn settings(on: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
-    let mode = session_state.now.get(variables::SQL_MODE);
-    let here = on.now.get(variables::SQL_MODE);
-    if let Some(mode) = mode.filter(|mode| here != Some(mode) || on.is_doubtful) {
+fn settings(server: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
+    let mode = session_state.settings.get(variables::SQL_MODE);
+    let actual = server.settings.get(variables::SQL_MODE);
+    if let Some(mode) = mode.filter(|mode| actual != Some(mode) || server.must_restore) {
         list.set(variables::SQL_MODE, mode, session_state);
     }
-    walk(on, session_state, |name, _, wanted| {
+    walk(server, session_state, |name, _, wanted| {
         if wanted.is_none() && !variables::is_compared(name) {
             list.reset(name, session_state);
         }
     });
-    let named = names(on, session_state, list);
-    walk(on, session_state, |name, here, wanted| match wanted {
+    let named = names(server, session_state, list);
+    walk(server, session_state, |name, actual, wanted| match wanted {
         // This server is of another version, and does not have the variable.
-        Some(_) if here.is_none() && variables::is_compared(name) && !is_charset(name) => {}
+        Some(_) if actual.is_none() && variables::is_compared(name) && !is_charset(name) => {}
         Some(_) if named && NAMES.contains(&name) => {}
         Some(value) if name != variables::SQL_MODE => list.set(name, value, session_state),
         _ => {}
     });
     for (first, second) in variables::IMPLIED {
-        let differs = |name: &[u8]| on.now.get(name) != session_state.now.get(name);
+        let differs = |name: &[u8]| server.settings.get(name) != session_state.settings.get(name);
         if differs(first) || differs(second) {
             for name in [first, second] {
-                if let Some(value) = session_state.now.get(name) {
+                if let Some(value) = session_state.settings.get(name) {
                     list.set(name, value, session_state);
                 }
             }
         }
     }
-    let client = session_state.now.get(variables::CLIENT);
-    if let (None, Some(client)) = (session_state.now.get(variables::COLLATION), client) {
+    let client = session_state.settings.get(variables::CLIENT);
+    if let (None, Some(client)) = (session_state.settings.get(variables::COLLATION), client) {
         // The collation was lost with a connection; that of SET NAMES is the most likely one.
         list.set(b"character_set_connection", client, session_state);
     }
@@ -164,13 +170,13 @@ const NAMES: [&[u8]; 3] = [variables::CLIENT, variables::RESULTS, variables::COL
 
 /// Appends SET NAMES if it sets all of its variables as required, and returns whether it does. SET
 /// NAMES also sets the collation of results, which no variable shows but column definitions do.
-fn names(on: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) -> bool {
-    let differs = |name: &&[u8]| on.now.get(name) != session_state.now.get(name);
+fn names(server: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) -> bool {
+    let differs = |name: &&[u8]| server.settings.get(name) != session_state.settings.get(name);
     let [client, results, collation] =
-        NAMES.map(|name| session_state.now.get(name).unwrap_or_default());
+        NAMES.map(|name| session_state.settings.get(name).unwrap_or_default());
     let is_one = client == results && client == values::charset_of(collation);
     let is_name = client.first().is_some_and(u8::is_ascii_alphabetic);
-    if !(is_one && is_name && (on.is_doubtful || NAMES.iter().any(differs))) {
+    if !(is_one && is_name && (server.must_restore || NAMES.iter().any(differs))) {
         return false;
     }
     list.next();
@@ -187,12 +193,12 @@ fn is_charset(name: &[u8]) -> bool {
 
 /// Calls `call` with each name whose values differ, and both values.
 fn walk(
-    on: &ServerSessionState,
+    server: &ServerSessionState,
     session_state: &SessionState,
     mut call: impl FnMut(&[u8], Option<&[u8]>, Option<&[u8]>),
 ) {
-    let mut from = on.now.iter().peekable();
-    let mut to = session_state.now.iter().peekable();
+    let mut from = server.settings.iter().peekable();
+    let mut to = session_state.settings.iter().peekable();
     loop {
         let order = match (from.peek(), to.peek()) {
             (None, None) => return,
@@ -202,13 +208,13 @@ fn walk(
         };
         let before = (order != Ordering::Greater).then(|| from.next()).flatten();
         let after = (order != Ordering::Less).then(|| to.next()).flatten();
-        let (here, wanted) = (
+        let (actual, wanted) = (
             before.map(|(_, value)| value),
             after.map(|(_, value)| value),
         );
-        let differs = here != wanted || on.is_doubtful;
+        let differs = actual != wanted || server.must_restore;
         if let Some((name, _)) = before.or(after).filter(|_| differs) {
-            call(name, here, wanted);
+            call(name, actual, wanted);
         }
     }
 }
@@ -216,10 +222,10 @@ fn walk(
 /// Appends an assignment that restores the insert id. A statement that uses a table also clears the
 /// warnings and counts of other clients: MariaDB keeps them for all other statements ("SHOW
 /// WARNINGS").
-fn leftovers(on: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
+fn restore_info(server: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
     list.next();
     let value = match session_state.insert_id {
-        _ if session_state.is_insert_id_on(on) => "LAST_INSERT_ID()".to_owned(),
+        _ if session_state.is_insert_id_on(server) => "LAST_INSERT_ID()".to_owned(),
         InsertId::Exact(value) | InsertId::Likely(value) => value.to_string(),
         InsertId::Unknown => "0".to_owned(),
     };

@@ -7,7 +7,7 @@ use crate::session_state::settings::SettingSet;
 
 /// Facts about one set.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::session_state) struct Facts {
+pub(in crate::session_state) struct SettingFacts {
     /// True if each statement is a transaction of its own.
     pub(super) autocommit: bool,
     /// Modes of a transaction that specifies none.
@@ -16,8 +16,8 @@ pub(in crate::session_state) struct Facts {
     pub(super) has_collation: bool,
 }
 
-impl Facts {
-    pub(in crate::session_state) fn of(set: &SettingSet) -> Facts {
+impl SettingFacts {
+    pub(in crate::session_state) fn of(set: &SettingSet) -> SettingFacts {
         let boolean = |name| set.get(name).and_then(values::boolean);
         let isolation = set.get(variables::ISOLATION);
         let modes = TransactionModes {
@@ -29,7 +29,7 @@ impl Facts {
                 }
             }),
         };
-        Facts {
+        SettingFacts {
             autocommit: boolean(variables::AUTOCOMMIT) != Some(false),
             modes,
             has_collation: set.get(variables::COLLATION).is_some(),

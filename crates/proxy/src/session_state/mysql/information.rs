@@ -78,10 +78,10 @@ impl InfoUsage {
     /// [`super::settings_diff`]: the text's needs. If clients read insert ids, a write also needs
     /// the client's own, since an insert may leave it unchanged.
     #[must_use]
-    pub fn needs(&self, meaning: &TextAnalysis) -> InfoNeeds {
-        match meaning.writes && self.any(InfoNeeds::INSERT_ID) {
-            true => meaning.needs.and(InfoNeeds::INSERT_ID.perhaps()),
-            false => meaning.needs,
+    pub fn needs(&self, analysis: &TextAnalysis) -> InfoNeeds {
+        match analysis.writes && self.any(InfoNeeds::INSERT_ID) {
+            true => analysis.needs.and(InfoNeeds::INSERT_ID.perhaps()),
+            false => analysis.needs,
         }
     }
 
@@ -124,10 +124,10 @@ pub(super) struct StatementInfo {
 }
 
 impl StatementInfo {
-    pub(super) fn hold(self, pending: &InfoUsage) -> HoldPolicy {
-        let counted = self.rows && pending.any(InfoNeeds::FOUND_ROWS);
-        let ran = self.ran && pending.any(InfoNeeds::ROW_COUNT);
-        let warned = self.diagnostics && pending.any(InfoNeeds::DIAGNOSTICS);
+    pub(super) fn hold(self, usage: &InfoUsage) -> HoldPolicy {
+        let counted = self.rows && usage.any(InfoNeeds::FOUND_ROWS);
+        let ran = self.ran && usage.any(InfoNeeds::ROW_COUNT);
+        let warned = self.diagnostics && usage.any(InfoNeeds::DIAGNOSTICS);
         if self.found_rows {
             return HoldPolicy::Promised;
         }

@@ -99,12 +99,12 @@ impl Scene {
     /// Runs a client's text: on the connection that the client has, otherwise on the `any`th free
     /// one.
     fn run(&mut self, client: usize, text: &str, any: usize) -> Answer {
-        let meaning = self.clients[client]
+        let analysis = self.clients[client]
             .session_state
             .read(text.as_bytes(), None);
-        self.pending.note(meaning.needs);
-        let needs = self.pending.needs(&meaning);
-        if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
+        self.pending.note(analysis.needs);
+        let needs = self.pending.needs(&analysis);
+        if analysis.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);
         }
         if !self.is_bound(client) && !self.clients[client].is_held {
@@ -114,7 +114,7 @@ impl Scene {
         } else if !needs.is_empty() {
             self.fit(client, needs);
         }
-        let answer = self.send(client, text, &meaning);
+        let answer = self.send(client, text, &analysis);
         let hold = self.clients[client].session_state.hold(&self.pending);
         self.clients[client].is_held = hold != HoldPolicy::No;
         if hold == HoldPolicy::No {
@@ -154,27 +154,27 @@ impl Scene {
         client.session_state.restored(on, &self.interner);
     }
 
-    fn send(&mut self, client: usize, text: &str, meaning: &TextAnalysis) -> Answer {
+    fn send(&mut self, client: usize, text: &str, analysis: &TextAnalysis) -> Answer {
         let Client {
             session_state, at, ..
         } = &mut self.clients[client];
         let Lent { model, on } = &mut self.core[*at];
-        session_state.sent(meaning, on);
+        session_state.sent(analysis, on);
         let answer = model.run(text);
         hear(&answer, on, Some(&mut *session_state), &self.interner);
         let mut status = None;
         match answer.error {
-            Some(code) => session_state.failed(meaning, code, on),
+            Some(code) => session_state.failed(analysis, code, on),
             None => {
                 let reply = StatementReply {
                     status: answer.status,
                     insert_id: answer.insert_id,
                     warnings: answer.warnings,
-                    tells: true,
+                    has_trackers: true,
                     is_result: false,
                 };
                 status = Some(answer.status);
-                session_state.succeeded(meaning, 0, &reply, on, &self.interner);
+                session_state.succeeded(analysis, 0, &reply, on, &self.interner);
             }
         }
         session_state.ready(status, on, &self.interner);
@@ -192,13 +192,13 @@ impl Scene {
             session_state, at, ..
         } = &mut self.clients[client];
         let Lent { model, on } = &mut self.core[*at];
-        let Some(question) = session_state.question(&self.pending) else {
+        let Some(question) = session_state.state_query(&self.pending) else {
             return;
         };
         let answer = model.run(str::from_utf8(question.text()).unwrap());
         assert_eq!(answer.error, None);
         hear(&answer, on, Some(&mut *session_state), &self.interner);
-        session_state.answered(on, &self.interner);
+        session_state.query_answered(on, &self.interner);
     }
 }
 
@@ -216,9 +216,9 @@ fn hear(
         let schema = answer.schema.iter();
         variables.chain(schema.map(|name| Change::Schema(name.as_bytes())))
     };
-    changes().for_each(|change| on.hear(&change, interner));
+    changes().for_each(|change| on.record_report(&change, interner));
     if let Some(session_state) = session_state {
-        changes().for_each(|change| session_state.hear(&change, interner));
+        changes().for_each(|change| session_state.record_report(&change, interner));
     }
 }
 

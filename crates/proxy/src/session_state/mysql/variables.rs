@@ -47,12 +47,12 @@ pub(super) enum VariableHandling {
     /// `last_insert_id`, which every insert changes: see [`super::InfoNeeds`].
     InsertId,
     /// A pin, except with these values.
-    Binds(Pin, &'static [&'static str]),
+    Pins(Pin, &'static [&'static str]),
     /// Depends on the schema, or belongs to the server: never set by Evenkeel, and a SET of it
     /// pins.
-    Elsewhere,
+    Unfollowed,
     /// A session tracker.
-    Ours,
+    Tracker,
 }
 
 /// Handling of the variables that are not tracked.
@@ -61,81 +61,81 @@ const SPECIAL: &[(&str, VariableHandling)] = &[
     ("last_insert_id", VariableHandling::InsertId),
     ("identity", VariableHandling::InsertId),
     // The next insert may or may not use it up.
-    ("insert_id", VariableHandling::Binds(Pin::Settings, &[])),
+    ("insert_id", VariableHandling::Pins(Pin::Settings, &[])),
     // Write-only.
-    ("rand_seed1", VariableHandling::Binds(Pin::RandomSeed, &[])),
-    ("rand_seed2", VariableHandling::Binds(Pin::RandomSeed, &[])),
+    ("rand_seed1", VariableHandling::Pins(Pin::RandomSeed, &[])),
+    ("rand_seed2", VariableHandling::Pins(Pin::RandomSeed, &[])),
     (
         "sql_log_bin",
-        VariableHandling::Binds(Pin::Binlog, &["ON", "1"]),
+        VariableHandling::Pins(Pin::Binlog, &["ON", "1"]),
     ),
     (
         "gtid_next",
-        VariableHandling::Binds(Pin::Binlog, &["AUTOMATIC"]),
+        VariableHandling::Pins(Pin::Binlog, &["AUTOMATIC"]),
     ),
-    ("gtid_seq_no", VariableHandling::Binds(Pin::Binlog, &["0"])),
+    ("gtid_seq_no", VariableHandling::Pins(Pin::Binlog, &["0"])),
     (
         "skip_replication",
-        VariableHandling::Binds(Pin::Binlog, &["OFF", "0"]),
+        VariableHandling::Pins(Pin::Binlog, &["OFF", "0"]),
     ),
     (
         "wsrep_on",
-        VariableHandling::Binds(Pin::Binlog, &["ON", "1"]),
+        VariableHandling::Pins(Pin::Binlog, &["ON", "1"]),
     ),
     // If on, `IS NULL` finds the row that was inserted last on the connection, by any client.
     (
         "sql_auto_is_null",
-        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
+        VariableHandling::Pins(Pin::Settings, &["OFF", "0"]),
     ),
     // The connection has the measurements.
     (
         "profiling",
-        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
+        VariableHandling::Pins(Pin::Settings, &["OFF", "0"]),
     ),
     (
         "optimizer_trace",
-        VariableHandling::Binds(Pin::Settings, &["enabled=off", "enabled=off,one_line=off"]),
+        VariableHandling::Pins(Pin::Settings, &["enabled=off", "enabled=off,one_line=off"]),
     ),
     // Each connection has a value of its own.
     (
         "pseudo_thread_id",
-        VariableHandling::Binds(Pin::Settings, &[]),
+        VariableHandling::Pins(Pin::Settings, &[]),
     ),
     (
         "pseudo_slave_mode",
-        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
+        VariableHandling::Pins(Pin::Settings, &["OFF", "0"]),
     ),
     (
         "pseudo_replica_mode",
-        VariableHandling::Binds(Pin::Settings, &["OFF", "0"]),
+        VariableHandling::Pins(Pin::Settings, &["OFF", "0"]),
     ),
     // They act immediately, and the server does not report which session state they leave.
-    ("debug", VariableHandling::Binds(Pin::Unknown, &[])),
-    ("debug_dbug", VariableHandling::Binds(Pin::Unknown, &[])),
-    ("debug_sync", VariableHandling::Binds(Pin::Unknown, &[])),
-    ("character_set_database", VariableHandling::Elsewhere),
-    ("collation_database", VariableHandling::Elsewhere),
+    ("debug", VariableHandling::Pins(Pin::Unknown, &[])),
+    ("debug_dbug", VariableHandling::Pins(Pin::Unknown, &[])),
+    ("debug_sync", VariableHandling::Pins(Pin::Unknown, &[])),
+    ("character_set_database", VariableHandling::Unfollowed),
+    ("collation_database", VariableHandling::Unfollowed),
     // They belong to the replication connection that `default_master_connection` names.
-    ("max_relay_log_size", VariableHandling::Elsewhere),
-    ("sql_slave_skip_counter", VariableHandling::Elsewhere),
-    ("session_track_gtids", VariableHandling::Ours),
-    ("session_track_schema", VariableHandling::Ours),
-    ("session_track_state_change", VariableHandling::Ours),
-    ("session_track_system_variables", VariableHandling::Ours),
-    ("session_track_transaction_info", VariableHandling::Ours),
+    ("max_relay_log_size", VariableHandling::Unfollowed),
+    ("sql_slave_skip_counter", VariableHandling::Unfollowed),
+    ("session_track_gtids", VariableHandling::Tracker),
+    ("session_track_schema", VariableHandling::Tracker),
+    ("session_track_state_change", VariableHandling::Tracker),
+    ("session_track_system_variables", VariableHandling::Tracker),
+    ("session_track_transaction_info", VariableHandling::Tracker),
 ];
 
 /// Returns the handling of a variable; the name is in lower case.
-pub(super) fn treatment(name: &[u8]) -> VariableHandling {
+pub(super) fn handling(name: &[u8]) -> VariableHandling {
     let known = SPECIAL
         .iter()
         .find(|(special, _)| special.as_bytes() == name);
-    known.map_or(VariableHandling::Tracked, |(_, treatment)| *treatment)
+    known.map_or(VariableHandling::Tracked, |(_, handling)| *handling)
 }
 
 /// Returns whether servers report the variable although no session sets it.
 pub(super) fn is_no_setting(name: &[u8]) -> bool {
-    let told: [&[u8]; 7] = [
+    let names: [&[u8]; 7] = [
         b"last_gtid",
         b"redirect_url",
         b"warning_count",
@@ -144,13 +144,13 @@ pub(super) fn is_no_setting(name: &[u8]) -> bool {
         b"statement_id",
         b"connection_id",
     ];
-    told.contains(&name)
+    names.contains(&name)
 }
 
 /// Returns whether every user may set the variable to DEFAULT, but not to a value, not even to the
 /// default one.
-pub(super) fn is_guarded(name: &[u8]) -> bool {
-    let guarded: [&[u8]; 8] = [
+pub(super) fn is_restricted(name: &[u8]) -> bool {
+    let names: [&[u8]; 8] = [
         b"binlog_annotate_row_events",
         b"binlog_direct_non_transactional_updates",
         b"binlog_format",
@@ -160,7 +160,7 @@ pub(super) fn is_guarded(name: &[u8]) -> bool {
         b"innodb_tmpdir",
         b"server_id",
     ];
-    guarded.contains(&name)
+    names.contains(&name)
 }
 
 /// Returns whether the variable changes how strings are parsed.
@@ -183,7 +183,7 @@ pub(super) fn other_name(name: &[u8]) -> Option<&'static [u8]> {
 }
 
 /// Returns whether the variable is stored in one place with `autocommit`
-/// ([`super::client_trackers::is_by_place`]).
+/// ([`super::client_trackers::has_merged_reports`]).
 pub(super) fn is_switch(name: &[u8]) -> bool {
     let switches: [&[u8]; 6] = [
         b"check_constraint_checks",
@@ -256,13 +256,13 @@ pub(super) fn sibling(name: &[u8]) -> Option<&'static [u8]> {
 /// Returns whether the variable is a transaction mode: taken from the session by every transaction,
 /// unless set for that transaction only.
 pub(super) fn is_of_transaction(name: &[u8]) -> bool {
-    let own: [&[u8]; 4] = [
+    let names: [&[u8]; 4] = [
         b"transaction_isolation",
         b"tx_isolation",
         b"transaction_read_only",
         b"tx_read_only",
     ];
-    own.contains(&name)
+    names.contains(&name)
 }
 
 /// Returns whether it is one of [`FOLLOWED`]. Names are in lower case.
@@ -273,7 +273,7 @@ pub fn is_followed(name: &[u8]) -> bool {
 
 /// Returns whether the variable is queried on every connection and is a setting.
 pub(super) fn is_compared(name: &[u8]) -> bool {
-    is_followed(name) && treatment(name) == VariableHandling::Tracked
+    is_followed(name) && handling(name) == VariableHandling::Tracked
 }
 
 pub(super) fn is_one_of(value: &[u8], values: &[&str]) -> bool {

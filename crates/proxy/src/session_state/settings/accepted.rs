@@ -33,12 +33,12 @@ impl AcceptedSettings {
     }
 
     /// Records that a server connection has these settings, and what it reports for them.
-    pub fn learn(&mut self, startup: &SettingSet, on: &ServerSessionState) {
+    pub fn learn(&mut self, startup: &SettingSet, server: &ServerSessionState) {
         if self.known.len().saturating_add(startup.iter().len()) > KNOWN_MAX {
             self.known.clear();
         }
         for (name, value) in startup.iter() {
-            let report = on.reports.get(name).map(Into::into);
+            let report = server.reports.get(name).map(Into::into);
             self.known.insert((name.into(), value.into()), report);
         }
     }
@@ -50,18 +50,18 @@ impl AcceptedSettings {
     pub fn greeting(
         &self,
         startup: &SettingSet,
-        on: &ServerSessionState,
+        server: &ServerSessionState,
         interner: &Interner,
     ) -> SettingSet {
-        let mut told = on.login.clone();
+        let mut parameters = server.login.clone();
         for (name, value) in startup.iter() {
-            if told.get(name).is_none() || !reported::is_settable(name) {
+            if parameters.get(name).is_none() || !reported::is_settable(name) {
                 continue;
             }
             let known = self.known.get(&(name.into(), value.into()));
             let report = known.and_then(Option::as_deref).unwrap_or(value);
-            told = interner.with(&told, name, report);
+            parameters = interner.with(&parameters, name, report);
         }
-        told
+        parameters
     }
 }

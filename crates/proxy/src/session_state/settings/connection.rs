@@ -7,7 +7,7 @@ use super::{ExportedSettings, Interner, SessionState, SettingSet, difference};
 #[derive(Debug, Clone)]
 pub struct ServerSessionState {
     /// Settings that differ from the connection's defaults, because of SET.
-    pub(super) now: SettingSet,
+    pub(super) settings: SettingSet,
     /// Values that the server reports while nothing is set: those at login, updated after a reload.
     pub(super) login: SettingSet,
     /// Values that the server reported last.
@@ -22,7 +22,7 @@ pub struct ServerSessionState {
 /// State of a server connection that is being moved to another worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedState {
-    now: ExportedSettings,
+    settings: ExportedSettings,
     login: ExportedSettings,
     reports: ExportedSettings,
     settled: ExportedSettings,
@@ -33,7 +33,7 @@ impl ServerSessionState {
     #[must_use]
     pub fn export(&self) -> ExportedState {
         ExportedState {
-            now: self.now.export(),
+            settings: self.settings.export(),
             login: self.login.export(),
             reports: self.reports.export(),
             settled: self.settled.export(),
@@ -45,7 +45,7 @@ impl ServerSessionState {
     pub fn import(carried: &ExportedState, interner: &Interner) -> ServerSessionState {
         let login = interner.import(&carried.login);
         ServerSessionState {
-            now: interner.import(&carried.now),
+            settings: interner.import(&carried.settings),
             reports: interner.import(&carried.reports),
             settled: interner.import(&carried.settled),
             defaults: defaults(&login, interner),
@@ -66,7 +66,7 @@ impl ServerSessionState {
         let kept = lower.iter().filter(|(name, _)| reported::is_kept(name));
         let login = interner.of(kept.map(|(name, value)| (&**name, *value)));
         ServerSessionState {
-            now: interner.empty(),
+            settings: interner.empty(),
             reports: login.clone(),
             settled: login.clone(),
             defaults: defaults(&login, interner),
@@ -84,11 +84,11 @@ impl ServerSessionState {
     /// Returns the settings that are set on the connection now.
     #[must_use]
     pub fn settings(&self) -> &SettingSet {
-        &self.now
+        &self.settings
     }
 
     /// Records a ParameterStatus message of the server, whatever caused it.
-    pub fn hear(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
+    pub fn record_report(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
         let name = name.to_ascii_lowercase();
         if reported::is_kept(&name) {
             self.reports = interner.with(&self.reports, &name, value);
@@ -98,7 +98,7 @@ impl ServerSessionState {
     /// Writes the SQL that gives the connection the client's settings, and appends it to `out`; it
     /// must be sent before any statement of the client.
     ///
-    /// Returns the settings to pass to [`ServerSessionState::placed`] after the complete reply,
+    /// Returns the settings to pass to [`ServerSessionState::restored`] after the complete reply,
     /// or `None` if the connection already has them. If the reply has an error, nothing has
     /// changed, and the connection is not usable for the client.
     #[must_use]
@@ -109,22 +109,22 @@ impl ServerSessionState {
         out: &mut Vec<u8>,
     ) -> Option<SettingSet> {
         let wanted = self.wanted(session_state, interner);
-        if wanted == self.now {
+        if wanted == self.settings {
             return None;
         }
-        difference(&self.now, &wanted, out);
+        difference(&self.settings, &wanted, out);
         Some(wanted)
     }
 
     /// Records that the SQL of [`ServerSessionState::prepare`] was executed and `wanted` is set.
-    pub fn placed(&mut self, wanted: SettingSet, interner: &Interner) {
-        self.now = wanted;
+    pub fn restored(&mut self, wanted: SettingSet, interner: &Interner) {
+        self.settings = wanted;
         self.settle(interner);
     }
 
     /// Records that DISCARD ALL was executed between two clients.
     pub fn discarded(&mut self, interner: &Interner) {
-        self.now = interner.empty();
+        self.settings = interner.empty();
         self.settle(interner);
     }
 
@@ -136,7 +136,7 @@ impl ServerSessionState {
             return;
         }
         for (name, value) in self.reports.iter() {
-            let is_default = self.now.get(name).is_none() && reported::is_settable(name);
+            let is_default = self.settings.get(name).is_none() && reported::is_settable(name);
             if is_default && self.login.get(name) != Some(value) {
                 self.login = interner.with(&self.login, name, value);
                 self.defaults = defaults(&self.login, interner);
@@ -154,7 +154,10 @@ impl ServerSessionState {
         }
         let mut wanted = own.clone();
         for (name, value) in greeted.iter() {
-            let differs = self.defaults.get(name).is_some_and(|here| here != value);
+            let differs = self
+                .defaults
+                .get(name)
+                .is_some_and(|actual| actual != value);
             if differs && own.get(name).is_none() {
                 wanted = interner.with(&wanted, name, value);
             }

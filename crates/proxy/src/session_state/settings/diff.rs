@@ -22,10 +22,10 @@ pub fn difference(actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) 
         }
     }
     let is_ordinary = |name: &[u8]| name != FIRST && !AUTHORITY.contains(&name);
-    one(FIRST, actual, desired, out);
-    walk(actual, desired, |name| {
+    write_change(FIRST, actual, desired, out);
+    for_each_difference(actual, desired, |name| {
         if is_ordinary(name) {
-            one(name, actual, desired, out);
+            write_change(name, actual, desired, out);
         }
     });
     for name in AUTHORITY {
@@ -36,7 +36,7 @@ pub fn difference(actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) 
 }
 
 /// Calls `call` for each name whose value differs, or which only one of the sets contains.
-fn walk(actual: &SettingSet, desired: &SettingSet, mut call: impl FnMut(&[u8])) {
+fn for_each_difference(actual: &SettingSet, desired: &SettingSet, mut call: impl FnMut(&[u8])) {
     let mut from = actual.iter().peekable();
     let mut to = desired.iter().peekable();
     loop {
@@ -55,7 +55,7 @@ fn walk(actual: &SettingSet, desired: &SettingSet, mut call: impl FnMut(&[u8])) 
     }
 }
 
-fn one(name: &[u8], actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) {
+fn write_change(name: &[u8], actual: &SettingSet, desired: &SettingSet, out: &mut Vec<u8>) {
     match (actual.get(name), desired.get(name)) {
         (Some(_), None) => reset(name, out),
         (before, Some(value)) if before != Some(value) => {

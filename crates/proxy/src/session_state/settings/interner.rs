@@ -69,11 +69,11 @@ impl Interner {
     /// Returns the set of these pairs; the last value of a repeated name counts.
     #[must_use]
     pub fn of<'a>(&self, pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> SettingSet {
-        let mut draft = SettingSetBuilder::default();
+        let mut builder = SettingSetBuilder::default();
         for (name, value) in pairs {
-            draft.set(name, value);
+            builder.set(name, value);
         }
-        self.intern(draft)
+        self.intern(builder)
     }
 
     /// Returns a copy of a set with one setting changed.
@@ -82,9 +82,9 @@ impl Interner {
         if set.get(name) == Some(value) {
             return set.clone();
         }
-        let mut draft = SettingSetBuilder::of(set);
-        draft.set(name, value);
-        self.intern(draft)
+        let mut builder = SettingSetBuilder::of(set);
+        builder.set(name, value);
+        self.intern(builder)
     }
 
     /// Converts a set that another interner has exported, on this or another thread.
@@ -93,19 +93,19 @@ impl Interner {
         self.of(moved.0.iter().map(|(name, value)| (&**name, &**value)))
     }
 
-    pub(super) fn intern(&self, draft: SettingSetBuilder) -> SettingSet {
-        if draft.pairs.is_empty() {
+    pub(super) fn intern(&self, builder: SettingSetBuilder) -> SettingSet {
+        if builder.pairs.is_empty() {
             return self.empty();
         }
         let mut sets = self.sets.borrow_mut();
-        let hash = sets.hasher.hash_one(&draft.pairs);
+        let hash = sets.hasher.hash_one(&builder.pairs);
         let known = sets.by_hash.entry(hash).or_default();
-        let same = |set: &Rc<Set>| *set.pairs == *draft.pairs;
+        let same = |set: &Rc<Set>| *set.pairs == *builder.pairs;
         if let Some(set) = known.iter().filter_map(Weak::upgrade).find(same) {
             return SettingSet(set);
         }
         let set = Rc::new(Set {
-            pairs: draft.pairs.into_boxed_slice(),
+            pairs: builder.pairs.into_boxed_slice(),
             facts: OnceCell::new(),
         });
         // A client that connects for one query only has the same set made repeatedly.
@@ -155,35 +155,35 @@ impl SettingSetBuilder {
         }
     }
 
-    fn place(&self, name: &[u8]) -> Result<usize, usize> {
+    fn position(&self, name: &[u8]) -> Result<usize, usize> {
         self.pairs
             .binary_search_by(|(own, _)| own.as_ref().cmp(name))
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        let pair = self.pairs.get(self.place(name).ok()?)?;
+        let pair = self.pairs.get(self.position(name).ok()?)?;
         Some(&pair.1)
     }
 
     pub(super) fn set(&mut self, name: &[u8], value: &[u8]) {
-        match self.place(name) {
-            Ok(place) => {
-                if let Some(pair) = self.pairs.get_mut(place) {
+        match self.position(name) {
+            Ok(position) => {
+                if let Some(pair) = self.pairs.get_mut(position) {
                     pair.1 = value.into();
                 }
             }
-            Err(place) => self.pairs.insert(place, (name.into(), value.into())),
+            Err(position) => self.pairs.insert(position, (name.into(), value.into())),
         }
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) {
-        if let Ok(place) = self.place(name) {
-            self.pairs.remove(place);
+        if let Ok(position) = self.position(name) {
+            self.pairs.remove(position);
         }
     }
 
     /// Takes the value of another set, or removes the setting if that set does not contain it.
-    pub(super) fn take_from(&mut self, other: &SettingSet, name: &[u8]) {
+    pub(super) fn copy_from(&mut self, other: &SettingSet, name: &[u8]) {
         match other.get(name) {
             Some(value) => self.set(name, value),
             None => self.remove(name),
@@ -191,7 +191,7 @@ impl SettingSetBuilder {
     }
 
     /// Takes all values of another set except those of the names in `kept`.
-    pub(super) fn become_all_but(&mut self, other: &SettingSet, kept: &[&[u8]]) {
+    pub(super) fn copy_except(&mut self, other: &SettingSet, kept: &[&[u8]]) {
         let is_kept = |name: &[u8]| kept.contains(&name);
         let mut pairs: Vec<(Text, Text)> = self.pairs.clone();
         pairs.retain(|(name, _)| is_kept(name));

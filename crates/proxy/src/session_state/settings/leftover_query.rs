@@ -9,7 +9,7 @@ use super::{SettingSet, values};
 
 /// Kinds of state and the SQL for a name of each; NULL if there is none. The names of known
 /// settings are appended to the last.
-const ASKED: [(Pin, &str); 7] = [
+const QUERIES: [(Pin, &str); 7] = [
     (
         Pin::TemporaryTable,
         "CASE WHEN pg_catalog.pg_my_temp_schema() <> 0 THEN (\
@@ -84,7 +84,7 @@ pub(crate) struct Rows {
 pub(crate) fn question(known: &SettingSet, out: &mut Vec<u8>) {
     out.extend_from_slice(b"SELECT kind, name FROM (VALUES ");
     let acts_as = known.get(b"role").is_some();
-    for (kind, (pin, name)) in ASKED.iter().enumerate() {
+    for (kind, (pin, name)) in QUERIES.iter().enumerate() {
         if *pin == Pin::Role && acts_as {
             continue;
         }
@@ -115,8 +115,8 @@ impl Rows {
         let skipped = self.skipped.min(bytes.len());
         self.skipped -= skipped;
         let bytes = bytes.get(skipped..).unwrap_or_default();
-        let room = ANSWER_LENGTH_MAX.saturating_sub(self.bytes.len());
-        let bytes = bytes.get(..room).unwrap_or(bytes);
+        let free = ANSWER_LENGTH_MAX.saturating_sub(self.bytes.len());
+        let bytes = bytes.get(..free).unwrap_or(bytes);
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -132,7 +132,7 @@ impl Rows {
         while let Some((kind, name, length)) = row(self.bytes.get(at..).unwrap_or_default()) {
             at += length;
             read += 1;
-            let Some((pin, _)) = ASKED.get(kind) else {
+            let Some((pin, _)) = QUERIES.get(kind) else {
                 left.pins.add(Pin::Unknown);
                 continue;
             };

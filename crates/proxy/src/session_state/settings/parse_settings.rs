@@ -62,27 +62,27 @@ impl ParseSettings {
     /// Computes the fingerprint of a client's settings, without the reported ones.
     pub(super) fn of(set: &SettingSet) -> ParseSettings {
         ParseSettings {
-            names: number(set, &OF_NAMES),
+            names: fingerprint(set, &OF_NAMES),
             literals: LiteralSettings {
                 reported: 0,
-                others: number(set, &OF_LITERALS),
+                others: fingerprint(set, &OF_LITERALS),
             },
         }
     }
 
     /// Returns a copy with the fingerprint of the reported settings, see [`of_reports`].
-    pub(super) fn told(mut self, reported: u64) -> ParseSettings {
+    pub(super) fn with_reported(mut self, reported: u64) -> ParseSettings {
         self.literals.reported = reported;
         self
     }
 }
 
 /// Computes the fingerprint of the settings that servers report.
-pub(super) fn of_reports(told: &SettingSet) -> u64 {
-    number(told, &FOLLOWED)
+pub(super) fn of_reports(reports: &SettingSet) -> u64 {
+    fingerprint(reports, &FOLLOWED)
 }
 
-fn number(settings: &SettingSet, names: &[&[u8]]) -> u64 {
+fn fingerprint(settings: &SettingSet, names: &[&[u8]]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for name in names {
         settings.get(name).hash(&mut hasher);

@@ -53,33 +53,33 @@ pub(super) fn is_settable(name: &[u8]) -> bool {
 /// Parameters that one client has received.
 #[derive(Debug, Clone)]
 pub struct ReportedParameters {
-    told: SettingSet,
+    values: SettingSet,
     backslashes: bool,
     is_readable: bool,
     is_utf8: bool,
     /// Fingerprint of the reported settings that texts are parsed by.
-    reading: u64,
+    fingerprint: u64,
 }
 
 impl ReportedParameters {
     /// Creates the state of a client that was greeted with these values.
     #[must_use]
-    pub fn new(told: SettingSet) -> ReportedParameters {
+    pub fn new(values: SettingSet) -> ReportedParameters {
         let mut reported = ReportedParameters {
-            told,
+            values,
             backslashes: false,
             is_readable: true,
             is_utf8: true,
-            reading: 0,
+            fingerprint: 0,
         };
-        reported.look();
+        reported.update_modes();
         reported
     }
 
     /// Returns the values that the client received last; names are in lower case.
     #[must_use]
-    pub fn told(&self) -> &SettingSet {
-        &self.told
+    pub fn values(&self) -> &SettingSet {
+        &self.values
     }
 
     /// Returns whether a backslash is an escape character in the session's plain strings.
@@ -100,52 +100,52 @@ impl ReportedParameters {
     }
 
     /// Returns the fingerprint of the reported settings that texts are parsed by.
-    pub(super) fn reading(&self) -> u64 {
-        self.reading
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// Records a ParameterStatus message that arrived from the server while the client is on it.
     /// Returns whether it is forwarded to the client.
-    pub fn hear(&mut self, name: &[u8], value: &[u8], interner: &Interner) -> bool {
+    pub fn record_report(&mut self, name: &[u8], value: &[u8], interner: &Interner) -> bool {
         let name = name.to_ascii_lowercase();
-        if !is_kept(&name) || self.told.get(&name) == Some(value) {
+        if !is_kept(&name) || self.values.get(&name) == Some(value) {
             return false;
         }
-        self.told = interner.with(&self.told, &name, value);
-        self.look();
+        self.values = interner.with(&self.values, &name, value);
+        self.update_modes();
         true
     }
 
-    /// Calls `tell` for each parameter that the client must receive before the next ReadyForQuery,
-    /// after it moved to another server connection and its settings were set there.
+    /// Calls `report` for each parameter that the client must receive before the next
+    /// ReadyForQuery, after it moved to another server connection and its settings were set there.
     pub fn catch_up(
         &mut self,
-        on: &ServerSessionState,
+        server: &ServerSessionState,
         own: &SettingSet,
         interner: &Interner,
-        mut tell: impl FnMut(&[u8], &[u8]),
+        mut report: impl FnMut(&[u8], &[u8]),
     ) {
-        if self.told == on.reports {
+        if self.values == server.reports {
             return;
         }
-        for (name, value) in on.reports.iter() {
+        for (name, value) in server.reports.iter() {
             let is_servers = name == OWN_TO_SERVER && own.get(name).is_none();
-            if is_servers || self.told.get(name) == Some(value) {
+            if is_servers || self.values.get(name) == Some(value) {
                 continue;
             }
-            tell(spelling(name), value);
-            self.told = interner.with(&self.told, name, value);
+            report(spelling(name), value);
+            self.values = interner.with(&self.values, name, value);
         }
-        self.look();
+        self.update_modes();
     }
 
-    fn look(&mut self) {
-        let conforming = self.told.get(b"standard_conforming_strings");
+    fn update_modes(&mut self) {
+        let conforming = self.values.get(b"standard_conforming_strings");
         self.backslashes = conforming.and_then(values::boolean) == Some(false);
-        let encoding = self.told.get(b"client_encoding").unwrap_or(b"UTF8");
+        let encoding = self.values.get(b"client_encoding").unwrap_or(b"UTF8");
         self.is_readable = postgres::encoding_is_safe(encoding);
         self.is_utf8 = matches!(encoding, b"UTF8" | b"UNICODE");
-        self.reading = parse_settings::of_reports(&self.told);
+        self.fingerprint = parse_settings::of_reports(&self.values);
     }
 }
 

@@ -30,11 +30,11 @@ pub struct SessionState {
     prepared: Pins,
     /// Pins of statements that can still be executed later, by FETCH from a cursor or portal or by
     /// a deferred trigger. No earlier unpin event ends them.
-    late: Pins,
+    deferred: Pins,
     startup: SettingSet,
-    now: SettingSet,
-    /// Fingerprint of the settings in `now` that texts are parsed by.
-    reading: ParseSettings,
+    settings: SettingSet,
+    /// Fingerprint of the settings in `settings` that texts are parsed by.
+    parse_settings: ParseSettings,
     defaults: SettingSet,
     pending: Option<Box<TransactionChanges>>,
     has_failed: bool,
@@ -47,21 +47,21 @@ pub struct SessionState {
 const LENGTH_MAX: usize = 64 * 1024;
 
 impl SessionState {
-    /// Creates the state of a client that begins with the settings of its startup message. `told`
-    /// are the parameters it was greeted with, taken from the server connection `greeter`.
+    /// Creates the state of a client that begins with the settings of its startup message.
+    /// `parameters` are those it was greeted with, taken from the server connection `greeter`.
     #[must_use]
     pub fn new(
         startup: SettingSet,
-        told: SettingSet,
+        parameters: SettingSet,
         greeter: &ServerSessionState,
     ) -> SessionState {
         SessionState {
-            pins: values::bound_by(&startup),
+            pins: values::pins_of(&startup),
             prepared: Pins::NONE,
-            late: Pins::NONE,
-            reported: ReportedParameters::new(told),
-            reading: ParseSettings::of(&startup),
-            now: startup.clone(),
+            deferred: Pins::NONE,
+            reported: ReportedParameters::new(parameters),
+            parse_settings: ParseSettings::of(&startup),
+            settings: startup.clone(),
             startup,
             defaults: greeter.defaults.clone(),
             pending: None,
@@ -74,14 +74,15 @@ impl SessionState {
     /// have.
     #[must_use]
     pub fn settings(&self) -> &SettingSet {
-        &self.now
+        &self.settings
     }
 
     /// Returns the fingerprint of the settings that texts are parsed by, outside the open
     /// transaction.
     #[must_use]
-    pub fn read_by(&self) -> ParseSettings {
-        self.reading.told(self.reported.reading())
+    pub fn parse_settings(&self) -> ParseSettings {
+        self.parse_settings
+            .with_reported(self.reported.fingerprint())
     }
 
     pub(super) fn defaults(&self) -> &SettingSet {
@@ -91,8 +92,8 @@ impl SessionState {
     /// Returns the modes of a transaction that does not specify its own.
     #[must_use]
     pub fn transaction_defaults(&self) -> TransactionModes {
-        let read_only = self.now.get(b"default_transaction_read_only");
-        let isolation = self.now.get(b"default_transaction_isolation");
+        let read_only = self.settings.get(b"default_transaction_read_only");
+        let isolation = self.settings.get(b"default_transaction_isolation");
         TransactionModes {
             read_only: read_only.and_then(values::boolean),
             isolation: isolation.map(|isolation| {
@@ -105,10 +106,10 @@ impl SessionState {
     }
 
     /// Records that a text is being sent to the server.
-    pub fn sent(&mut self, meaning: &TextAnalysis) {
-        for effect in &meaning.effects {
+    pub fn sent(&mut self, analysis: &TextAnalysis) {
+        for effect in &analysis.effects {
             match effect.kind {
-                EffectKind::Pin(pin) if meaning.may_run_later => self.takes(pin),
+                EffectKind::Pin(pin) if analysis.may_run_later => self.pin_deferred(pin),
                 EffectKind::Pin(pin) => self.pins.add(pin),
                 _ => {}
             }
@@ -116,15 +117,15 @@ impl SessionState {
     }
 
     /// Adds a pin that no unpin event ends while the statement can still be executed.
-    pub fn takes(&mut self, pin: Pin) {
+    pub fn pin_deferred(&mut self, pin: Pin) {
         self.pins.add(pin);
-        self.late.add(pin);
+        self.deferred.add(pin);
     }
 
     /// Records a text that may be executed at any time, without a report of its completion.
-    pub fn may_run(&mut self, meaning: &TextAnalysis) {
+    pub fn may_run(&mut self, analysis: &TextAnalysis) {
         let mut pins = Pins::NONE;
-        for effect in &meaning.effects {
+        for effect in &analysis.effects {
             match &effect.kind {
                 EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
                 EffectKind::Set { .. } | EffectKind::Reset(_) | EffectKind::ResetAll => {
@@ -134,34 +135,34 @@ impl SessionState {
             }
         }
         self.pins = self.pins.and(pins);
-        self.late = self.late.and(pins);
+        self.deferred = self.deferred.and(pins);
     }
 
     /// Records that no request is in progress and no transaction is open: earlier cursors and
     /// portals can no longer be executed.
-    pub fn settled(&mut self) {
-        self.late = Pins::NONE;
+    pub fn end_deferred(&mut self) {
+        self.deferred = Pins::NONE;
     }
 
     /// Records that a statement of the text is complete.
-    pub fn succeeded(&mut self, meaning: &TextAnalysis, statement: usize) {
-        let effects = meaning.effects_of(statement);
+    pub fn succeeded(&mut self, analysis: &TextAnalysis, statement: usize) {
+        let effects = analysis.effects_of(statement);
         if effects
             .iter()
             .any(|effect| matches!(effect.kind, EffectKind::Prepare(_)))
         {
-            self.prepares(effects);
+            self.record_prepared(effects);
         }
         for effect in effects {
             self.apply(&effect.kind);
             // All other effects of a statement happen once.
             if let EffectKind::PinOnSuccess(pin @ (Pin::Settings | Pin::Role)) = effect.kind
-                && meaning.may_run_later
+                && analysis.may_run_later
             {
-                self.late.add(pin);
+                self.deferred.add(pin);
             }
         }
-        let kind = meaning.statements.get(statement).map(|one| one.kind);
+        let kind = analysis.statements.get(statement).map(|one| one.kind);
         if kind == Some(StatementClass::Routine) {
             self.doubt();
         }
@@ -176,7 +177,7 @@ impl SessionState {
     }
 
     /// Records the effects of a statement that SQL EXECUTE can run from now on.
-    pub fn prepares(&mut self, effects: &[Effect]) {
+    pub fn record_prepared(&mut self, effects: &[Effect]) {
         for effect in effects {
             match &effect.kind {
                 EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.prepared.add(*pin),
@@ -189,24 +190,24 @@ impl SessionState {
     }
 
     /// Records an error that ended the text, or the batch up to its Sync.
-    pub fn failed(&mut self, meaning: Option<&TextAnalysis>) {
+    pub fn failed(&mut self, analysis: Option<&TextAnalysis>) {
         self.has_failed = true;
-        let may_have_committed = meaning.is_some_and(TextAnalysis::runs_procedures);
+        let may_have_committed = analysis.is_some_and(TextAnalysis::runs_procedures);
         if may_have_committed {
             self.doubt();
         }
         // An earlier unpin event may have ended its pins, or may end them at commit.
-        for effect in meaning.into_iter().flat_map(|meaning| &meaning.effects) {
+        for effect in analysis.into_iter().flat_map(|analysis| &analysis.effects) {
             match effect.kind {
-                EffectKind::Pin(pin) => self.bind(pin),
-                EffectKind::PinOnSuccess(pin) if may_have_committed => self.bind(pin),
-                EffectKind::Execute(_) => self.executes(),
+                EffectKind::Pin(pin) => self.pin(pin),
+                EffectKind::PinOnSuccess(pin) if may_have_committed => self.pin(pin),
+                EffectKind::Execute(_) => self.pin_prepared(),
                 _ => {}
             }
         }
     }
 
-    /// Records that the server is ready for the next request, and updates both this state and `on`.
+    /// Records that the server is ready for the next request, and updates this state and `server`.
     ///
     /// Returns whether settings of the client's startup message were reset: the server does not
     /// know that message and uses its own defaults. Before the client receives ReadyForQuery,
@@ -215,47 +216,47 @@ impl SessionState {
     pub fn ready(
         &mut self,
         status: TransactionStatus,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) -> bool {
-        let owes = match status {
-            TransactionStatus::Idle => self.settle(on, interner),
-            TransactionStatus::InTransaction => self.owed(on).next().is_some(),
+        let must_restore = match status {
+            TransactionStatus::Idle => self.settle(server, interner),
+            TransactionStatus::InTransaction => self.unrestored_settings(server).next().is_some(),
             TransactionStatus::Failed => false,
         };
         self.has_failed = status == TransactionStatus::Failed;
         self.is_in_block = status != TransactionStatus::Idle;
-        owes
+        must_restore
     }
 
     /// Applies the committed changes when no transaction is open. Only then do the server's reports
     /// show the session's settings, so committed changes wait until then.
-    fn settle(&mut self, on: &mut ServerSessionState, interner: &Interner) -> bool {
+    fn settle(&mut self, server: &mut ServerSessionState, interner: &Interner) -> bool {
         let pending = self.pending.take();
         let has_changed = pending.is_some_and(|mut pending| {
-            self.pins = self.pins.and(pending.doubts(self.has_failed));
+            self.pins = self.pins.and(pending.doubtful_pins(self.has_failed));
             if !self.has_failed {
                 self.commit(&mut pending);
             }
-            self.take_over(&pending.committed, on, interner);
-            self.pins = self.pins.and(values::bound_by(&self.now));
+            self.apply_changes(&pending.committed, server, interner);
+            self.pins = self.pins.and(values::pins_of(&self.settings));
             !pending.committed.is_empty()
         });
-        if has_changed || on.reports != on.settled {
-            self.explain(on, interner);
-            self.reading = ParseSettings::of(&self.now);
+        if has_changed || server.reports != server.settled {
+            self.explain(server, interner);
+            self.parse_settings = ParseSettings::of(&self.settings);
         }
-        has_changed && !self.startup.is_empty() && on.now != self.now
+        has_changed && !self.startup.is_empty() && server.settings != self.settings
     }
 
     /// Writes the SQL that, within a transaction, sets the reset settings to the client's startup
     /// values, to be sent immediately. A rollback undoes both.
-    pub fn restore(&mut self, on: &ServerSessionState, out: &mut Vec<u8>) {
-        let owed: Vec<SettingChange> = self
-            .owed(on)
+    pub fn restore(&mut self, server: &ServerSessionState, out: &mut Vec<u8>) {
+        let unrestored_settings: Vec<SettingChange> = self
+            .unrestored_settings(server)
             .map(|(name, value)| SettingChange::Set(name.into(), value.into()))
             .collect();
-        for change in owed {
+        for change in unrestored_settings {
             if let SettingChange::Set(name, value) = &change {
                 diff::set(name, value, out);
             }
@@ -268,8 +269,8 @@ impl SessionState {
     /// Returns whether a statement resets settings of the client's startup message: the server does
     /// not know that message and uses its own defaults.
     #[must_use]
-    pub fn is_to_restore(&self, does: &EffectKind) -> bool {
-        match does {
+    pub fn is_startup_reset(&self, kind: &EffectKind) -> bool {
+        match kind {
             EffectKind::Reset(name) => self.startup.get(name).is_some(),
             EffectKind::ResetAll | EffectKind::Discard(Discard::All) => !self.startup.is_empty(),
             _ => false,
@@ -278,32 +279,35 @@ impl SessionState {
 
     /// Returns the startup settings that were reset since the last check, except those that a
     /// function has set again, as the server's reports show.
-    fn owed(&self, on: &ServerSessionState) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fn unrestored_settings(
+        &self,
+        server: &ServerSessionState,
+    ) -> impl Iterator<Item = (&[u8], &[u8])> {
         let pending = self.pending.as_deref();
         let changes = pending.map(|pending| pending.changes.get(pending.restored..));
         let changes = changes.flatten().unwrap_or_default();
         self.startup.iter().filter(move |(name, _)| {
             let last = changes.iter().rfind(|change| change.touches(name));
             let is_reset = last.is_some_and(|change| !matches!(change, SettingChange::Set(..)));
-            is_reset && on.reports.get(name) == on.login.get(name)
+            is_reset && server.reports.get(name) == server.login.get(name)
         })
     }
 
     /// Records that the server connection is lost, and its open transaction with it.
-    pub fn lost(&mut self) {
+    pub fn connection_lost(&mut self) {
         self.pending = None;
         self.has_failed = false;
         self.is_in_block = false;
     }
 
     /// Applies one effect of a complete statement.
-    fn apply(&mut self, does: &EffectKind) {
-        match does {
-            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.bind(*pin),
-            EffectKind::Prepare(_) => self.bind(Pin::Prepared),
-            EffectKind::Execute(_) => self.executes(),
+    fn apply(&mut self, kind: &EffectKind) {
+        match kind {
+            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.pin(*pin),
+            EffectKind::Prepare(_) => self.pin(Pin::Prepared),
+            EffectKind::Execute(_) => self.pin_prepared(),
             EffectKind::DeallocateAll => self.prepared = Pins::NONE,
-            EffectKind::Release(release) => self.pending().ends(*release),
+            EffectKind::Release(release) => self.pending().record_unpin(*release),
             EffectKind::Set { name, value } => self.set(name, value),
             EffectKind::Reset(name) => self.follow(SettingChange::Reset(name.clone())),
             EffectKind::ResetAll => self.change(SettingChange::ResetAll),
@@ -313,7 +317,7 @@ impl SessionState {
             }
             EffectKind::Commit => self.end(true),
             EffectKind::Rollback => self.end(false),
-            EffectKind::Savepoint(name) => self.pending().mark(name),
+            EffectKind::Savepoint(name) => self.pending().add_savepoint(name),
             EffectKind::ReleaseSavepoint(name) => self.pending().release(name),
             EffectKind::RollbackTo(name) => {
                 self.has_failed = false;
@@ -325,17 +329,17 @@ impl SessionState {
 
     /// Records an EXECUTE: the executed statement is not tracked, so the pins of all prepared ones
     /// apply.
-    fn executes(&mut self) {
+    fn pin_prepared(&mut self) {
         for pin in self.prepared.iter() {
-            self.bind(pin);
+            self.pin(pin);
         }
     }
 
     /// Adds a pin that no earlier statement of the transaction ends.
-    pub fn bind(&mut self, pin: Pin) {
+    pub fn pin(&mut self, pin: Pin) {
         self.pins.add(pin);
         if let Some(pending) = &mut self.pending {
-            pending.bound(pin);
+            pending.keep_pin(pin);
         }
     }
 
@@ -345,9 +349,9 @@ impl SessionState {
         // not set what a role with more privileges may set.
         if !readable || values::is_of_superusers(name) && self.has_role() {
             if values::is_role(name) {
-                self.bind(Pin::Role);
+                self.pin(Pin::Role);
             }
-            return self.bind(Pin::Settings);
+            return self.pin(Pin::Settings);
         }
         self.follow(SettingChange::Set(name.into(), value.into()));
     }
@@ -358,22 +362,22 @@ impl SessionState {
         let changes = pending.flat_map(|pending| pending.committed.iter().chain(&pending.changes));
         let changed: usize = changes.chain([&change]).map(SettingChange::length).sum();
         let length = |(name, value): (&[u8], &[u8])| CHANGE_LENGTH + name.len() + value.len();
-        let now: usize = self.now.iter().map(length).sum();
-        if changed + now <= LENGTH_MAX {
+        let current: usize = self.settings.iter().map(length).sum();
+        if changed + current <= LENGTH_MAX {
             return self.change(change);
         }
         if let SettingChange::Set(name, _) | SettingChange::Reset(name) = &change
             && values::is_role(name)
         {
-            self.bind(Pin::Role);
+            self.pin(Pin::Role);
         }
-        self.bind(Pin::Settings);
+        self.pin(Pin::Settings);
     }
 
     fn has_role(&self) -> bool {
         let pending = self.pending.as_deref();
         let mut changes = pending.into_iter().flat_map(|pending| &pending.changes);
-        self.now.get(ROLE).is_some()
+        self.settings.get(ROLE).is_some()
             || changes
                 .any(|change| matches!(change, SettingChange::Set(name, _) if **name == *ROLE))
     }
@@ -390,12 +394,12 @@ impl SessionState {
     fn end(&mut self, commits: bool) {
         self.is_in_block = false;
         if let Some(mut pending) = self.pending.take() {
-            let takes_back = !commits || self.has_failed;
-            self.pins = self.pins.and(pending.doubts(takes_back));
-            if !takes_back {
+            let is_rollback = !commits || self.has_failed;
+            self.pins = self.pins.and(pending.doubtful_pins(is_rollback));
+            if !is_rollback {
                 self.commit(&mut pending);
             }
-            pending.forget();
+            pending.clear();
             if !pending.committed.is_empty() {
                 self.pending = Some(pending);
             }
@@ -406,59 +410,59 @@ impl SessionState {
     fn commit(&mut self, pending: &mut TransactionChanges) {
         pending.committed.append(&mut pending.changes);
         (pending.restored, pending.in_doubt) = (0, 0);
-        for release in pending.take_releases() {
+        for release in pending.take_unpin_events() {
             if release == UnpinEvent::DiscardAll {
                 // DISCARD ALL closes all cursors and cannot run in a transaction.
-                self.late = Pins::NONE;
+                self.deferred = Pins::NONE;
             }
             self.pins.release(release);
-            self.pins = self.pins.and(self.late);
+            self.pins = self.pins.and(self.deferred);
         }
     }
 
     /// Applies committed changes to the settings of the client and of its server connection.
-    fn take_over(
+    fn apply_changes(
         &mut self,
         changes: &[SettingChange],
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
         if changes.is_empty() {
             return;
         }
-        let mut own = SettingSetBuilder::of(&self.now);
-        let mut servers = SettingSetBuilder::of(&on.now);
+        let mut client_set = SettingSetBuilder::of(&self.settings);
+        let mut server_set = SettingSetBuilder::of(&server.settings);
         for change in changes {
-            change.make(&mut own, &self.startup);
-            change.make(&mut servers, &interner.empty());
+            change.apply_to(&mut client_set, &self.startup);
+            change.apply_to(&mut server_set, &interner.empty());
         }
         // Stores the value that the server reports: `DateStyle` may have been set in part.
         for change in changes {
             let SettingChange::Set(name, _) = change else {
                 continue;
             };
-            let report = on.reports.get(name);
-            if let (Some(value), true) = (report, servers.get(name).is_some()) {
-                own.set(name, value);
-                servers.set(name, value);
+            let report = server.reports.get(name);
+            if let (Some(value), true) = (report, server_set.get(name).is_some()) {
+                client_set.set(name, value);
+                server_set.set(name, value);
             }
         }
-        self.now = interner.intern(own);
-        on.now = interner.intern(servers);
+        self.settings = interner.intern(client_set);
+        server.settings = interner.intern(server_set);
     }
 
     /// Records reported changes that no text explains: a function has set something.
-    fn explain(&mut self, on: &mut ServerSessionState, interner: &Interner) {
-        for (name, value) in on.reports.clone().iter() {
-            let is_explained = match on.now.get(name) {
-                Some(known) => known == value || on.settled.get(name) == Some(value),
-                None => on.login.get(name) == Some(value),
+    fn explain(&mut self, server: &mut ServerSessionState, interner: &Interner) {
+        for (name, value) in server.reports.clone().iter() {
+            let is_explained = match server.settings.get(name) {
+                Some(known) => known == value || server.settled.get(name) == Some(value),
+                None => server.login.get(name) == Some(value),
             };
             if reported::is_settable(name) && !is_explained {
-                on.now = interner.with(&on.now, name, value);
-                self.now = interner.with(&self.now, name, value);
+                server.settings = interner.with(&server.settings, name, value);
+                self.settings = interner.with(&self.settings, name, value);
             }
         }
-        on.settled = on.reports.clone();
+        server.settled = server.reports.clone();
     }
 }

@@ -33,27 +33,27 @@ pub fn from_startup<'a>(
     parameters: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     interner: &Interner,
 ) -> Result<SettingSet, StartupError> {
-    let mut draft = SettingSetBuilder::default();
+    let mut builder = SettingSetBuilder::default();
     for (_, options) in parameters.clone().filter(|(name, _)| *name == b"options") {
-        read_options(options, &mut draft)?;
+        read_options(options, &mut builder)?;
     }
     let is_setting = |name: &[u8]| !NOT_SETTINGS.contains(&name) && !name.starts_with(b"_pq_.");
     for (name, value) in parameters.filter(|(name, _)| is_setting(name)) {
-        put(&mut draft, name, value)?;
+        put(&mut builder, name, value)?;
     }
-    Ok(interner.intern(draft))
+    Ok(interner.intern(builder))
 }
 
-fn put(draft: &mut SettingSetBuilder, name: &[u8], value: &[u8]) -> Result<(), StartupError> {
+fn put(builder: &mut SettingSetBuilder, name: &[u8], value: &[u8]) -> Result<(), StartupError> {
     let readable = str::from_utf8(value).is_ok();
     let known = values::name(name).filter(|_| readable);
     let known = known.ok_or_else(|| StartupError::Unreadable(lossy(name)))?;
-    draft.set(&known, value);
+    builder.set(&known, value);
     Ok(())
 }
 
 /// Reads `-c name=value`, `-cname=value` and `--name=value`, separated by blanks.
-fn read_options(options: &[u8], draft: &mut SettingSetBuilder) -> Result<(), StartupError> {
+fn read_options(options: &[u8], builder: &mut SettingSetBuilder) -> Result<(), StartupError> {
     let words = split(options);
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -64,13 +64,13 @@ fn read_options(options: &[u8], draft: &mut SettingSetBuilder) -> Result<(), Sta
         };
         let equals = assignment.iter().position(|byte| *byte == b'=');
         let (name, value) = equals
-            .and_then(|place| assignment.split_at_checked(place))
+            .and_then(|index| assignment.split_at_checked(index))
             .ok_or_else(|| StartupError::NoValue(lossy(assignment)))?;
         let name: Vec<u8> = name
             .iter()
             .map(|byte| if *byte == b'-' { b'_' } else { *byte })
             .collect();
-        put(draft, &name, value.get(1..).unwrap_or_default())?;
+        put(builder, &name, value.get(1..).unwrap_or_default())?;
     }
     Ok(())
 }

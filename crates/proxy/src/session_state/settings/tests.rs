@@ -25,7 +25,7 @@ struct Scene {
     on: ServerSessionState,
     session_state: SessionState,
     /// Result of the last `ready`.
-    owes: bool,
+    must_restore: bool,
 }
 
 impl Scene {
@@ -46,7 +46,7 @@ impl Scene {
             interner,
             on,
             session_state,
-            owes: false,
+            must_restore: false,
         }
     }
 
@@ -69,11 +69,11 @@ impl Scene {
         if fails {
             self.session_state.failed(Some(&analysis));
         }
-        self.owes = self
+        self.must_restore = self
             .session_state
             .ready(status, &mut self.on, &self.interner);
         if status == TransactionStatus::Idle {
-            self.session_state.settled();
+            self.session_state.end_deferred();
         }
     }
 
@@ -194,7 +194,7 @@ fn a_reset_goes_back_to_what_the_client_began_with() {
     assert_eq!(scene.has(), "a.b=s timezone=Asia/Tokyo");
     scene
         .on
-        .placed(scene.session_state.settings().clone(), &scene.interner);
+        .restored(scene.session_state.settings().clone(), &scene.interner);
     scene.script(&["SET a.b = 1", "SET c.d = 2"]);
     assert_eq!(scene.has(), "a.b=1 c.d=2 timezone=Asia/Tokyo");
     scene.script(&["RESET a.b"]);
@@ -213,11 +213,11 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
     let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo"), ("a.b", "s")]);
     scene
         .on
-        .placed(scene.session_state.settings().clone(), &scene.interner);
+        .restored(scene.session_state.settings().clone(), &scene.interner);
     let restored = |scene: &mut Scene, text: &str| {
         scene.run(text, TransactionStatus::InTransaction);
         let mut out = Vec::new();
-        if scene.owes {
+        if scene.must_restore {
             scene.session_state.restore(&scene.on, &mut out);
         }
         String::from_utf8(out).unwrap()
@@ -236,10 +236,10 @@ fn within_a_transaction_a_reset_goes_back_to_what_the_client_began_with_too() {
     assert_eq!(restored(&mut scene, "ROLLBACK TO s"), "");
     assert_eq!(restored(&mut scene, "RESET a.b"), "SET \"a\".\"b\" TO 's';");
     scene.run("COMMIT", TransactionStatus::Idle);
-    assert!(!scene.owes);
+    assert!(!scene.must_restore);
     assert_eq!(scene.on.settings(), scene.session_state.settings());
     scene.run("RESET a.b", TransactionStatus::Idle);
-    assert!(scene.owes);
+    assert!(scene.must_restore);
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn a_value_in_an_encoding_other_than_utf_8_binds() {
     scene
         .session_state
         .reported
-        .hear(b"client_encoding", b"LATIN1", &scene.interner);
+        .record_report(b"client_encoding", b"LATIN1", &scene.interner);
     scene.script(&["SET c.d = 'Ä'"]);
     assert_eq!(scene.has(), "a.b=Ä");
     assert!(scene.session_state.pins.has(Pin::Settings));

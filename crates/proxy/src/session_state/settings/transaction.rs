@@ -18,7 +18,7 @@ pub(super) struct TransactionChanges {
     pub(super) committed: Vec<SettingChange>,
     pub(super) changes: Vec<SettingChange>,
     /// The unpin events of the transaction; `None` if a later pin of that kind must survive it.
-    releases: Vec<Option<UnpinEvent>>,
+    unpin_events: Vec<Option<UnpinEvent>>,
     savepoints: Vec<Savepoint>,
     /// The number of `changes` that were already checked against the startup message.
     pub(super) restored: usize,
@@ -30,7 +30,7 @@ pub(super) struct TransactionChanges {
 struct Savepoint {
     name: Box<[u8]>,
     changes: usize,
-    releases: usize,
+    unpin_events: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -44,11 +44,11 @@ pub(super) enum SettingChange {
 }
 
 impl TransactionChanges {
-    pub(super) fn mark(&mut self, name: &[u8]) {
+    pub(super) fn add_savepoint(&mut self, name: &[u8]) {
         self.savepoints.push(Savepoint {
             name: name.into(),
             changes: self.changes.len(),
-            releases: self.releases.len(),
+            unpin_events: self.unpin_events.len(),
         });
     }
 
@@ -56,18 +56,18 @@ impl TransactionChanges {
     /// changes.
     pub(super) fn doubt(&mut self) {
         self.in_doubt = self.changes.len();
-        self.releases.fill(None);
+        self.unpin_events.fill(None);
     }
 
     /// Records an event that ends pins when the transaction is committed.
-    pub(super) fn ends(&mut self, release: UnpinEvent) {
-        self.releases.push(Some(release));
+    pub(super) fn record_unpin(&mut self, release: UnpinEvent) {
+        self.unpin_events.push(Some(release));
     }
 
     /// Records a pin that no earlier event may end. Events keep their positions, because savepoints
     /// count them.
-    pub(super) fn bound(&mut self, pin: Pin) {
-        for release in &mut self.releases {
+    pub(super) fn keep_pin(&mut self, pin: Pin) {
+        for release in &mut self.unpin_events {
             let mut left = Pins::of(&[pin]);
             if let Some(release) = release {
                 left.release(*release);
@@ -79,15 +79,15 @@ impl TransactionChanges {
     }
 
     /// Removes and returns the unpin events of the transaction, at its commit.
-    pub(super) fn take_releases(&mut self) -> impl Iterator<Item = UnpinEvent> {
-        self.releases.drain(..).flatten()
+    pub(super) fn take_unpin_events(&mut self) -> impl Iterator<Item = UnpinEvent> {
+        self.unpin_events.drain(..).flatten()
     }
 
-    /// Returns the pins for changes that may or may not be in effect. `takes_back` is true if the
+    /// Returns the pins for changes that may or may not be in effect. `is_rollback` is true if the
     /// transaction is rolled back; some servers commit its DISCARD ALL nevertheless.
-    pub(super) fn doubts(&self, takes_back: bool) -> Pins {
+    pub(super) fn doubtful_pins(&self, is_rollback: bool) -> Pins {
         let discards = |change: &SettingChange| matches!(change, SettingChange::Everything);
-        if takes_back && self.changes.iter().any(discards) {
+        if is_rollback && self.changes.iter().any(discards) {
             return Pins::of(&[Pin::Settings, Pin::Role]);
         }
         let in_doubt = self.changes.get(..self.in_doubt).unwrap_or_default();
@@ -100,34 +100,34 @@ impl TransactionChanges {
         }
     }
 
-    fn place(&self, name: &[u8]) -> Option<usize> {
+    fn position(&self, name: &[u8]) -> Option<usize> {
         let mut savepoints = self.savepoints.iter();
         savepoints.rposition(|savepoint| *savepoint.name == *name)
     }
 
     pub(super) fn release(&mut self, name: &[u8]) {
-        if let Some(place) = self.place(name) {
-            self.savepoints.truncate(place);
+        if let Some(position) = self.position(name) {
+            self.savepoints.truncate(position);
         }
     }
 
     pub(super) fn roll_back_to(&mut self, name: &[u8]) {
-        let Some(place) = self.place(name) else {
+        let Some(position) = self.position(name) else {
             return;
         };
-        self.savepoints.truncate(place.saturating_add(1));
+        self.savepoints.truncate(position.saturating_add(1));
         if let Some(savepoint) = self.savepoints.last() {
             self.changes.truncate(savepoint.changes);
-            self.releases.truncate(savepoint.releases);
+            self.unpin_events.truncate(savepoint.unpin_events);
             self.restored = self.restored.min(savepoint.changes);
             self.in_doubt = self.in_doubt.min(savepoint.changes);
         }
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.changes.clear();
         (self.restored, self.in_doubt) = (0, 0);
-        self.releases.clear();
+        self.unpin_events.clear();
         self.savepoints.clear();
     }
 }
@@ -151,7 +151,7 @@ impl SettingChange {
     }
 
     /// Applies the change to a set that began as `startup`.
-    pub(super) fn make(&self, set: &mut SettingSetBuilder, startup: &SettingSet) {
+    pub(super) fn apply_to(&self, set: &mut SettingSetBuilder, startup: &SettingSet) {
         match self {
             SettingChange::Set(name, value) => {
                 set.set(name, value);
@@ -161,13 +161,13 @@ impl SettingChange {
                 }
             }
             SettingChange::Reset(name) => {
-                set.take_from(startup, name);
+                set.copy_from(startup, name);
                 if **name == *SESSION_AUTHORIZATION {
-                    set.take_from(startup, ROLE);
+                    set.copy_from(startup, ROLE);
                 }
             }
-            SettingChange::ResetAll => set.become_all_but(startup, &[ROLE, SESSION_AUTHORIZATION]),
-            SettingChange::Everything => set.become_all_but(startup, &[]),
+            SettingChange::ResetAll => set.copy_except(startup, &[ROLE, SESSION_AUTHORIZATION]),
+            SettingChange::Everything => set.copy_except(startup, &[]),
         }
     }
 }

@@ -62,11 +62,11 @@ pub(crate) fn is_role(name: &[u8]) -> bool {
 
 /// Returns the pins that settings cause by themselves: with `pg_temp` in the search path, any
 /// CREATE TABLE may create a temporary table.
-pub(super) fn bound_by(settings: &SettingSet) -> Pins {
+pub(super) fn pins_of(settings: &SettingSet) -> Pins {
     const TEMPORARY: &[u8] = b"pg_temp";
     let path = settings.get(b"search_path").unwrap_or_default();
-    let mut places = path.windows(TEMPORARY.len());
-    match places.any(|place| place.eq_ignore_ascii_case(TEMPORARY)) {
+    let mut windows = path.windows(TEMPORARY.len());
+    match windows.any(|part| part.eq_ignore_ascii_case(TEMPORARY)) {
         true => Pins::of(&[Pin::TemporaryTable]),
         false => Pins::NONE,
     }
@@ -145,15 +145,15 @@ pub(super) fn names_of(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     let mut names = Vec::new();
     let mut rest = list.trim_ascii();
     loop {
-        let (name, behind) = match rest {
+        let (name, after) = match rest {
             [b'"', quoted @ ..] => quoted_name(quoted)?,
             _ => bare_name(rest)?,
         };
         names.push(name);
-        rest = behind.trim_ascii_start();
+        rest = after.trim_ascii_start();
         match rest {
             [] => return Some(names),
-            [b',', behind @ ..] => rest = behind.trim_ascii_start(),
+            [b',', after @ ..] => rest = after.trim_ascii_start(),
             _ => return None,
         }
     }
@@ -161,19 +161,19 @@ pub(super) fn names_of(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
 
 type Split<'a> = Option<(Cow<'a, [u8]>, &'a [u8])>;
 
-fn quoted_name(behind_quote: &[u8]) -> Split<'_> {
+fn quoted_name(text: &[u8]) -> Split<'_> {
     let mut name = Vec::new();
-    let mut rest = behind_quote;
+    let mut rest = text;
     loop {
         let end = rest.iter().position(|byte| *byte == b'"')?;
-        let (part, behind) = rest.split_at_checked(end)?;
+        let (part, after) = rest.split_at_checked(end)?;
         name.extend_from_slice(part);
-        match behind {
-            [b'"', b'"', behind @ ..] => {
+        match after {
+            [b'"', b'"', after @ ..] => {
                 name.push(b'"');
-                rest = behind;
+                rest = after;
             }
-            _ => return Some((Cow::Owned(name), behind.get(1..)?)),
+            _ => return Some((Cow::Owned(name), after.get(1..)?)),
         }
     }
 }
@@ -181,9 +181,9 @@ fn quoted_name(behind_quote: &[u8]) -> Split<'_> {
 fn bare_name(text: &[u8]) -> Split<'_> {
     let ends = |byte: &u8| *byte == b',' || byte.is_ascii_whitespace();
     let end = text.iter().position(ends).unwrap_or(text.len());
-    let (name, behind) = text.split_at_checked(end)?;
+    let (name, after) = text.split_at_checked(end)?;
     let readable = !name.is_empty() && name.is_ascii() && !name.contains(&b'"');
-    readable.then(|| (identifier(name), behind))
+    readable.then(|| (identifier(name), after))
 }
 
 /// Writes a name or text in quotes; quotes within it are doubled.

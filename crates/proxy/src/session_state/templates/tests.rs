@@ -17,7 +17,7 @@ fn is_read(templates: &mut Templates<usize>, text: &[u8], within: TemplateContex
         is_read = true;
         text.len()
     };
-    templates.meaning(text, within, |length| *length < 100, read);
+    templates.analysis(text, within, |length| *length < 100, read);
     is_read
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Number of names from which unused ones are removed.
-const LOOK_MIN: usize = 1_000;
+const SWEEP_SIZE_MIN: usize = 1_000;
 
 /// A name's number, which no other name ever gets.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub(super) struct NameIds {
     next: u64,
     /// Number of names at which unused ones are removed: twice the number left after the last
     /// removal.
-    look_at: usize,
+    sweep_size: usize,
 }
 
 impl Default for NameIds {
@@ -32,7 +32,7 @@ impl Default for NameIds {
         Self {
             known: HashMap::new(),
             next: 0,
-            look_at: LOOK_MIN,
+            sweep_size: SWEEP_SIZE_MIN,
         }
     }
 }
@@ -42,10 +42,10 @@ impl NameIds {
         if let Some(known) = self.known.get(name) {
             return known.clone();
         }
-        if self.known.len() >= self.look_at {
+        if self.known.len() >= self.sweep_size {
             self.known
                 .retain(|_, number| Arc::strong_count(&number.0) > 1);
-            self.look_at = LOOK_MIN.max(2 * self.known.len());
+            self.sweep_size = SWEEP_SIZE_MIN.max(2 * self.known.len());
         }
         let number = NameId(Arc::new(self.next));
         self.next += 1;
@@ -63,10 +63,10 @@ mod tests {
         let mut numbers = NameIds::default();
         let kept = numbers.of(b"shop");
         let gone = numbers.of(b"gone").get();
-        for number in 0..10 * LOOK_MIN {
+        for number in 0..10 * SWEEP_SIZE_MIN {
             let other = numbers.of(format!("made up {number}").as_bytes());
             assert!(other.get() > gone);
-            assert!(numbers.known.len() <= LOOK_MIN);
+            assert!(numbers.known.len() <= SWEEP_SIZE_MIN);
         }
         assert_eq!(numbers.of(b"shop").get(), kept.get());
         assert!(numbers.of(b"gone").get() > gone);

@@ -48,18 +48,18 @@ impl PoolRegistry {
     }
 
     /// Ends a pause; `None`: every pause. Returns false if there was none.
-    pub(crate) fn resume(&self, database: Option<&str>, orders: &mut Vec<WorkerTask>) -> bool {
+    pub(crate) fn resume(&self, database: Option<&str>, tasks: &mut Vec<WorkerTask>) -> bool {
         let mut paused = self.lock_paused();
         let now_ms = clock::now_ms();
         match database {
             Some(name) => {
                 if let Some(number) = self.lock_numbers().remove(name) {
-                    self.pools.resume(number.get(), now_ms, orders);
+                    self.pools.resume(number.get(), now_ms, tasks);
                 }
                 paused.databases.remove(name)
             }
             None => {
-                self.pools.resume_all(now_ms, orders);
+                self.pools.resume_all(now_ms, tasks);
                 self.lock_numbers().clear();
                 !std::mem::take(&mut *paused).is_empty()
             }
@@ -68,7 +68,7 @@ impl PoolRegistry {
 
     /// Retires pools: they get no new clients, and close their connections when they are free.
     /// Returns the tickets of clients that waited for one and must repeat the request.
-    pub(crate) fn outdate(&self, is_meant: impl Fn(&PoolHandle) -> bool) -> Vec<WaitTicket> {
+    pub(crate) fn retire_pools(&self, is_meant: impl Fn(&PoolHandle) -> bool) -> Vec<WaitTicket> {
         let all = self.all();
         let meant = all.iter().filter(|one| is_meant(one));
         meant.flat_map(|one| self.pools.retire(&one.pool)).collect()

@@ -35,7 +35,7 @@ pub(crate) trait PoolableConnection: Sized + 'static {
     async fn open(
         worker: &Rc<Worker>,
         service: &Arc<Service>,
-        pooled: &Arc<PoolHandle>,
+        pool_handle: &Arc<PoolHandle>,
     ) -> Result<Box<Self>, ConnectError>;
 
     fn core(&self) -> &ConnectionCore;
@@ -59,10 +59,10 @@ pub(crate) trait PoolableConnection: Sized + 'static {
     /// Closes the connection.
     fn disconnect(mut self: Box<Self>, why: &str) {
         let core = self.core_mut();
-        tracing::debug!(server = %core.pooled.server.name, why, "server connection closed");
+        tracing::debug!(server = %core.pool_handle.server.name, why, "server connection closed");
         let mut goodbye = Vec::new();
         Self::write_terminate(&mut goodbye);
-        core.stream.say_goodbye(&goodbye);
+        core.stream.send_and_close(&goodbye);
     }
 }
 
@@ -70,10 +70,10 @@ pub(crate) trait PoolableConnection: Sized + 'static {
 pub(crate) struct ConnectionCore {
     pub(crate) stream: Stream,
     /// Set while a session has the connection.
-    pub(crate) loan: Option<Checkout>,
-    pub(crate) pooled: Arc<PoolHandle>,
+    pub(crate) checkout: Option<Checkout>,
+    pub(crate) pool_handle: Arc<PoolHandle>,
     /// Target for cancel requests to this connection.
-    pub(crate) cancels: Rc<CancelTarget>,
+    pub(crate) cancel_target: Rc<CancelTarget>,
     pub(crate) since_ms: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) enum TransferState {
 pub(crate) struct ConnectionTransfer {
     socket: OwnedFd,
     tls: Option<Box<Channel>>,
-    pooled: Arc<PoolHandle>,
+    pool_handle: Arc<PoolHandle>,
     peer: Option<SocketAddr>,
     key: Option<(u32, Box<[u8]>)>,
     since_ms: u64,
@@ -96,13 +96,13 @@ pub(crate) struct ConnectionTransfer {
 
 impl ConnectionCore {
     /// Wraps a stream that is about to log in.
-    pub(crate) fn new(stream: Stream, pooled: &Arc<PoolHandle>) -> Self {
+    pub(crate) fn new(stream: Stream, pool_handle: &Arc<PoolHandle>) -> Self {
         let peer = stream.socket.peer();
         Self {
             stream,
-            loan: None,
-            pooled: Arc::clone(pooled),
-            cancels: CancelTarget::new(pooled, peer, None),
+            checkout: None,
+            pool_handle: Arc::clone(pool_handle),
+            cancel_target: CancelTarget::new(pool_handle, peer, None),
             since_ms: clock::now_ms(),
         }
     }
@@ -118,12 +118,12 @@ impl ConnectionTransfer {
         let (core, transfer_state) = connection.into_transfer();
         let (socket, tls) = core.stream.into_parts();
         let socket = socket.withdraw(worker).await?;
-        let peer = core.cancels.peer;
-        let key = core.cancels.key.borrow().clone();
+        let peer = core.cancel_target.peer;
+        let key = core.cancel_target.key.borrow().clone();
         Some(Self {
             socket,
             tls,
-            pooled: core.pooled,
+            pool_handle: core.pool_handle,
             peer,
             key,
             since_ms: core.since_ms,
@@ -137,9 +137,9 @@ impl ConnectionTransfer {
         let socket = Socket::new(worker, socket).ok()?;
         let core = ConnectionCore {
             stream: Stream::with(socket, self.tls),
-            loan: None,
-            cancels: CancelTarget::new(&self.pooled, self.peer, self.key),
-            pooled: self.pooled,
+            checkout: None,
+            cancel_target: CancelTarget::new(&self.pool_handle, self.peer, self.key),
+            pool_handle: self.pool_handle,
             since_ms: self.since_ms,
         };
         C::from_transfer(worker, core, self.transfer_state)

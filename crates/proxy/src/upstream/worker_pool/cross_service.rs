@@ -17,19 +17,22 @@ impl<C: PoolableConnection> WorkerPool<C> {
     /// Closes one idle connection of another service for each pool whose clients wait for a full
     /// server. This does not happen as soon as a client waits: busy services would close each
     /// other's connections continually.
-    pub(super) fn make_room(&self, worker: &Worker) {
+    pub(super) fn evict_idle(&self, worker: &Worker) {
         if self.registry.pools.waiting() == 0 {
             return;
         }
         for stats in self.registry.pools.stats() {
-            let pooled = (stats.waiting > 0).then(|| self.registry.pooled(&stats.key));
-            if let Some(pooled) = pooled.flatten().filter(|one| one.server.load.is_full()) {
-                self.ask_neighbours(worker, &pooled.server);
+            let pool_handle = (stats.waiting > 0).then(|| self.registry.pool_handle(&stats.key));
+            if let Some(pool_handle) = pool_handle
+                .flatten()
+                .filter(|one| one.server.load.is_full())
+            {
+                self.evict_elsewhere(worker, &pool_handle.server);
             }
         }
     }
 
-    fn ask_neighbours(&self, worker: &Worker, server: &Server) {
+    fn evict_elsewhere(&self, worker: &Worker, server: &Server) {
         for other in worker
             .shared
             .registry
@@ -38,12 +41,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
             let Some(shared) = &other.database else {
                 continue;
             };
-            let mut orders = Vec::new();
+            let mut tasks = Vec::new();
             let is_made = shared
                 .pool_registry
                 .pools
-                .make_room(&server.load, &mut orders);
-            send(worker, &other, orders);
+                .evict_for_server(&server.load, &mut tasks);
+            send(worker, &other, tasks);
             if is_made {
                 return;
             }
@@ -52,33 +55,33 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Reports that a connection has released its permit at a server; other services may wait for
     /// it.
-    pub(super) fn place_freed(&self, worker: &Rc<Worker>, server: &Arc<Server>) {
-        if server.load.places.limit() == UNLIMITED {
+    pub(super) fn handle_freed_permit(&self, worker: &Rc<Worker>, server: &Arc<Server>) {
+        if server.load.permits.limit() == UNLIMITED {
             return;
         }
         let registry = &worker.shared.registry;
-        registry.place_freed(server);
+        registry.handle_freed_permit(server);
         for other in registry.pooled_services_besides(self.service.id) {
             let pools = other
                 .database
                 .as_ref()
                 .map(|shared| &shared.pool_registry.pools);
             if let Some(pools) = pools.filter(|pools| pools.waiting() > 0) {
-                let mut orders = Vec::new();
-                pools.serve(clock::now_ms(), &mut orders);
-                send(worker, &other, orders);
+                let mut tasks = Vec::new();
+                pools.serve(clock::now_ms(), &mut tasks);
+                send(worker, &other, tasks);
             }
         }
     }
 }
 
 /// Sends tasks to their workers; this worker receives its own through its command queue, too.
-fn send(worker: &Worker, service: &Service, orders: Vec<WorkerTask>) {
-    for order in orders {
-        let (to, service_id) = (order.worker, service.id);
-        let message = PoolMessage::Order(order);
+fn send(worker: &Worker, service: &Service, tasks: Vec<WorkerTask>) {
+    for task in tasks {
+        let (to, service_id) = (task.worker, service.id);
+        let message = PoolMessage::Task(task);
         // A worker that has ended has no clients either.
-        let _ = worker.shared.orders[to].send(crate::engine::WorkerCommand::Pool {
+        let _ = worker.shared.commands[to].send(crate::engine::WorkerCommand::Pool {
             service_id,
             message,
         });

@@ -16,12 +16,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
                 continue;
             };
             let core = connection.core();
-            let pool_user = &core.pooled.pool_user;
+            let pool_user = &core.pool_handle.pool_user;
             idle.push(IdleInfo {
                 user: pool_user.user.to_string(),
                 database: pool_user.database.to_string(),
-                server: Arc::clone(&core.pooled.server.name),
-                process: core.cancels.process(),
+                server: Arc::clone(&core.pool_handle.server.name),
+                process: core.cancel_target.process(),
                 age_ms: now_ms.saturating_sub(core.since_ms),
             });
         }

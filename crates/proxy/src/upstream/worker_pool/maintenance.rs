@@ -12,31 +12,31 @@ use crate::engine::worker::Worker;
 impl<C: PoolableConnection> WorkerPool<C> {
     /// Runs twice a second: closes connections that have ended, are old or not needed, and opens
     /// missing ones.
-    pub(super) fn upkeep(self: &Rc<Self>) {
+    pub(super) fn run_maintenance(self: &Rc<Self>) {
         self.close_ended();
         let now_ms = clock::now_ms();
-        if now_ms.saturating_sub(self.upkept_ms.get()) < 1_000 {
+        if now_ms.saturating_sub(self.last_maintenance_ms.get()) < 1_000 {
             return;
         }
-        self.upkept_ms.set(now_ms);
+        self.last_maintenance_ms.set(now_ms);
         if let Some(shared) = &self.service.database {
-            shared.failover_queue.upkeep(now_ms);
+            shared.failover_queue.run_maintenance(now_ms);
         }
-        self.registry.tidy();
-        let mut orders = Vec::new();
-        let closings = self.idle.borrow_mut().maintain(now_ms, &mut orders);
+        self.registry.remove_unused();
+        let mut tasks = Vec::new();
+        let closings = self.idle.borrow_mut().maintain(now_ms, &mut tasks);
         for closing in closings {
             self.close(closing);
         }
-        self.give_out(orders);
+        self.send_tasks(tasks);
         if let Some(worker) = self.worker.upgrade() {
-            self.make_room(&worker);
+            self.evict_idle(&worker);
         }
     }
 
     /// Closes every connection to a server as soon as it is free; new ones are opened.
     pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
-        for ticket in self.registry.outdate(|one| one.server.id == server_id) {
+        for ticket in self.registry.retire_pools(|one| one.server.id == server_id) {
             self.send_message(worker, ticket.worker, PoolMessage::Again(ticket));
         }
     }
@@ -58,12 +58,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let ended: Vec<_> = idle
             .filter_map(|(number, connection)| Some((number, connection.as_ref()?.core())))
             .filter(|(_, core)| core.stream.has_arrived())
-            .map(|(number, core)| (number, Arc::clone(&core.pooled)))
+            .map(|(number, core)| (number, Arc::clone(&core.pool_handle)))
             .collect();
         drop(connections);
-        for (number, pooled) in ended {
+        for (number, pool_handle) in ended {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let closing = self.idle.borrow_mut().idle_ended(&pooled.pool, number);
+            let closing = self.idle.borrow_mut().idle_ended(&pool_handle.pool, number);
             if let Some(closing) = closing {
                 self.close(closing);
             }

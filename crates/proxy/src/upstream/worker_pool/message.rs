@@ -10,11 +10,11 @@ use crate::upstream::server_login::ConnectError;
 /// A task for another worker, or a delivery to it.
 pub(crate) enum PoolMessage {
     /// A task from the shared pools.
-    Order(WorkerTask),
+    Task(WorkerTask),
     /// A connection for the holder of the ticket.
     Take {
         ticket: WaitTicket,
-        loan: Checkout,
+        checkout: Checkout,
         transfer: Box<ConnectionTransfer>,
     },
     /// The expected connection has ended: repeat the request.

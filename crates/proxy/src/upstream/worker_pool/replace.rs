@@ -14,35 +14,35 @@ impl<C: PoolableConnection> WorkerPool<C> {
     pub(crate) fn replace_connection(
         self: &Rc<Self>,
         mut connection: Box<C>,
-        place: &Rc<WaitSlot<C>>,
+        slot: &Rc<WaitSlot<C>>,
     ) {
         let core = connection.core_mut();
-        let pooled = Arc::clone(&core.pooled);
-        let (Some(loan), Some(worker)) = (core.loan.take(), self.worker.upgrade()) else {
+        let pool_handle = Arc::clone(&core.pool_handle);
+        let (Some(checkout), Some(worker)) = (core.checkout.take(), self.worker.upgrade()) else {
             return;
         };
         connection.disconnect("cannot be prepared for the client");
-        let message = place.expect();
-        let (worker_pool, place, home) = (Rc::clone(self), Rc::clone(place), Rc::clone(&worker));
+        let message = slot.expect_message();
+        let (worker_pool, slot, owner) = (Rc::clone(self), Rc::clone(slot), Rc::clone(&worker));
         worker.spawn(async move {
-            let opened = Box::pin(C::open(&home, &worker_pool.service, &pooled)).await;
+            let opened = Box::pin(C::open(&owner, &worker_pool.service, &pool_handle)).await;
             match opened {
                 Ok(mut connection) => {
-                    connection.core_mut().loan = Some(loan);
-                    worker_pool.bring(connection, message, &place);
+                    connection.core_mut().checkout = Some(checkout);
+                    worker_pool.deliver(connection, message, &slot);
                 }
                 Err(error) => {
-                    worker_pool.lose(loan);
-                    tell(error, message, &place);
+                    worker_pool.release_lost(checkout);
+                    deliver_error(error, message, &slot);
                 }
             }
         });
     }
 
     /// Delivers the connection to the session if it still waits for it.
-    fn bring(self: &Rc<Self>, connection: Box<C>, message: u64, place: &WaitSlot<C>) {
-        match place.expects(message) {
-            true => place.deliver(WaitResult::Connection(connection)),
+    fn deliver(self: &Rc<Self>, connection: Box<C>, message: u64, slot: &WaitSlot<C>) {
+        match slot.is_expected(message) {
+            true => slot.deliver(WaitResult::Connection(connection)),
             false => self.release(connection, Condition::Clean),
         }
     }
@@ -50,9 +50,9 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
 /// Delivers an error; if the server is full, the session retries, as the pool has other
 /// connections.
-fn tell<C>(error: ConnectError, message: u64, place: &WaitSlot<C>) {
-    if place.expects(message) {
-        place.deliver(match error.is_full() {
+fn deliver_error<C>(error: ConnectError, message: u64, slot: &WaitSlot<C>) {
+    if slot.is_expected(message) {
+        slot.deliver(match error.is_full() {
             true => WaitResult::Again,
             false => WaitResult::Failed(Arc::new(error)),
         });

@@ -15,7 +15,7 @@ pub(crate) struct UserPools<C: PoolableConnection> {
     /// Protocol-specific state.
     pub(crate) known: C::Known,
     registry: Arc<PoolRegistry>,
-    pooled: RefCell<Vec<Arc<PoolHandle>>>,
+    pool_handles: RefCell<Vec<Arc<PoolHandle>>>,
 }
 
 impl<C: PoolableConnection> UserPools<C> {
@@ -24,30 +24,36 @@ impl<C: PoolableConnection> UserPools<C> {
             known: C::known(&pool_user, service),
             pool_user: Arc::new(pool_user),
             registry: Arc::clone(&service.pool_registry),
-            pooled: RefCell::default(),
+            pool_handles: RefCell::default(),
         })
     }
 
     /// Returns the pool at a server.
-    pub(crate) fn pooled(&self, server: &Arc<Server>, view: &DatabaseSnapshot) -> Arc<PoolHandle> {
-        let mut pooled = self.pooled.borrow_mut();
-        let known = pooled.iter().position(|one| one.server.id == server.id);
+    pub(crate) fn pool_handle(
+        &self,
+        server: &Arc<Server>,
+        view: &DatabaseSnapshot,
+    ) -> Arc<PoolHandle> {
+        let mut pool_handles = self.pool_handles.borrow_mut();
+        let known = pool_handles
+            .iter()
+            .position(|one| one.server.id == server.id);
         if let Some(index) = known {
-            if !pooled[index].pool.is_retired() {
-                return Arc::clone(&pooled[index]);
+            if !pool_handles[index].pool.is_retired() {
+                return Arc::clone(&pool_handles[index]);
             }
-            pooled.swap_remove(index);
+            pool_handles.swap_remove(index);
         }
         let new = self.registry.pool_for(&self.pool_user, server, view);
-        pooled.push(Arc::clone(&new));
+        pool_handles.push(Arc::clone(&new));
         new
     }
 
     /// Retires its pools: their free connections close immediately, the others when they are
     /// released.
     pub(crate) fn retire(&self) {
-        for pooled in &*self.pooled.borrow() {
-            self.registry.pools.retire(&pooled.pool);
+        for pool_handle in &*self.pool_handles.borrow() {
+            self.registry.pools.retire(&pool_handle.pool);
         }
     }
 }

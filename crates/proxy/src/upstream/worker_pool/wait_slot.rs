@@ -45,7 +45,7 @@ impl<C> WaitSlot<C> {
     }
 
     /// Starts the wait for a delivery to this slot alone, and returns the delivery's number.
-    pub(super) fn expect(&self) -> u64 {
+    pub(super) fn expect_message(&self) -> u64 {
         let message = self.messages_sent.get().wrapping_add(1);
         self.messages_sent.set(message);
         self.expected.set(Some(message));
@@ -53,11 +53,11 @@ impl<C> WaitSlot<C> {
     }
 
     /// Returns whether the session still waits for this delivery, not for a later one.
-    pub(super) fn expects(&self, message: u64) -> bool {
+    pub(super) fn is_expected(&self, message: u64) -> bool {
         self.expected.get() == Some(message)
     }
 
-    pub(super) fn leave_line(&self) -> Option<WaitTicket> {
+    pub(super) fn leave_queue(&self) -> Option<WaitTicket> {
         self.expected.set(None);
         self.ticket.take()
     }
@@ -102,13 +102,13 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_before_it_left_is_not_taken_for_what_it_asks_for_now() {
-        let place = WaitSlot::<()>::new();
-        let first = place.expect();
-        assert!(place.expects(first));
-        place.leave_line();
-        let second = place.expect();
-        assert!(!place.expects(first) && place.expects(second));
-        place.deliver(WaitResult::Again);
-        assert!(!place.expects(second));
+        let slot = WaitSlot::<()>::new();
+        let first = slot.expect_message();
+        assert!(slot.is_expected(first));
+        slot.leave_queue();
+        let second = slot.expect_message();
+        assert!(!slot.is_expected(first) && slot.is_expected(second));
+        slot.deliver(WaitResult::Again);
+        assert!(!slot.is_expected(second));
     }
 }

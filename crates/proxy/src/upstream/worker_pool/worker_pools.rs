@@ -23,7 +23,7 @@ pub(crate) struct WorkerPools {
 
 impl WorkerPools {
     /// Returns a service's pool; `None`: the service has none.
-    pub(crate) fn of<C: PoolableConnection>(
+    pub(crate) fn get_or_create<C: PoolableConnection>(
         &self,
         worker: &Rc<Worker>,
         service: &Arc<Service>,
@@ -41,13 +41,22 @@ impl WorkerPools {
     }
 
     /// Maintains all pools; runs twice a second.
-    pub(crate) fn upkeep(&self) {
-        all(&self.postgres).iter().for_each(WorkerPool::upkeep);
-        all(&self.mysql).iter().for_each(WorkerPool::upkeep);
+    pub(crate) fn run_maintenance(&self) {
+        all(&self.postgres)
+            .iter()
+            .for_each(WorkerPool::run_maintenance);
+        all(&self.mysql)
+            .iter()
+            .for_each(WorkerPool::run_maintenance);
     }
 
     /// Handles a message of another worker.
-    pub(crate) fn run_errand(&self, worker: &Rc<Worker>, service_id: u64, message: PoolMessage) {
+    pub(crate) fn handle_message(
+        &self,
+        worker: &Rc<Worker>,
+        service_id: u64,
+        message: PoolMessage,
+    ) {
         if let Some(worker_pool) = one(&self.postgres, service_id) {
             worker_pool.handle_message(worker, message);
         } else if let Some(worker_pool) = one(&self.mysql, service_id) {

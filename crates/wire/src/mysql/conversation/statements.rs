@@ -24,7 +24,7 @@ pub enum Resolved {
 }
 
 impl Statements {
-    pub(super) fn hold_anything(&self) -> bool {
+    pub(super) fn is_any_held(&self) -> bool {
         self.has_cursors() || self.has_long_data()
     }
 
@@ -52,44 +52,44 @@ impl Statements {
     }
 
     pub(super) fn long_data(&mut self, statement: StatementId) {
-        if let Some(statement) = self.number(statement) {
-            put(&mut self.long_data, statement);
+        if let Some(statement) = self.known_id(statement) {
+            insert_new(&mut self.long_data, statement);
         }
     }
 
     /// Marks an execution. It consumes the values sent in advance, even if it fails, and closes the
     /// cursor of the previous execution.
     pub(super) fn executed(&mut self, statement: StatementId, cursor: bool) {
-        let Some(statement) = self.number(statement) else {
+        let Some(statement) = self.known_id(statement) else {
             return;
         };
         self.reset(statement);
         if cursor {
-            put(&mut self.cursors, statement);
+            insert_new(&mut self.cursors, statement);
         }
     }
 
     pub(super) fn cursor_ended(&mut self, statement: StatementId) {
-        if let Some(statement) = self.number(statement) {
+        if let Some(statement) = self.known_id(statement) {
             self.cursors.retain(|open| *open != statement);
         }
     }
 
     pub(super) fn reset(&mut self, statement: StatementId) {
         self.cursor_ended(statement);
-        if let Some(statement) = self.number(statement) {
+        if let Some(statement) = self.known_id(statement) {
             self.long_data.retain(|held| *held != statement);
         }
     }
 
     pub(super) fn close(&mut self, statement: StatementId) {
         self.reset(statement);
-        if self.number(statement) == self.last {
+        if self.known_id(statement) == self.last {
             self.last = None;
         }
     }
 
-    fn number(&self, statement: StatementId) -> Option<StatementId> {
+    fn known_id(&self, statement: StatementId) -> Option<StatementId> {
         match statement {
             StatementId::LAST => self.last,
             statement => Some(statement),
@@ -97,7 +97,7 @@ impl Statements {
     }
 }
 
-fn put(list: &mut Vec<StatementId>, statement: StatementId) {
+fn insert_new(list: &mut Vec<StatementId>, statement: StatementId) {
     if !list.contains(&statement) {
         list.push(statement);
     }

@@ -64,7 +64,7 @@ impl Rig {
         let mut bytes = Vec::new();
         build::command(&mut bytes, Code::Ping, b"");
         self.measure.input.push_back(payload(&bytes));
-        self.conversation.answer(RequestToken(1));
+        self.conversation.add_local_reply(RequestToken(1));
         self.drain_due();
     }
 
@@ -100,7 +100,7 @@ impl Rig {
     }
 
     fn read(&mut self) {
-        while let Some(answer) = self.conversation.answer_due() {
+        while let Some(answer) = self.conversation.expected_reply() {
             let bytes = self.unread.clone();
             let consumed = match self.boundaries.next(&bytes, answer) {
                 Step::Event {
@@ -113,7 +113,7 @@ impl Rig {
                     if reply.delivery == Delivery::Forward {
                         self.seen.extend_from_slice(&bytes[passed..passed + length]);
                     }
-                    self.settle(reply.settled);
+                    self.settle(reply.outcome);
                     self.drain_due();
                     passed + length
                 }
@@ -134,8 +134,8 @@ impl Rig {
         }
     }
 
-    fn settle(&mut self, settled: ReplyOutcome) {
-        match settled {
+    fn settle(&mut self, outcome: ReplyOutcome) {
+        match outcome {
             ReplyOutcome::Prepared { statement, .. } => self.prepared.push(statement),
             ReplyOutcome::Failed(..) => self.failures += 1,
             ReplyOutcome::Done(_) | ReplyOutcome::Renewed(_) => self.done += 1,
@@ -162,7 +162,7 @@ impl Rig {
         assert_eq!(self.conversation.is_idle(), idle);
         let transaction = self.conversation.status().has(Status::IN_TRANSACTION);
         assert_eq!(transaction, self.server.in_transaction);
-        assert_eq!(self.conversation.owed(), 0);
+        assert_eq!(self.conversation.pending_count(), 0);
     }
 }
 
@@ -296,7 +296,7 @@ fn replies_to_our_commands_are_swallowed_and_ours_wait_their_turn() {
     rig.client(&message('e', StatementId(1)));
     rig.ours(&message('3', StatementId(1)));
     rig.answered_ping();
-    assert_eq!(rig.conversation.owed(), 6);
+    assert_eq!(rig.conversation.pending_count(), 6);
     rig.check();
 }
 

@@ -24,12 +24,12 @@ pub enum Secret {
 pub struct Check {
     pub(super) user: Vec<u8>,
     pub(super) secret: Secret,
-    pub(super) given: Given,
+    pub(super) sent: SentPassword,
     pub(super) sequence: u8,
 }
 
 /// Form of the received password.
-pub(super) enum Given {
+pub(super) enum SentPassword {
     Password(Zeroizing<Vec<u8>>),
     Encrypted { message: Vec<u8>, nonce: Nonce },
 }
@@ -73,9 +73,9 @@ impl Check {
         random: [u8; 32],
         proved: Option<&sha2::Verifier>,
     ) -> Result<Authenticated, AuthFailure> {
-        let password = match self.given {
-            Given::Password(password) => password,
-            Given::Encrypted { message, nonce } => {
+        let password = match self.sent {
+            SentPassword::Password(password) => password,
+            SentPassword::Encrypted { message, nonce } => {
                 let key = key.ok_or(AuthFailure::NoKey)?;
                 let password = key.password(&message, &nonce, random);
                 // A malformed message takes as long as a wrong password, and returns the same

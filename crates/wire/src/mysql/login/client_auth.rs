@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::check::Given;
+use super::check::SentPassword;
 use super::{AuthFailure, Authenticated, Channel, Check, Credential, Secret};
 use crate::mysql::build;
 use crate::mysql::frame::Frame;
@@ -62,7 +62,7 @@ pub struct ClientAuth {
     nonce: Nonce,
     channel: Channel,
     method: Method,
-    waiting: Waiting,
+    stage: AuthStage,
 }
 
 /// Result of one step of a login. The number is the sequence number of the next packet to send.
@@ -79,7 +79,7 @@ pub enum ClientAuthStep {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waiting {
+enum AuthStage {
     /// The proof, made for the plugin of the account.
     Proof,
     /// The password, or the request for Evenkeel's key.
@@ -148,7 +148,7 @@ impl Method {
 /// Writes the packet that a client which has sent a proof expects before OK, where proofs are not
 /// verified. Returns the next sequence number.
 #[must_use]
-pub fn wave_through(claim: &ClaimedIdentity, (sequence, out): (u8, &mut Vec<u8>)) -> u8 {
+pub fn accept_unchecked(claim: &ClaimedIdentity, (sequence, out): (u8, &mut Vec<u8>)) -> u8 {
     let is_sha2 = claim.plugin.as_deref() == Some(password::CACHING_SHA2);
     if !is_sha2 || matches!(claim.proof.as_slice(), [] | [0]) {
         return sequence;
@@ -174,7 +174,7 @@ impl ClientAuth {
             nonce,
             channel,
             method,
-            waiting: Waiting::Proof,
+            stage: AuthStage::Proof,
         });
         let plugin = accept.method.plugin();
         if plugin == password::CLEAR && channel == Channel::Plain {
@@ -187,7 +187,7 @@ impl ClientAuth {
             None if plugin == password::NATIVE => accept.step(&claim.proof, sequence, out),
             None => ClientAuthStep::Refused(AuthFailure::CannotSwitch, sequence),
             Some(_) => {
-                accept.ask(sequence, out);
+                accept.request_proof(sequence, out);
                 ClientAuthStep::More(accept)
             }
         }
@@ -203,7 +203,7 @@ impl ClientAuth {
         self.step(frame.payload, sequence, out)
     }
 
-    fn ask(&self, sequence: u8, out: &mut Vec<u8>) {
+    fn request_proof(&self, sequence: u8, out: &mut Vec<u8>) {
         let plugin = self.method.plugin();
         match &self.method {
             Method::Ed25519(_, nonce) | Method::Parsec(_, nonce) => {
@@ -221,11 +221,11 @@ impl ClientAuth {
     }
 
     fn step(self: Box<Self>, payload: &[u8], sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
-        match self.waiting {
-            Waiting::Proof => self.proof(payload, sequence, out),
-            Waiting::Password => self.password(payload, sequence, out),
-            Waiting::Encrypted => (*self).check_encrypted(payload, sequence),
-            Waiting::Signature => (*self).signature(payload, sequence),
+        match self.stage {
+            AuthStage::Proof => self.proof(payload, sequence, out),
+            AuthStage::Password => self.password(payload, sequence, out),
+            AuthStage::Encrypted => (*self).check_encrypted(payload, sequence),
+            AuthStage::Signature => (*self).signature(payload, sequence),
         }
     }
 
@@ -236,9 +236,9 @@ impl ClientAuth {
             Method::Empty(_) if empty => (*self).done(Credential::Nothing, sequence),
             Method::Empty(_) => wrong,
             Method::Parsec(verifier, _) if proof.is_empty() => {
-                let told = verifier.derivation().bytes();
-                build::packet(out, sequence, |out| out.extend_from_slice(&told));
-                self.then(Waiting::Signature)
+                let encoded = verifier.derivation().bytes();
+                build::packet(out, sequence, |out| out.extend_from_slice(&encoded));
+                self.advance(AuthStage::Signature)
             }
             Method::Parsec(..) => wrong,
             _ if empty => wrong,
@@ -258,7 +258,7 @@ impl ClientAuth {
                 let key = fast.and_then(|fast| fast.check(&self.nonce, proof));
                 match key {
                     Some(key) => (*self).done_fast(key, sequence, out),
-                    None => self.ask_password(sequence, out),
+                    None => self.request_password(sequence, out),
                 }
             }
             Method::Known(verifier) => match verifier.check(&self.nonce, proof) {
@@ -277,8 +277,8 @@ impl ClientAuth {
         }
     }
 
-    fn then(mut self: Box<Self>, waiting: Waiting) -> ClientAuthStep {
-        self.waiting = waiting;
+    fn advance(mut self: Box<Self>, stage: AuthStage) -> ClientAuthStep {
+        self.stage = stage;
         ClientAuthStep::More(self)
     }
 
@@ -292,9 +292,9 @@ impl ClientAuth {
         ClientAuthStep::Done(Authenticated { user, credential }, sequence)
     }
 
-    fn ask_password(self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
+    fn request_password(self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
         build::auth_more_data(out, sequence, &[FULL]);
-        self.then(Waiting::Password)
+        self.advance(AuthStage::Password)
     }
 
     fn password(
@@ -317,7 +317,7 @@ impl ClientAuth {
             (Channel::Plain, None) => ClientAuthStep::Refused(AuthFailure::NoKey, sequence),
             (Channel::Plain, Some(pem)) if payload == KEY_REQUEST => {
                 build::auth_more_data(out, sequence, pem);
-                self.then(Waiting::Encrypted)
+                self.advance(AuthStage::Encrypted)
             }
             // A client that has Evenkeel's key in a file does not request it.
             (Channel::Plain, Some(_)) => (*self).check_encrypted(payload, sequence),
@@ -331,7 +331,7 @@ impl ClientAuth {
         ClientAuthStep::Check(Box::new(Check {
             user: self.user,
             secret,
-            given: Given::Password(Zeroizing::new(password.to_vec())),
+            sent: SentPassword::Password(Zeroizing::new(password.to_vec())),
             sequence,
         }))
     }
@@ -343,7 +343,7 @@ impl ClientAuth {
         ClientAuthStep::Check(Box::new(Check {
             user: self.user,
             secret: Secret::Sha2(stored),
-            given: Given::Encrypted {
+            sent: SentPassword::Encrypted {
                 message: payload.to_vec(),
                 nonce: self.nonce,
             },

@@ -50,7 +50,7 @@ pub struct ServerAuth {
     key: ServerKey,
     random: [u8; 32],
     nonce: Nonce,
-    waiting: Waiting,
+    stage: AuthStage,
     switches: u8,
     /// Reason for not answering the last requested plugin.
     declined: Option<AuthFailure>,
@@ -77,7 +77,7 @@ pub enum ServerAuthStep {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waiting {
+enum AuthStage {
     /// Only OK, or another plugin.
     Ok,
     /// True if `caching_sha2_password` has cached the user's password.
@@ -103,7 +103,7 @@ impl ServerAuth {
         random: [u8; 32],
         (sequence, out): (u8, &mut Vec<u8>),
     ) -> Result<Box<Self>, AuthFailure> {
-        let nonce = Nonce::given(greeting.nonce.whole().ok_or(AuthFailure::Protocol)?);
+        let nonce = Nonce::from_bytes(greeting.nonce.whole().ok_or(AuthFailure::Protocol)?);
         let agreed = agree(greeting.capabilities, hello);
         let mut join = Box::new(ServerAuth {
             agreed,
@@ -112,7 +112,7 @@ impl ServerAuth {
             key,
             random,
             nonce,
-            waiting: Waiting::Ok,
+            stage: AuthStage::Ok,
             switches: 0,
             declined: None,
         });
@@ -155,7 +155,7 @@ impl ServerAuth {
             key,
             random,
             nonce,
-            waiting: Waiting::Ok,
+            stage: AuthStage::Ok,
             switches: 0,
             declined: None,
         });
@@ -190,8 +190,9 @@ impl ServerAuth {
         frame: Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Result<ServerAuthStep, AuthFailure> {
-        let said = backend::login(frame.payload, self.agreed).map_err(|_| AuthFailure::Protocol)?;
-        let answer = match said {
+        let reply =
+            backend::login(frame.payload, self.agreed).map_err(|_| AuthFailure::Protocol)?;
+        let answer = match reply {
             Login::Ok(ok) => {
                 return Ok(ServerAuthStep::Done(ServerAuthResult {
                     agreed: self.agreed,
@@ -221,9 +222,9 @@ impl ServerAuth {
         let nonce = data.strip_suffix(&[0]).filter(|rest| rest.len() == 20);
         let nonce = nonce.unwrap_or(data);
         if let Ok(nonce) = nonce.try_into() {
-            self.nonce = Nonce::given(nonce);
+            self.nonce = Nonce::from_bytes(nonce);
         }
-        self.waiting = Waiting::Ok;
+        self.stage = AuthStage::Ok;
         let proof = match known(plugin) {
             Some(known) => self.proof(known, nonce),
             None => Err(AuthFailure::Plugin),
@@ -233,7 +234,7 @@ impl ServerAuth {
             Err(
                 AuthFailure::Plugin | AuthFailure::Credential | AuthFailure::CleartextNotAllowed,
             ) => {
-                self.waiting = Waiting::Other;
+                self.stage = AuthStage::Other;
                 Ok(Zeroizing::default())
             }
             proof => proof,
@@ -242,19 +243,19 @@ impl ServerAuth {
 
     /// Processes additional data of a plugin: only `caching_sha2_password` and `parsec` send any.
     fn more(&mut self, data: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, AuthFailure> {
-        match (self.waiting, data) {
-            (Waiting::Sha2, [3]) => {
-                self.waiting = Waiting::Ok;
+        match (self.stage, data) {
+            (AuthStage::Sha2, [3]) => {
+                self.stage = AuthStage::Ok;
                 Ok(None)
             }
-            (Waiting::Sha2, [4]) => self.whole_password().map(Some),
-            (Waiting::Key, pem) => {
+            (AuthStage::Sha2, [4]) => self.whole_password().map(Some),
+            (AuthStage::Key, pem) => {
                 let key = PublicKey::read(pem).ok_or(AuthFailure::Protocol)?;
                 self.encrypted(&key).map(Some)
             }
-            (Waiting::Parsec(nonce), told) => self.signed(&nonce, told).map(Some),
-            (Waiting::Other, _) => {
-                self.waiting = Waiting::Ok;
+            (AuthStage::Parsec(nonce), encoded) => self.signed(&nonce, encoded).map(Some),
+            (AuthStage::Other, _) => {
+                self.stage = AuthStage::Ok;
                 Ok(Some(Zeroizing::default()))
             }
             _ => Err(AuthFailure::Protocol),
@@ -266,13 +267,13 @@ impl ServerAuth {
             return Err(AuthFailure::PasswordNeeded);
         };
         if self.channel == Channel::Secure {
-            self.waiting = Waiting::Ok;
+            self.stage = AuthStage::Ok;
             return Ok(terminated(password));
         }
         match self.key.clone() {
             ServerKey::Never => Err(AuthFailure::ServerKeyUnknown),
             ServerKey::Ask => {
-                self.waiting = Waiting::Key;
+                self.stage = AuthStage::Key;
                 Ok(Zeroizing::new(vec![2]))
             }
             ServerKey::Known(key) => self.encrypted(&key),
@@ -280,7 +281,7 @@ impl ServerAuth {
     }
 
     fn encrypted(&mut self, key: &PublicKey) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
-        self.waiting = Waiting::Ok;
+        self.stage = AuthStage::Ok;
         let Credential::Password(password) = &self.credential else {
             return Err(AuthFailure::PasswordNeeded);
         };
@@ -291,13 +292,13 @@ impl ServerAuth {
     fn signed(
         &mut self,
         nonce: &parsec::Nonce,
-        told: &[u8],
+        encoded: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, AuthFailure> {
-        self.waiting = Waiting::Ok;
+        self.stage = AuthStage::Ok;
         let Credential::Password(password) = &self.credential else {
             return Err(AuthFailure::Credential);
         };
-        let derivation = parsec::Derivation::read(told).ok_or(AuthFailure::Protocol)?;
+        let derivation = parsec::Derivation::read(encoded).ok_or(AuthFailure::Protocol)?;
         let answer = parsec::prove(password, &derivation, nonce, &self.random);
         Ok(Zeroizing::new(answer.to_vec()))
     }
@@ -318,17 +319,17 @@ impl ServerAuth {
             return Ok(Zeroizing::default());
         }
         if plugin == password::CACHING_SHA2 {
-            self.waiting = Waiting::Sha2;
+            self.stage = AuthStage::Sha2;
         }
         let proof = match (plugin, &self.credential) {
             (_, Credential::Password(password)) if password.is_empty() => Vec::new(),
             (password::NATIVE, credential) => {
                 let key = native_key(credential).ok_or(AuthFailure::Credential)?;
-                key.prove(&self.twenty(nonce)?).to_vec()
+                key.prove(&self.read_nonce(nonce)?).to_vec()
             }
             (password::CACHING_SHA2, credential) => {
                 let key = sha2_key(credential).ok_or(AuthFailure::Credential)?;
-                key.prove(&self.twenty(nonce)?).to_vec()
+                key.prove(&self.read_nonce(nonce)?).to_vec()
             }
             (password::ED25519, Credential::Password(password)) => {
                 let nonce: &ed25519::Nonce = nonce.try_into().map_err(|_| AuthFailure::Protocol)?;
@@ -336,7 +337,7 @@ impl ServerAuth {
             }
             (password::PARSEC, Credential::Password(_)) => {
                 let nonce = nonce.try_into().map_err(|_| AuthFailure::Protocol)?;
-                self.waiting = Waiting::Parsec(nonce);
+                self.stage = AuthStage::Parsec(nonce);
                 // Empty: requests the parameters of the key derivation.
                 Vec::new()
             }
@@ -351,9 +352,9 @@ impl ServerAuth {
         Ok(Zeroizing::new(proof))
     }
 
-    fn twenty(&self, nonce: &[u8]) -> Result<Nonce, AuthFailure> {
+    fn read_nonce(&self, nonce: &[u8]) -> Result<Nonce, AuthFailure> {
         let nonce = nonce.try_into().map_err(|_| AuthFailure::Protocol)?;
-        Ok(Nonce::given(nonce))
+        Ok(Nonce::from_bytes(nonce))
     }
 }
 

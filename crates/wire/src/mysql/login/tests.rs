@@ -114,7 +114,7 @@ fn talk(method: Method, channel: Channel, mut join: Box<ServerAuth>, mut sent: V
         panic!("{payload:?}");
     };
     let claim = ClaimedIdentity::of_response(&response);
-    let nonce = Nonce::given(NONCE);
+    let nonce = Nonce::from_bytes(NONCE);
     let mut out = Vec::new();
     let mut step = ClientAuth::begin(claim, nonce, channel, method, (sequence + 1, &mut out));
     loop {
@@ -189,7 +189,7 @@ fn hear(join: &mut Box<ServerAuth>, said: &mut Vec<u8>, out: &mut Vec<u8>) -> Op
 /// Returns a placeholder for a login that is being processed.
 fn spent() -> Box<ServerAuth> {
     let how = (Credential::Nothing, Channel::Plain, ServerKey::Never);
-    let agreed = (Capabilities::SPOKEN, Nonce::given(NONCE));
+    let agreed = (Capabilities::SPOKEN, Nonce::from_bytes(NONCE));
     ServerAuth::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new()).unwrap()
 }
 
@@ -359,7 +359,7 @@ fn packets_that_do_not_belong_end_the_login() {
             sha2(true, true),
             Method::Clear(Secret::Sha2(stored())),
         ] {
-            let nonce = Nonce::given(NONCE);
+            let nonce = Nonce::from_bytes(NONCE);
             let claim = claim(b"unheard_of");
             let mut out = Vec::new();
             let begun = ClientAuth::begin(claim, nonce, Channel::Secure, method, (2, &mut out));
@@ -397,7 +397,7 @@ fn told(mut join: Box<ServerAuth>, packets: &[&[u8]]) -> (ServerAuthStep, Vec<Ve
 /// Returns a login with a password on an unencrypted connection.
 fn joining() -> Box<ServerAuth> {
     let how = (password(b"geheim"), Channel::Plain, ServerKey::Ask);
-    let agreed = (Capabilities::SPOKEN, Nonce::given(NONCE));
+    let agreed = (Capabilities::SPOKEN, Nonce::from_bytes(NONCE));
     ServerAuth::change_user(agreed, &Hello::default(), how, [0; 32], &mut Vec::new()).unwrap()
 }
 

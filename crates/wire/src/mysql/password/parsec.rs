@@ -39,8 +39,8 @@ pub struct Verifier {
 impl Derivation {
     /// Parses the form that a server sends.
     #[must_use]
-    pub fn read(told: &[u8]) -> Option<Self> {
-        let (&[way, doubled], salt) = told.split_first_chunk()?;
+    pub fn read(encoded: &[u8]) -> Option<Self> {
+        let (&[way, doubled], salt) = encoded.split_first_chunk()?;
         let salt = salt.try_into().ok()?;
         let is_known = way == PBKDF2 && doubled <= DOUBLED_MAX;
         is_known.then_some(Derivation { doubled, salt })
@@ -87,10 +87,10 @@ impl Verifier {
         };
         let doubled = digit.checked_sub(b'0')?;
         let mut decoded = || STANDARD_NO_PAD.decode(parts.next()?).ok();
-        let told = [&[way, doubled][..], &decoded()?].concat();
+        let encoded = [&[way, doubled][..], &decoded()?].concat();
         let key = decoded()?.try_into().ok()?;
         Some(Verifier {
-            derivation: Derivation::read(&told)?,
+            derivation: Derivation::read(&encoded)?,
             key: ed25519::Verifier::of_key(key),
         })
     }

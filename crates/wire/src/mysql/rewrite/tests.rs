@@ -75,7 +75,7 @@ fn trackers_are_hidden_from_who_did_not_ask() {
     );
     let renamed = through(&ok, (NEW, NEW), |tracker| {
         let is_one = matches!(tracker.change, Change::Variable { name: b"b", .. });
-        tracker.call(b"cc", b"3");
+        tracker.rename(b"cc", b"3");
         is_one
     });
     assert_eq!(

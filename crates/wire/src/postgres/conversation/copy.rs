@@ -72,9 +72,9 @@ impl Conversation {
     #[must_use]
     pub fn needs_fence(&self) -> bool {
         let may_fail = matches!(self.copy, CopyState::In { syncs, ended: true } if syncs > 0);
-        let is_sync = |owed| owed == PendingReply::Request(Request::Sync);
-        let is_sent = self.queue.back().is_some_and(|last| is_sync(last.owed));
-        self.certain && is_sent && (may_fail || self.strays > 0)
+        let is_sync = |pending| pending == PendingReply::Request(Request::Sync);
+        let is_sent = self.queue.back().is_some_and(|last| is_sync(last.pending));
+        self.certain && is_sent && (may_fail || self.stray_replies > 0)
     }
 
     /// Writes the fence: requests whose reply proves that no reply to an earlier message follows.
@@ -99,26 +99,27 @@ impl Conversation {
     /// Returns whether a ReadyForQuery received now belongs to a Sync that the COPY has not
     /// consumed.
     pub(super) fn is_stray(&self) -> bool {
-        let ends = |owed| matches!(owed, PendingReply::Request(request) if ends_in_ready(request));
-        self.strays > 0 && !self.front().is_some_and(ends)
+        let ends =
+            |pending| matches!(pending, PendingReply::Request(request) if ends_in_ready(request));
+        self.stray_replies > 0 && !self.front().is_some_and(ends)
     }
 
-    pub(super) fn stray(&mut self, status: TransactionStatus) -> Reply {
+    pub(super) fn handle_stray(&mut self, status: TransactionStatus) -> Reply {
         self.status = status;
-        self.strays = self.strays.saturating_sub(1);
+        self.stray_replies = self.stray_replies.saturating_sub(1);
         self.skipping = false;
         // Without a fence, the number of further ones is unknown.
-        self.certain = self.strays == 0 || self.is_fenced();
+        self.certain = self.stray_replies == 0 || self.is_fenced();
         Reply {
             delivery: Delivery::Forward,
-            settled: ReplyOutcome::Ready,
+            outcome: ReplyOutcome::Ready,
         }
     }
 
     /// Ends a COPY after an error, if there was one.
     pub(super) fn copy_failed(&mut self, request: Request) {
         if let CopyState::In { syncs, .. } = self.copy {
-            self.strays = syncs;
+            self.stray_replies = syncs;
             // ReadyForQuery follows immediately, and no fence precedes what is sent after that.
             self.certain &= syncs == 0 || !ends_in_ready(request);
         }
@@ -132,7 +133,7 @@ impl Conversation {
             request,
             Request::CopyData | Request::CopyEnd | Request::Flush
         );
-        if self.strays == 0 || is_nothing {
+        if self.stray_replies == 0 || is_nothing {
             return Sending::Drop;
         }
         self.certain = false;
@@ -164,7 +165,7 @@ impl Conversation {
         let mut syncs = 0_u32;
         let mut ended = false;
         while !ended {
-            match self.queue.get(1).map(|entry| entry.owed) {
+            match self.queue.get(1).map(|entry| entry.pending) {
                 Some(PendingReply::Request(Request::Sync)) => syncs = syncs.saturating_add(1),
                 Some(PendingReply::Request(Request::CopyEnd)) => ended = true,
                 None => break,
@@ -181,7 +182,7 @@ impl Conversation {
     /// Begins COPY in both directions. The client may have ended its data before it knew of the
     /// COPY. Any other message that it sent ahead is an error of unknown extent.
     pub(super) fn begin_copy_both(&mut self) {
-        let next = self.queue.get(1).map(|entry| entry.owed);
+        let next = self.queue.get(1).map(|entry| entry.pending);
         let ended = next == Some(PendingReply::Request(Request::CopyEnd));
         if ended {
             self.queue.remove(1);

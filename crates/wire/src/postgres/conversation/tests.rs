@@ -80,7 +80,7 @@ impl Rig {
         self.measure.receive(&bytes);
         let _ = self
             .conversation
-            .answer(LocalReply::ParseComplete, RequestToken(0));
+            .add_local_reply(LocalReply::ParseComplete, RequestToken(0));
         self.drain_due();
     }
 
@@ -113,7 +113,7 @@ impl Rig {
                 } => {
                     self.pass(&bytes[..passed]);
                     let reply = self.conversation.reply(&event).unwrap();
-                    self.settle(reply.settled);
+                    self.settle(reply.outcome);
                     if reply.delivery == Delivery::Forward {
                         self.seen.extend_from_slice(&bytes[passed..passed + length]);
                         // Messages longer than the buffer would be handled likewise, but none
@@ -140,8 +140,8 @@ impl Rig {
         }
     }
 
-    fn settle(&mut self, settled: ReplyOutcome) {
-        match settled {
+    fn settle(&mut self, outcome: ReplyOutcome) {
+        match outcome {
             ReplyOutcome::Parsed(token) => self.prepared.push(token.0),
             ReplyOutcome::Closed(token) => self.prepared.retain(|name| *name != token.0),
             ReplyOutcome::Failed { .. } => self.failures += 1,
@@ -279,7 +279,7 @@ fn what_is_sent_after_an_error_came_back_is_dropped_until_the_sync() {
     );
     let answer = rig
         .conversation
-        .answer(LocalReply::CloseComplete, RequestToken(0));
+        .add_local_reply(LocalReply::CloseComplete, RequestToken(0));
     assert_eq!(answer, Sending::Drop);
     assert!(!rig.conversation.is_quiet());
     let rig = history("Xq");
@@ -475,7 +475,7 @@ fn a_fatal_error_at_any_time_ends_the_connection() {
         panic!()
     };
     let reply = conversation.reply(&event).unwrap();
-    assert_eq!(reply.settled, ReplyOutcome::Fatal(SqlState::ADMIN_SHUTDOWN));
+    assert_eq!(reply.outcome, ReplyOutcome::Fatal(SqlState::ADMIN_SHUTDOWN));
     assert!(!conversation.is_idle());
 }
 
@@ -500,7 +500,7 @@ const PHRASES: [&str; 29] = [
 
 #[test]
 fn any_history_looks_the_same_with_and_without_the_conversation() {
-    let mut settled = 0;
+    let mut idle_count = 0;
     for seed in 1..=3_000_u64 {
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut rig = Rig::new();
@@ -518,8 +518,8 @@ fn any_history_looks_the_same_with_and_without_the_conversation() {
         }
         println!("seed {seed}");
         rig.check();
-        settled += usize::from(rig.conversation.is_idle());
+        idle_count += usize::from(rig.conversation.is_idle());
     }
-    println!("{settled} of 3000 ended idle");
-    assert!(settled > 1_500);
+    println!("{idle_count} of 3000 ended idle");
+    assert!(idle_count > 1_500);
 }

@@ -136,7 +136,7 @@ pub struct Reply {
     /// Destination of the reply's bytes.
     pub delivery: Delivery,
     /// Outcome of the reply.
-    pub settled: ReplyOutcome,
+    pub outcome: ReplyOutcome,
 }
 
 /// Outcome of a reply. Tokens are those of the request that was answered.
@@ -179,7 +179,7 @@ pub enum ReplyOutcome {
 ///
 /// Call `due` until there is none: before each reply that is reported, and after each message sent
 /// or received. The exception is a following reply with which a local reply can be sent
-/// ([`Conversation::owes_reply`](super::Conversation::owes_reply)).
+/// ([`Conversation::is_reply_pending`](super::Conversation::is_reply_pending)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DueAction {
     /// Send this local reply.

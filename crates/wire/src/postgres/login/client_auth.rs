@@ -48,7 +48,7 @@ pub enum Secret {
 #[derive(Debug)]
 pub struct ClientAuth {
     user: Vec<u8>,
-    waiting: Waiting,
+    stage: AuthStage,
 }
 
 /// Result of one step of a login.
@@ -63,7 +63,7 @@ pub enum ClientAuthStep {
 }
 
 #[derive(Debug)]
-enum Waiting {
+enum AuthStage {
     ScramFirst(Offer),
     ScramLast(Challenge),
     Md5(md5::Hash, [u8; 4]),
@@ -74,7 +74,7 @@ impl ClientAuth {
     /// Begins the login, and writes the authentication request to the client.
     #[must_use]
     pub fn begin(user: Vec<u8>, method: Method, out: &mut Vec<u8>) -> Self {
-        let waiting = match method {
+        let stage = match method {
             Method::Scram {
                 verifier,
                 binding,
@@ -82,25 +82,25 @@ impl ClientAuth {
             } => {
                 let offer = Offer::new(verifier, binding, nonce);
                 build::authentication_sasl(out, offer.mechanisms());
-                Waiting::ScramFirst(offer)
+                AuthStage::ScramFirst(offer)
             }
             Method::Md5 { hash, salt } => {
                 build::authentication_md5(out, salt);
-                Waiting::Md5(hash, salt)
+                AuthStage::Md5(hash, salt)
             }
             Method::Cleartext(secret) => {
                 build::authentication_cleartext(out);
-                Waiting::Cleartext(secret)
+                AuthStage::Cleartext(secret)
             }
         };
-        ClientAuth { user, waiting }
+        ClientAuth { user, stage }
     }
 
     /// Returns whether the next message takes thousands of hash rounds, which must not delay other
     /// sessions.
     #[must_use]
     pub fn is_costly(&self) -> bool {
-        matches!(self.waiting, Waiting::Cleartext(Secret::Scram(_)))
+        matches!(self.stage, AuthStage::Cleartext(Secret::Scram(_)))
     }
 
     /// Processes the client's next message, collected whole within [`PRE_AUTH_LENGTH_MAX`]. The
@@ -119,29 +119,29 @@ impl ClientAuth {
     }
 
     fn step(self, body: &[u8], out: &mut Vec<u8>) -> Result<ClientAuthStep, AuthFailure> {
-        let ClientAuth { user, waiting } = self;
-        let credential = match waiting {
-            Waiting::ScramFirst(offer) => {
+        let ClientAuth { user, stage } = self;
+        let credential = match stage {
+            AuthStage::ScramFirst(offer) => {
                 let (mechanism, message) = sasl_initial(body).ok_or(AuthFailure::Protocol)?;
                 let first = offer.first(mechanism, message);
                 let (challenge, answer) = first.map_err(AuthFailure::Scram)?;
                 build::authentication_sasl_continue(out, &answer);
-                let waiting = Waiting::ScramLast(challenge);
-                return Ok(ClientAuthStep::More(ClientAuth { user, waiting }));
+                let stage = AuthStage::ScramLast(challenge);
+                return Ok(ClientAuthStep::More(ClientAuth { user, stage }));
             }
-            Waiting::ScramLast(challenge) => {
+            AuthStage::ScramLast(challenge) => {
                 let (keys, last) = challenge.last(body).map_err(AuthFailure::Scram)?;
                 build::authentication_sasl_final(out, &last);
                 Credential::Keys(keys)
             }
-            Waiting::Md5(hash, salt) => {
+            AuthStage::Md5(hash, salt) => {
                 let response = password(body)?;
                 if !hash.accepts(salt, response) {
                     return Err(AuthFailure::WrongPassword);
                 }
                 Credential::Md5(hash)
             }
-            Waiting::Cleartext(secret) => {
+            AuthStage::Cleartext(secret) => {
                 let password = password(body)?;
                 if !secret.fits(&user, password) {
                     return Err(AuthFailure::WrongPassword);

@@ -14,7 +14,7 @@ pub struct ServerAuth {
     binding: Option<Vec<u8>>,
     cleartext_allowed: bool,
     nonce: Nonce,
-    waiting: Waiting,
+    stage: AuthStage,
 }
 
 /// Result of a successful login at a server.
@@ -36,7 +36,7 @@ pub enum ServerAuthStep {
 }
 
 #[derive(Debug)]
-enum Waiting {
+enum AuthStage {
     Request,
     ScramChallenge(ClientStart),
     ScramFinal(ClientFinal),
@@ -63,7 +63,7 @@ impl ServerAuth {
             binding,
             cleartext_allowed,
             nonce,
-            waiting: Waiting::Request,
+            stage: AuthStage::Request,
         }
     }
 
@@ -81,17 +81,17 @@ impl ServerAuth {
         request: Authentication<'_>,
         out: &mut Vec<u8>,
     ) -> Result<ServerAuthStep, AuthFailure> {
-        self.waiting = match (self.waiting, request) {
-            (Waiting::Request, Authentication::Ok) => {
+        self.stage = match (self.stage, request) {
+            (AuthStage::Request, Authentication::Ok) => {
                 let server_proved = false;
                 return Ok(ServerAuthStep::Done(ServerAuthResult { server_proved }));
             }
-            (Waiting::Ok { proved }, Authentication::Ok) => {
+            (AuthStage::Ok { proved }, Authentication::Ok) => {
                 let server_proved = proved;
                 return Ok(ServerAuthStep::Done(ServerAuthResult { server_proved }));
             }
             (_, Authentication::Ok) => return Err(AuthFailure::Unproved),
-            (Waiting::Request, Authentication::CleartextPassword) => {
+            (AuthStage::Request, Authentication::CleartextPassword) => {
                 let Credential::Password(password) = &self.credential else {
                     return Err(AuthFailure::Credential);
                 };
@@ -99,30 +99,30 @@ impl ServerAuth {
                     return Err(AuthFailure::CleartextNotAllowed);
                 }
                 build::password(out, password);
-                Waiting::Ok { proved: false }
+                AuthStage::Ok { proved: false }
             }
-            (Waiting::Request, Authentication::Md5Password { salt }) => {
+            (AuthStage::Request, Authentication::Md5Password { salt }) => {
                 let response = md5_hash(&self.user, &self.credential)?.response(salt);
                 build::password(out, &response);
-                Waiting::Ok { proved: false }
+                AuthStage::Ok { proved: false }
             }
-            (Waiting::Request, Authentication::Sasl(offered)) => {
+            (AuthStage::Request, Authentication::Sasl(offered)) => {
                 proof(&self.credential)?;
                 let start = start_scram(self.binding.as_deref(), offered, self.nonce)?;
                 build::sasl_initial(out, start.mechanism(), &start.message());
-                Waiting::ScramChallenge(start)
+                AuthStage::ScramChallenge(start)
             }
-            (Waiting::ScramChallenge(start), Authentication::SaslContinue(challenge)) => {
+            (AuthStage::ScramChallenge(start), Authentication::SaslContinue(challenge)) => {
                 let answered = start.challenge(challenge, proof(&self.credential)?);
                 let (last, message) = answered.map_err(AuthFailure::Scram)?;
                 build::sasl_response(out, &message);
-                Waiting::ScramFinal(last)
+                AuthStage::ScramFinal(last)
             }
-            (Waiting::ScramFinal(last), Authentication::SaslFinal(message)) => {
+            (AuthStage::ScramFinal(last), Authentication::SaslFinal(message)) => {
                 last.finish(message).map_err(AuthFailure::Scram)?;
-                Waiting::Ok { proved: true }
+                AuthStage::Ok { proved: true }
             }
-            (Waiting::Request, Authentication::Other(number)) => {
+            (AuthStage::Request, Authentication::Other(number)) => {
                 return Err(AuthFailure::Method(number));
             }
             _ => return Err(AuthFailure::Protocol),

@@ -68,7 +68,7 @@ impl<'a> Head<'a> {
         false
     }
 
-    fn goes_on_behind_comma(&self) -> bool {
+    fn continues_after_comma(&self) -> bool {
         let mut head = self.clone();
         while !head.at_end() && head.token.kind != TokenKind::Comma {
             head.advance();
@@ -325,7 +325,7 @@ fn set(mut head: Head<'_>) -> Option<StatementKind> {
     }
     if head.token.is(w::PASSWORD) || head.token.is(w::DEFAULT) {
         // SET PASSWORD or SET DEFAULT ROLE; on MariaDB further assignments may follow a comma.
-        return (!head.goes_on_behind_comma()).then_some(StatementKind::Ddl);
+        return (!head.continues_after_comma()).then_some(StatementKind::Ddl);
     }
     if head.take(w::ROLE) {
         return Some(StatementKind::SetRole);

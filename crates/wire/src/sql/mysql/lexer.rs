@@ -172,7 +172,7 @@ impl<'a> Tokens<'a> {
                 self.quoted(TokenKind::String, 1, b'\'')
             }
             b'0'..=b'9' => self.number(),
-            b'.' if self.byte(1).is_ascii_digit() && !self.behind_name() => self.number(),
+            b'.' if self.byte(1).is_ascii_digit() && !self.is_after_name() => self.number(),
             _ if is_part(first) => self.word(),
             b'@' => self.variable(),
             b'(' => self.take(TokenKind::Open, 1),
@@ -190,7 +190,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Rewinds to the start of `token`, which was read too early.
-    pub(crate) fn give_back(&mut self, token: Token) {
+    pub(crate) fn put_back(&mut self, token: Token) {
         self.at = token.span.start as usize;
     }
 
@@ -201,7 +201,7 @@ impl<'a> Tokens<'a> {
 
     /// Returns whether an identifier or its closing quote immediately precedes. A dot is then a
     /// separator and no decimal point.
-    fn behind_name(&self) -> bool {
+    fn is_after_name(&self) -> bool {
         let before = self.at.checked_sub(1).and_then(|at| self.text.get(at));
         before.is_some_and(|byte| is_part(*byte) || matches!(byte, b'`' | b'"'))
     }

@@ -103,7 +103,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         }
         let (statement, end, ahead) = (scan.statement, scan.token, scan.next);
         if end.kind != TokenKind::End {
-            tokens.give_back(ahead);
+            tokens.put_back(ahead);
         }
         (statement, end)
     }

@@ -9,7 +9,7 @@ const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
 /// Returns whether a string of the text may hold such a word. That includes strings with escapes,
 /// which are not decoded, and strings in several parts.
 #[must_use]
-pub fn tells_moment(text: &[u8], backslashes: bool) -> bool {
+pub fn may_mean_now(text: &[u8], backslashes: bool) -> bool {
     if !may_have_strings(text) {
         return false;
     }
@@ -18,7 +18,7 @@ pub fn tells_moment(text: &[u8], backslashes: bool) -> bool {
         let token = tokens.next_token();
         match token.kind {
             TokenKind::End => return false,
-            TokenKind::String if may_tell(token.span.of(text), backslashes) => return true,
+            TokenKind::String if may_hold_word(token.span.of(text), backslashes) => return true,
             _ => {}
         }
     }
@@ -33,7 +33,7 @@ fn may_have_strings(text: &[u8]) -> bool {
     })
 }
 
-fn may_tell(written: &[u8], backslashes: bool) -> bool {
+fn may_hold_word(written: &[u8], backslashes: bool) -> bool {
     let has_escapes = match written.first() {
         Some(b'E' | b'e') => written.contains(&b'\\'),
         Some(b'U' | b'u') => true,

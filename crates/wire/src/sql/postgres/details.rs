@@ -84,7 +84,7 @@ pub fn trigger_function<'a>(
     statement: &StatementFacts,
     backslashes: bool,
 ) -> Option<Cow<'a, [u8]>> {
-    let own = statement.span.of(text);
+    let sql = statement.span.of(text);
     let mut tokens = tokens_of(text, statement, backslashes);
     let mut last = Token::default();
     loop {
@@ -99,7 +99,7 @@ pub fn trigger_function<'a>(
                 tokens.next_token();
                 name = tokens.next_token();
             }
-            return name.is_name().then(|| identifier(name.span.of(own)));
+            return name.is_name().then(|| identifier(name.span.of(sql)));
         }
         last = token;
     }
@@ -123,8 +123,8 @@ fn ends_explain(last: Token) -> bool {
 /// setting and value.
 #[must_use]
 pub fn sets_locally(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
-    let own = statement.span.of(text);
-    set_config_calls(text, statement, backslashes).all(|tokens| is_local_call(tokens, own))
+    let sql = statement.span.of(text);
+    set_config_calls(text, statement, backslashes).all(|tokens| is_local_call(tokens, sql))
 }
 
 /// Returns whether a `set_config(…)` of the statement may change the role of the session. That is
@@ -132,24 +132,25 @@ pub fn sets_locally(text: &[u8], statement: &StatementFacts, backslashes: bool) 
 #[must_use]
 pub fn may_set_role(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
     let is_role = |name: &[u8]| ROLES.iter().any(|role| name.eq_ignore_ascii_case(role));
-    names_set(text, statement, backslashes).any(|name| name.is_none_or(|name| is_role(&name)))
+    set_config_names(text, statement, backslashes)
+        .any(|name| name.is_none_or(|name| is_role(&name)))
 }
 
 /// Returns the name of each setting that a `set_config(…)` of the statement changes; `None` if the
 /// text does not determine it.
-pub fn names_set<'a>(
+pub fn set_config_names<'a>(
     text: &'a [u8],
     statement: &StatementFacts,
     backslashes: bool,
 ) -> impl Iterator<Item = Option<Cow<'a, [u8]>>> {
-    let own = statement.span.of(text);
+    let sql = statement.span.of(text);
     set_config_calls(text, statement, backslashes).map(move |mut tokens| {
         let opens = tokens.next_token().kind == TokenKind::Open;
         let name = tokens.next_token();
         // Otherwise the literal is only a part of the name.
         let is_whole = tokens.next_token().kind == TokenKind::Comma;
-        let is_told = opens && is_whole && name.kind == TokenKind::String;
-        is_told.then(|| string_value(name.span.of(own), backslashes))?
+        let is_literal = opens && is_whole && name.kind == TokenKind::String;
+        is_literal.then(|| string_value(name.span.of(sql), backslashes))?
     })
 }
 
@@ -162,7 +163,7 @@ fn set_config_calls<'a>(
     statement: &StatementFacts,
     backslashes: bool,
 ) -> impl Iterator<Item = Tokens<'a>> {
-    let own = statement.span.of(text);
+    let sql = statement.span.of(text);
     let mut tokens = tokens_of(text, statement, backslashes);
     std::iter::from_fn(move || {
         loop {
@@ -170,18 +171,18 @@ fn set_config_calls<'a>(
             if token.kind == TokenKind::End {
                 return None;
             }
-            if is_set_config(token, own) {
+            if is_set_config(token, sql) {
                 return Some(tokens.clone());
             }
         }
     })
 }
 
-fn is_set_config(token: Token, own: &[u8]) -> bool {
+fn is_set_config(token: Token, sql: &[u8]) -> bool {
     match token.kind {
         TokenKind::Word => token.is(SET_CONFIG),
         TokenKind::QuotedName => {
-            let name = identifier(token.span.of(own));
+            let name = identifier(token.span.of(sql));
             name.eq_ignore_ascii_case(b"set_config")
         }
         _ => false,
@@ -190,7 +191,7 @@ fn is_set_config(token: Token, own: &[u8]) -> bool {
 
 /// Returns whether `( …, …, true )` follows without another such call in it. A nested call would be
 /// read once for each level of nesting.
-fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
+fn is_local_call(mut tokens: Tokens<'_>, sql: &[u8]) -> bool {
     if tokens.next_token().kind != TokenKind::Open {
         return false;
     }
@@ -201,7 +202,7 @@ fn is_local_call(mut tokens: Tokens<'_>, own: &[u8]) -> bool {
         let token = tokens.next_token();
         match token.kind {
             TokenKind::End | TokenKind::Semicolon | TokenKind::Broken => return false,
-            _ if is_set_config(token, own) => return false,
+            _ if is_set_config(token, sql) => return false,
             TokenKind::Open | TokenKind::OpenBracket => depth = depth.saturating_add(1),
             TokenKind::Close | TokenKind::CloseBracket => depth = depth.saturating_sub(1),
             TokenKind::Comma if depth == 1 => commas = commas.saturating_add(1),
@@ -228,7 +229,7 @@ pub fn defines_query(
     name: &[u8],
     backslashes: bool,
 ) -> bool {
-    let own = statement.span.of(text);
+    let sql = statement.span.of(text);
     let mut tokens = tokens_of(text, statement, backslashes);
     let mut last = Token::default();
     loop {
@@ -237,7 +238,7 @@ pub fn defines_query(
         if token.kind == TokenKind::End {
             return false;
         }
-        if begins && token.is_name() && identifier(token.span.of(own)) == name {
+        if begins && token.is_name() && identifier(token.span.of(sql)) == name {
             let mut ahead = tokens.clone();
             if is_query_definition(&mut ahead) {
                 return true;

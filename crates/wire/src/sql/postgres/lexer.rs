@@ -147,7 +147,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Rewinds to the start of `token`, which was read too early.
-    pub(super) fn give_back(&mut self, token: Token) {
+    pub(super) fn put_back(&mut self, token: Token) {
         self.at = token.span.start as usize;
     }
 

@@ -96,7 +96,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             scan.advance();
         }
         let (statement, end, ahead) = (scan.statement, scan.token, scan.next);
-        tokens.give_back(ahead);
+        tokens.put_back(ahead);
         (statement, end)
     }
 

@@ -29,14 +29,14 @@ pub fn vacating<'a>(
     statement: &StatementFacts,
     backslashes: bool,
 ) -> Option<Vacating<'a>> {
-    let own = statement.span.of(text);
-    let mut tokens = Tokens::new(own, backslashes);
+    let sql = statement.span.of(text);
+    let mut tokens = Tokens::new(sql, backslashes);
     let verb = tokens.next_token();
     if !tokens.next_token().is(DATABASE) {
         return None;
     }
     let mut reader = Reader {
-        own,
+        sql,
         tokens,
         backslashes,
     };
@@ -50,7 +50,7 @@ pub fn vacating<'a>(
 
 /// Reader of the tokens after `DATABASE`.
 struct Reader<'a> {
-    own: &'a [u8],
+    sql: &'a [u8],
     tokens: Tokens<'a>,
     backslashes: bool,
 }
@@ -122,14 +122,14 @@ impl<'a> Reader<'a> {
         }
         match token.kind {
             _ if token.is(w::DEFAULT) => Some(Cow::Borrowed(DEFAULT_TEMPLATE)),
-            TokenKind::String => string_value(token.span.of(self.own), self.backslashes),
+            TokenKind::String => string_value(token.span.of(self.sql), self.backslashes),
             _ => self.name(token),
         }
     }
 
     fn name(&self, token: Token) -> Option<Cow<'a, [u8]>> {
         let is_read = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
-        is_read.then(|| identifier(token.span.of(self.own)))
+        is_read.then(|| identifier(token.span.of(self.sql)))
     }
 }
 

@@ -26,7 +26,7 @@ impl Word {
     }
 
     /// Returns whether the word begins with this keyword, as `SELECT*FROM` does.
-    pub(super) fn begins_with(&self, word: &str) -> bool {
+    pub(super) fn starts_with(&self, word: &str) -> bool {
         let letters = self
             .text
             .find(|letter: char| !letter.is_alphanumeric() && letter != '_');

@@ -14,7 +14,7 @@ pub(super) struct Answer {
     sequence: u8,
     agreed: Capabilities,
     /// True if another result follows the current one.
-    pub(super) goes_on: bool,
+    pub(super) has_more_results: bool,
 }
 
 impl Answer {
@@ -24,7 +24,7 @@ impl Answer {
             out: Vec::new(),
             sequence,
             agreed,
-            goes_on: false,
+            has_more_results: false,
         }
     }
 
@@ -33,7 +33,7 @@ impl Answer {
     }
 
     fn status(&self) -> Status {
-        match self.goes_on {
+        match self.has_more_results {
             true => Status::AUTOCOMMIT.with(Status::MORE_RESULTS),
             false => Status::AUTOCOMMIT,
         }
@@ -49,12 +49,12 @@ impl Answer {
         self.sequence = build::ok(&mut self.out, self.sequence, &ok, self.agreed);
     }
 
-    pub(super) fn error(&mut self, complaint: &ConsoleError) {
-        let (code, sqlstate) = complaint.why.mysql();
+    pub(super) fn error(&mut self, error: &ConsoleError) {
+        let (code, sqlstate) = error.kind.mysql();
         let text = ErrorText {
             code,
             sqlstate,
-            message: complaint.message.as_bytes(),
+            message: error.message.as_bytes(),
         };
         self.sequence = build::error(&mut self.out, self.sequence, &text);
     }

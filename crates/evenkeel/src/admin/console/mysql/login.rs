@@ -8,7 +8,7 @@ use evenkeel_wire::mysql::build::{self, GreetingFields};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame::Frame;
 use evenkeel_wire::mysql::login::{
-    Channel, ClaimedIdentity, ClientAuth, ClientAuthStep, Method, wave_through,
+    Channel, ClaimedIdentity, ClientAuth, ClientAuthStep, Method, accept_unchecked,
 };
 use evenkeel_wire::mysql::password::{self, Nonce};
 use evenkeel_wire::mysql::startup::{self, First, Response};
@@ -29,7 +29,7 @@ static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 
 /// Client whose login succeeded.
 pub(super) struct Admitted {
-    pub(super) who: ConsoleUser,
+    pub(super) user: ConsoleUser,
     pub(super) agreed: Capabilities,
 }
 
@@ -51,33 +51,33 @@ pub(super) async fn admit(
     };
     let agreed = OFFERED.both(response.capabilities);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut who = ConsoleUser {
+    let mut user = ConsoleUser {
         user: text(response.user),
         schema: response.schema.map(text),
         connection,
         may_change: false,
     };
     let mut out = Vec::new();
-    let next = match guard.entry(&who.user, peer) {
-        ConsoleAccess::Open => Ok(wave_through(
+    let next = match guard.entry(&user.user, peer) {
+        ConsoleAccess::Open => Ok(accept_unchecked(
             &ClaimedIdentity::of_response(&response),
             (2, &mut out),
         )),
         ConsoleAccess::Token(token) => {
-            who.may_change = true;
-            prove(stream, (token, nonce), &response, &mut out).await?
+            user.may_change = true;
+            authenticate(stream, (token, nonce), &response, &mut out).await?
         }
-        ConsoleAccess::Closed(complaint) => Err((complaint, 2)),
+        ConsoleAccess::Closed(error) => Err((error, 2)),
     };
     let (answer, admitted) = match next {
         Ok(sequence) => {
             let mut answer = Answer::new(sequence, agreed);
             answer.ok("");
-            (answer, Some(Admitted { who, agreed }))
+            (answer, Some(Admitted { user, agreed }))
         }
-        Err((complaint, sequence)) => {
+        Err((error, sequence)) => {
             let mut answer = Answer::new(sequence, agreed);
-            answer.error(&complaint);
+            answer.error(&error);
             (answer, None)
         }
     };
@@ -102,7 +102,7 @@ async fn greet(stream: &mut Stream, nonce: &Nonce, connection: u32) -> Result<()
 }
 
 /// Checks the token. Returns the sequence number of the next packet, or the error and that number.
-async fn prove(
+async fn authenticate(
     stream: &mut Stream,
     (token, nonce): (&AdminToken, Nonce),
     response: &Response<'_>,
@@ -137,7 +137,7 @@ async fn prove(
         let message =
             format!("Access denied for user '{user}': {refusal}; the password is the admin token");
         return Ok(Err((
-            ConsoleError::new(ConsoleErrorKind::Stranger, message),
+            ConsoleError::new(ConsoleErrorKind::AuthFailed, message),
             sequence,
         )));
     }

@@ -19,12 +19,12 @@ use crate::admin::console::stream::Stream;
 use crate::admin::console::{Console, Dialect};
 
 struct Session<'a> {
-    operator: CommandRunner<'a>,
+    runner: CommandRunner<'a>,
     agreed: Capabilities,
 }
 
 /// Serves a client until it disconnects.
-pub(in crate::admin::console) async fn converse(
+pub(in crate::admin::console) async fn serve_session(
     console: &Console,
     mut stream: Stream,
     peer: IpAddr,
@@ -36,22 +36,22 @@ pub(in crate::admin::console) async fn converse(
     let Ok(admitted) = admitted.await else {
         return Ok(());
     };
-    let Admitted { who, agreed } = match admitted {
+    let Admitted { user, agreed } = match admitted {
         Ok(Some(admitted)) => admitted,
         Ok(None) => return Ok(()),
-        Err(end) => return last_word(&mut stream, 2, end).await,
+        Err(end) => return send_final_error(&mut stream, 2, end).await,
     };
     let dialect = Dialect::MySql;
-    let operator = CommandRunner {
+    let runner = CommandRunner {
         console,
         dialect,
-        who,
+        user,
     };
-    let mut session = Session { operator, agreed };
+    let mut session = Session { runner, agreed };
     loop {
         let payload = match packet(&mut stream, 0).await {
             Ok(payload) => payload,
-            Err(end) => return last_word(&mut stream, 1, end).await,
+            Err(end) => return send_final_error(&mut stream, 1, end).await,
         };
         let Some(answer) = session.take(&payload).await else {
             return Ok(());
@@ -60,7 +60,7 @@ pub(in crate::admin::console) async fn converse(
     }
 }
 
-async fn last_word(stream: &mut Stream, sequence: u8, end: End) -> Result<(), End> {
+async fn send_final_error(stream: &mut Stream, sequence: u8, end: End) -> Result<(), End> {
     let End::Fault(fault) = end else {
         return Err(end);
     };
@@ -91,14 +91,14 @@ impl Session<'_> {
             Request::Quit => return None,
             Request::Query { text, .. } => {
                 let text = String::from_utf8_lossy(text);
-                if let Err(complaint) = self.query(&text, &mut answer).await {
-                    answer.goes_on = false;
-                    answer.error(&complaint);
+                if let Err(error) = self.query(&text, &mut answer).await {
+                    answer.has_more_results = false;
+                    answer.error(&error);
                 }
             }
             Request::InitDb(schema) => {
                 let schema = String::from_utf8_lossy(schema).into_owned();
-                self.operator.who.schema = Some(schema);
+                self.runner.user.schema = Some(schema);
                 answer.ok("");
             }
             Request::Ping | Request::ResetConnection => answer.ok(""),
@@ -112,7 +112,7 @@ impl Session<'_> {
             } => answer.text("See SHOW STATS."),
             _ => {
                 let message = "only text statements are supported";
-                answer.error(&ConsoleError::new(ConsoleErrorKind::NotHere, message));
+                answer.error(&ConsoleError::new(ConsoleErrorKind::Unsupported, message));
             }
         }
         Some(answer)
@@ -127,15 +127,15 @@ impl Session<'_> {
             ));
         }
         for (index, text) in all.iter().enumerate() {
-            let statement = self.operator.prepare(text).await?;
-            let done = self.operator.run(&statement).await?;
-            answer.goes_on = index + 1 < all.len();
+            let statement = self.runner.prepare(text).await?;
+            let done = self.runner.run(&statement).await?;
+            answer.has_more_results = index + 1 < all.len();
             match done {
                 CommandResult::Table(table) => answer.table(&table),
-                CommandResult::RuleText(help) if statement == ConsoleCommand::Help => {
+                CommandResult::Message(help) if statement == ConsoleCommand::Help => {
                     answer.table(&lines(&help))
                 }
-                CommandResult::RuleText(message) => answer.ok(&message),
+                CommandResult::Message(message) => answer.ok(&message),
                 CommandResult::Nothing => answer.ok(""),
             }
         }

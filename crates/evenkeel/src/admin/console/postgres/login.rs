@@ -16,7 +16,7 @@ use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
 /// Content of the startup message.
-struct Wish {
+struct LoginRequest {
     user: String,
     schema: Option<String>,
     negotiation: Vec<u8>,
@@ -29,11 +29,11 @@ pub(super) async fn admit(
     stream: &mut Stream,
     peer: IpAddr,
 ) -> Result<Option<ConsoleUser>, End> {
-    let Some(wish) = begin(stream).await? else {
+    let Some(request) = begin(stream).await? else {
         return Ok(None);
     };
-    let mut out = wish.negotiation;
-    let may_change = match guard.entry(&wish.user, peer) {
+    let mut out = request.negotiation;
+    let may_change = match guard.entry(&request.user, peer) {
         ConsoleAccess::Open => false,
         ConsoleAccess::Token(token) => {
             let method = Method::Scram {
@@ -41,30 +41,30 @@ pub(super) async fn admit(
                 binding: None,
                 nonce: secret(),
             };
-            let login = ClientAuth::begin(wish.user.clone().into_bytes(), method, &mut out);
-            if !prove(stream, login, &mut out, &wish.user).await? {
+            let login = ClientAuth::begin(request.user.clone().into_bytes(), method, &mut out);
+            if !authenticate(stream, login, &mut out, &request.user).await? {
                 return Ok(None);
             }
             true
         }
-        ConsoleAccess::Closed(complaint) => {
-            let (sqlstate, message) = (complaint.why.postgres(), &complaint.message);
+        ConsoleAccess::Closed(error) => {
+            let (sqlstate, message) = (error.kind.postgres(), &error.message);
             refuse(stream, sqlstate, message).await?;
             return Ok(None);
         }
     };
-    greet(&mut out, &wish.user, wish.minor);
+    greet(&mut out, &request.user, request.minor);
     stream.send(&out).await?;
     Ok(Some(ConsoleUser {
-        user: wish.user,
-        schema: wish.schema,
+        user: request.user,
+        schema: request.schema,
         connection: std::process::id(),
         may_change,
     }))
 }
 
 /// Responds to the requests before the startup message.
-async fn begin(stream: &mut Stream) -> Result<Option<Wish>, End> {
+async fn begin(stream: &mut Stream) -> Result<Option<LoginRequest>, End> {
     loop {
         let first = stream.take(|bytes| {
             let first = parsed(startup::first(bytes))?;
@@ -77,7 +77,7 @@ async fn begin(stream: &mut Stream) -> Result<Option<Wish>, End> {
                 }
                 stream.send(b"N").await?;
             }
-            Opening::Startup(wish) => return Ok(Some(wish)),
+            Opening::Startup(request) => return Ok(Some(request)),
             // A cancel request has no effect because statements are short, and TLS is not
             // supported.
             Opening::Other => return Ok(None),
@@ -87,7 +87,7 @@ async fn begin(stream: &mut Stream) -> Result<Option<Wish>, End> {
 
 enum Opening {
     Encryption,
-    Startup(Wish),
+    Startup(LoginRequest),
     Other,
 }
 
@@ -100,7 +100,7 @@ impl Opening {
                 let minor =
                     build::negotiate_protocol_version(&mut negotiation, &startup, MINOR_MAX);
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                Self::Startup(Wish {
+                Self::Startup(LoginRequest {
                     user: text(startup.user().unwrap_or_default()),
                     schema: Some(text(startup.database())),
                     negotiation,
@@ -112,7 +112,7 @@ impl Opening {
     }
 }
 
-async fn prove(
+async fn authenticate(
     stream: &mut Stream,
     mut login: ClientAuth,
     out: &mut Vec<u8>,

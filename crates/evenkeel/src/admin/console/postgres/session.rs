@@ -35,8 +35,8 @@ impl Answer {
         build::error(&mut self.0, &text("FATAL", sqlstate, message));
     }
 
-    fn complain(&mut self, complaint: &ConsoleError) {
-        let text = text("ERROR", complaint.why.postgres(), &complaint.message);
+    fn error(&mut self, error: &ConsoleError) {
+        let text = text("ERROR", error.kind.postgres(), &error.message);
         build::error(&mut self.0, &text);
     }
 
@@ -73,7 +73,7 @@ fn text<'a>(severity: &'a str, sqlstate: SqlState, message: &'a str) -> ErrorTex
 }
 
 struct Session<'a> {
-    operator: CommandRunner<'a>,
+    runner: CommandRunner<'a>,
     answer: Answer,
     statements: HashMap<Vec<u8>, ConsoleCommand>,
     portals: HashMap<Vec<u8>, Portal>,
@@ -88,7 +88,7 @@ struct Portal {
 }
 
 /// Serves a client until it disconnects.
-pub(in crate::admin::console) async fn converse(
+pub(in crate::admin::console) async fn serve_session(
     console: &Console,
     mut stream: Stream,
     peer: IpAddr,
@@ -100,16 +100,16 @@ pub(in crate::admin::console) async fn converse(
     let Ok(admitted) = admitted.await else {
         return Ok(());
     };
-    let who = match admitted {
-        Ok(Some(who)) => who,
+    let user = match admitted {
+        Ok(Some(user)) => user,
         Ok(None) => return Ok(()),
-        Err(end) => return last_word(&mut stream, end).await,
+        Err(end) => return send_final_error(&mut stream, end).await,
     };
     let mut session = Session {
-        operator: CommandRunner {
+        runner: CommandRunner {
             console,
             dialect: Dialect::Postgres,
-            who,
+            user,
         },
         answer: Answer::default(),
         statements: HashMap::new(),
@@ -118,7 +118,7 @@ pub(in crate::admin::console) async fn converse(
     };
     loop {
         match message(&mut stream).await {
-            Err(end) => return last_word(&mut stream, end).await,
+            Err(end) => return send_final_error(&mut stream, end).await,
             Ok((b'X', _)) => return Ok(()),
             Ok((tag, body)) => session.take(Frame { tag, body: &body }).await,
         }
@@ -129,7 +129,7 @@ pub(in crate::admin::console) async fn converse(
     }
 }
 
-async fn last_word(stream: &mut Stream, end: End) -> Result<(), End> {
+async fn send_final_error(stream: &mut Stream, end: End) -> Result<(), End> {
     let End::Fault(fault) = end else {
         return Err(end);
     };
@@ -172,16 +172,16 @@ impl Session<'_> {
             }
             _ if self.is_skipping => {}
             request => {
-                if let Err(complaint) = self.step(request).await {
-                    self.fail(&complaint);
+                if let Err(error) = self.step(request).await {
+                    self.fail(&error);
                 }
             }
         }
     }
 
-    fn fail(&mut self, complaint: &ConsoleError) {
+    fn fail(&mut self, error: &ConsoleError) {
         self.is_skipping = true;
-        self.answer.complain(complaint);
+        self.answer.error(error);
     }
 
     async fn query(&mut self, text: &str) {
@@ -190,20 +190,20 @@ impl Session<'_> {
             return build::empty(&mut self.answer.0, b'I');
         }
         for text in all {
-            if let Err(complaint) = self.run_simple(text).await {
-                return self.answer.complain(&complaint);
+            if let Err(error) = self.run_simple(text).await {
+                return self.answer.error(&error);
             }
         }
     }
 
     async fn run_simple(&mut self, text: &str) -> Result<(), ConsoleError> {
-        let statement = self.operator.prepare(text).await?;
-        match self.operator.run(&statement).await? {
+        let statement = self.runner.prepare(text).await?;
+        match self.runner.run(&statement).await? {
             CommandResult::Table(table) => {
                 self.answer.columns(&table.columns);
                 table.rows.iter().for_each(|row| self.answer.row(row));
             }
-            CommandResult::RuleText(message) => self.answer.notice(&message),
+            CommandResult::Message(message) => self.answer.notice(&message),
             CommandResult::Nothing => {}
         }
         build::command_complete(&mut self.answer.0, statement.tag().as_bytes());
@@ -217,7 +217,7 @@ impl Session<'_> {
                 statement, text, ..
             } => {
                 let text = String::from_utf8_lossy(text);
-                let parsed = self.operator.prepare(&text).await?;
+                let parsed = self.runner.prepare(&text).await?;
                 let name = statement.to_vec();
                 keep(&mut self.statements, name, parsed)?;
                 build::empty(&mut self.answer.0, b'1');
@@ -247,7 +247,7 @@ impl Session<'_> {
             Request::Flush => {}
             _ => {
                 let message = "only queries are supported";
-                return Err(ConsoleError::new(ConsoleErrorKind::NotHere, message));
+                return Err(ConsoleError::new(ConsoleErrorKind::Unsupported, message));
             }
         }
         Ok(())
@@ -291,9 +291,9 @@ impl Session<'_> {
             return Ok(());
         }
         if portal.rows.is_none() {
-            portal.rows = Some(match self.operator.run(&portal.statement).await? {
+            portal.rows = Some(match self.runner.run(&portal.statement).await? {
                 CommandResult::Table(table) => table.rows.into(),
-                CommandResult::RuleText(message) => {
+                CommandResult::Message(message) => {
                     self.answer.notice(&message);
                     VecDeque::new()
                 }
@@ -327,11 +327,11 @@ fn no_portal(name: &[u8]) -> ConsoleError {
 
 /// Stores a statement or portal, up to `NAMES_MAX`. One of the same name is replaced, as a server
 /// does with the unnamed one.
-fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, thing: T) -> Result<(), ConsoleError> {
+fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, value: T) -> Result<(), ConsoleError> {
     if all.len() >= NAMES_MAX && !all.contains_key(&name) {
         let message = format!("too many prepared statements or portals (limit {NAMES_MAX})");
         return Err(ConsoleError::new(ConsoleErrorKind::TooMany, message));
     }
-    all.insert(name, thing);
+    all.insert(name, value);
     Ok(())
 }

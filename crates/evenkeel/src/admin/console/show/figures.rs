@@ -1,12 +1,12 @@
 //! Builds the statistics by user, server and statement.
 
-use super::{Pooled, Row, before, text};
+use super::{PooledService, Row, before, text};
 use crate::admin::console::Console;
 use crate::admin::console::error::ConsoleError;
 use crate::status::{DigestStatus, UsageStatus, WorkStatus};
 
 /// Returns the statistics of each user in each database.
-pub(super) fn users(one: &Pooled<'_>) -> Vec<Row> {
+pub(super) fn users(one: &PooledService<'_>) -> Vec<Row> {
     let row = |usage: &UsageStatus| {
         let mut row = vec![
             text(&one.service.name),
@@ -19,11 +19,11 @@ pub(super) fn users(one: &Pooled<'_>) -> Vec<Row> {
         row.extend([usage.from_clients, usage.to_clients].map(text));
         row
     };
-    one.own.users.iter().map(row).collect()
+    one.database.users.iter().map(row).collect()
 }
 
 /// Returns the statistics of each server of a service.
-pub(super) fn servers(one: &Pooled<'_>) -> Vec<Row> {
+pub(super) fn servers(one: &PooledService<'_>) -> Vec<Row> {
     let row = |(name, work): (&String, &WorkStatus)| {
         let mut row = vec![text(&one.service.name), text(name)];
         row.extend(counts(work));
@@ -37,11 +37,11 @@ pub(super) fn servers(one: &Pooled<'_>) -> Vec<Row> {
 
 /// Returns the statistics of each statement.
 pub(super) async fn digests(
-    pooled: &[Pooled<'_>],
+    pooled: &[PooledService<'_>],
     console: &Console,
 ) -> Result<Vec<Row>, ConsoleError> {
     let mut rows = Vec::new();
-    for Pooled { service, .. } in pooled {
+    for PooledService { service, .. } in pooled {
         // A service that has been removed meanwhile has no statements.
         let digests = console.control.digests(&service.name).await?;
         let digests = digests.unwrap_or_default();

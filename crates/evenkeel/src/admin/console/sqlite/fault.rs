@@ -10,7 +10,7 @@ use crate::admin::console::show::Show;
 /// Maximum length of the excerpt of the statement, which begins at the error.
 const SHOWN: usize = 60;
 
-pub(super) fn complaint(error: &Error, query: &Query) -> ConsoleError {
+pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
     let (code, message) = match error {
         Error::SqlInputError { error, msg, .. } => (Some(error.code), msg.clone()),
         Error::SqliteFailure(error, Some(message)) => (Some(error.code), message.clone()),
@@ -31,15 +31,15 @@ pub(super) fn complaint(error: &Error, query: &Query) -> ConsoleError {
             return ConsoleError::new(ConsoleErrorKind::TooLong, message);
         }
         Some(ErrorCode::OutOfMemory) => {
-            let most = HEAP_MAX >> 20;
+            let max = HEAP_MAX >> 20;
             let message =
-                format!("the query needs more than {most} MiB, the console's limit: ask for less");
+                format!("the query needs more than {max} MiB, the console's limit: ask for less");
             return ConsoleError::new(ConsoleErrorKind::TooLarge, message);
         }
         Some(ErrorCode::TooBig) => {
-            let (_, most) = LIMITS[0];
-            let most = most >> 10;
-            let advice = format!("a value or a row has {most} KiB at most: ask for less");
+            let (_, max) = LIMITS[0];
+            let max = max >> 10;
+            let advice = format!("a value or a row has {max} KiB at most: ask for less");
             (ConsoleErrorKind::TooLarge, advice)
         }
         Some(ErrorCode::AuthorizationForStatementDenied) => forbidden(),
@@ -47,13 +47,16 @@ pub(super) fn complaint(error: &Error, query: &Query) -> ConsoleError {
         _ if message.starts_with("not authorized") => forbidden(),
         _ => advice(&message, query),
     };
-    ConsoleError::new(why, format!("{message}{}: {advice}", place(error, query)))
+    ConsoleError::new(
+        why,
+        format!("{message}{}: {advice}", error_position(error, query)),
+    )
 }
 
 fn forbidden() -> (ConsoleErrorKind, String) {
     let advice = "the console runs SELECT over its own tables: nothing else is read, nothing \
                   written";
-    (ConsoleErrorKind::NotHere, advice.to_owned())
+    (ConsoleErrorKind::Unsupported, advice.to_owned())
 }
 
 /// Returns the kind and advice for an error that has no code of its own.
@@ -109,7 +112,7 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
 }
 
 /// Returns the place of the error in the client's text, if SQLite reports it.
-fn place(error: &Error, query: &Query) -> String {
+fn error_position(error: &Error, query: &Query) -> String {
     let Error::SqlInputError { sql, offset, .. } = error else {
         return String::new();
     };

@@ -34,7 +34,7 @@ fn asked(text: &str) -> Result<(Vec<String>, Vec<Vec<String>>), ConsoleError> {
 
 fn rows(text: &str) -> Vec<Vec<String>> {
     asked(text)
-        .unwrap_or_else(|told| panic!("{text}: {told:?}"))
+        .unwrap_or_else(|error| panic!("{text}: {error:?}"))
         .1
 }
 
@@ -102,39 +102,48 @@ fn what_is_no_select_over_these_tables_is_refused() {
         ("EXPLAIN SELECT 1", ConsoleErrorKind::Syntax),
         (
             "WITH a AS (SELECT 1) DELETE FROM pools",
-            ConsoleErrorKind::NotHere,
+            ConsoleErrorKind::Unsupported,
         ),
         (
             "WITH a AS (SELECT 1) INSERT INTO lists VALUES (1, 2)",
-            ConsoleErrorKind::NotHere,
+            ConsoleErrorKind::Unsupported,
         ),
         (
             "WITH a AS (SELECT 1) UPDATE lists SET items = 0",
-            ConsoleErrorKind::NotHere,
+            ConsoleErrorKind::Unsupported,
         ),
-        ("SELECT load_extension('/tmp/x')", ConsoleErrorKind::NotHere),
-        ("SELECT fts3_tokenizer('simple')", ConsoleErrorKind::NotHere),
-        ("SELECT * FROM pragma_table_list", ConsoleErrorKind::NotHere),
+        (
+            "SELECT load_extension('/tmp/x')",
+            ConsoleErrorKind::Unsupported,
+        ),
+        (
+            "SELECT fts3_tokenizer('simple')",
+            ConsoleErrorKind::Unsupported,
+        ),
+        (
+            "SELECT * FROM pragma_table_list",
+            ConsoleErrorKind::Unsupported,
+        ),
         (
             "SELECT count(*) FROM pragma_database_list",
-            ConsoleErrorKind::NotHere,
+            ConsoleErrorKind::Unsupported,
         ),
-        ("SELECT * FROM sqlite_schema", ConsoleErrorKind::NotHere),
+        ("SELECT * FROM sqlite_schema", ConsoleErrorKind::Unsupported),
         (
             "SELECT count(*) FROM sqlite_schema",
-            ConsoleErrorKind::NotHere,
+            ConsoleErrorKind::Unsupported,
         ),
         (
             "SELECT * FROM evenkeel.sqlite_schema",
-            ConsoleErrorKind::NotHere,
+            ConsoleErrorKind::Unsupported,
         ),
-        ("SELECT * FROM dbstat", ConsoleErrorKind::NotHere),
+        ("SELECT * FROM dbstat", ConsoleErrorKind::Unsupported),
         ("SELECT 1; SELECT 2", ConsoleErrorKind::Syntax),
         ("SELECT 1 --'\n; SELECT 2 --'", ConsoleErrorKind::Syntax),
-        ("SELECT $1", ConsoleErrorKind::NotHere),
+        ("SELECT $1", ConsoleErrorKind::Unsupported),
         (
             "SELECT * FROM pools WHERE user = ?",
-            ConsoleErrorKind::NotHere,
+            ConsoleErrorKind::Unsupported,
         ),
         ("SELECT * FROM other.pools", ConsoleErrorKind::NoTable),
         ("SELECT", ConsoleErrorKind::Syntax),
@@ -142,8 +151,8 @@ fn what_is_no_select_over_these_tables_is_refused() {
         ("SELECT nobody()", ConsoleErrorKind::Syntax),
     ] {
         for dialect in [Dialect::Postgres, Dialect::MySql] {
-            let told = query(text, dialect).expect_err(text);
-            assert_eq!(told.why, why, "{text}: {}", told.message);
+            let error = query(text, dialect).expect_err(text);
+            assert_eq!(error.kind, why, "{text}: {}", error.message);
         }
     }
 }
@@ -169,9 +178,9 @@ fn errors_name_the_place_and_what_there_is() {
         ),
         ("SELECT version() FROM", &["incomplete input"]),
     ] {
-        let told = query(text, Dialect::Postgres).expect_err(text).message;
+        let error = query(text, Dialect::Postgres).expect_err(text).message;
         for part in parts {
-            assert!(told.contains(part), "{text}: {told}");
+            assert!(error.contains(part), "{text}: {error}");
         }
     }
 }
@@ -207,9 +216,9 @@ fn what_has_no_end_is_ended() {
         ),
     ] {
         let begun = Instant::now();
-        let told = asked(&text).expect_err(&text);
+        let error = asked(&text).expect_err(&text);
         let took = begun.elapsed();
-        assert_eq!(told.why, why, "{text}: {}", told.message);
+        assert_eq!(error.kind, why, "{text}: {}", error.message);
         // A slow machine may need longer, but an endless statement must be stopped.
         assert!(took < TIME_MAX * 10, "{text}: {took:?}");
         assert!(
@@ -248,12 +257,12 @@ fn what_is_nested_or_doubled_without_measure_is_refused_at_once() {
         chain(&|at| format!("SELECT*FROM v{at} UNION ALL SELECT*FROM v{at}")),
     ] {
         let begun = Instant::now();
-        let told = asked(&text).expect_err(&text);
+        let error = asked(&text).expect_err(&text);
         assert_eq!(
-            told.why,
+            error.kind,
             ConsoleErrorKind::TooLarge,
             "{text}: {}",
-            told.message
+            error.message
         );
         assert!(begun.elapsed() < TIME_MAX * 10, "{text}");
     }
@@ -268,6 +277,6 @@ fn show_gives_every_row_that_the_table_has() {
         run(&query, &[], &[(Show::Lists, all.clone())])
     };
     assert_eq!(asked("SHOW LISTS LIKE 'list%'").unwrap().len(), all.len());
-    let told = asked("SELECT * FROM lists").unwrap_err();
-    assert_eq!(told.why, ConsoleErrorKind::TooLarge, "{}", told.message);
+    let error = asked("SELECT * FROM lists").unwrap_err();
+    assert_eq!(error.kind, ConsoleErrorKind::TooLarge, "{}", error.message);
 }

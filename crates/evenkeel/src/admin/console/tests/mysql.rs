@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::admin::console::{Dialect, converse};
+use crate::admin::console::{Dialect, serve_session};
 use crate::admin::tests::world::{DEADLINE, World};
 use crate::status::{Command, KillWhich};
 
@@ -52,7 +52,7 @@ impl Client {
             panic!("an error");
         };
         assert!(greeting.capabilities.has(NEW));
-        client.nonce = Nonce::given(greeting.nonce.whole().unwrap());
+        client.nonce = Nonce::from_bytes(greeting.nonce.whole().unwrap());
         client
     }
 
@@ -93,7 +93,7 @@ impl Client {
                 Some(0) => return Ok(()),
                 // The fast authentication has succeeded, and OK follows.
                 Some(1) => assert_eq!(payload, [1, 3]),
-                _ => return Err(told(&payload)),
+                _ => return Err(error_text(&payload)),
             }
         }
     }
@@ -161,7 +161,7 @@ fn whole(boundaries: &mut ServerScanner, mut bytes: &[u8]) -> Option<Result<Stat
                 length,
             } => {
                 match event {
-                    Event::Error(report) => return Some(Err(told_by(&report))),
+                    Event::Error(report) => return Some(Err(report_text(&report))),
                     Event::Ok(ok) => return Some(Ok(ok.status)),
                     Event::ResultEnd(end) => return Some(Ok(end.status())),
                     _ => {}
@@ -214,11 +214,11 @@ fn values(mut row: &[u8]) -> Vec<String> {
     values
 }
 
-fn told(payload: &[u8]) -> String {
-    told_by(&ErrorReport::read(payload).expect("an error"))
+fn error_text(payload: &[u8]) -> String {
+    report_text(&ErrorReport::read(payload).expect("an error"))
 }
 
-fn told_by(report: &ErrorReport<'_>) -> String {
+fn report_text(report: &ErrorReport<'_>) -> String {
     let message = String::from_utf8_lossy(report.message);
     format!("{} {message}", report.code)
 }
@@ -241,8 +241,8 @@ async fn anybody_on_loopback_may_look_but_not_touch() {
             "{both:?}"
         );
         for text in ["PAUSE", "KILL 7", "RELOAD", "KILL shop", "RECONNECT"] {
-            let told = client.query(text).await.unwrap_err();
-            assert!(told.starts_with("1227 "), "{text}: {told}");
+            let error = client.query(text).await.unwrap_err();
+            assert!(error.starts_with("1227 "), "{text}: {error}");
         }
         assert!(world.commands().is_empty());
     }
@@ -254,8 +254,8 @@ async fn the_user_admin_shows_the_token_and_may_change_things() {
     for plugin in [password::CACHING_SHA2, password::NATIVE] {
         for wrong in ["", "open", "sesame "] {
             let mut stranger = Client::to(world.mysql).await;
-            let told = stranger.log_in("admin", wrong, plugin).await.unwrap_err();
-            assert!(told.starts_with("1045 "), "{wrong}: {told}");
+            let error = stranger.log_in("admin", wrong, plugin).await.unwrap_err();
+            assert!(error.starts_with("1045 "), "{wrong}: {error}");
             assert!(stranger.packet().await.is_none());
         }
         let mut client = Client::to(world.mysql).await;
@@ -334,8 +334,8 @@ async fn after_an_error_a_text_ends_and_its_client_goes_on() {
         ("KILL QUERY 1", "1295"),
         ("", "1064"),
     ] {
-        let told = client.query(text).await.unwrap_err();
-        assert!(told.starts_with(code), "{text}: {told}");
+        let error = client.query(text).await.unwrap_err();
+        assert!(error.starts_with(code), "{text}: {error}");
     }
     assert_eq!(client.rows("SELECT 1").await, [["1"]]);
 }
@@ -363,8 +363,8 @@ async fn select_is_sql_over_the_tables_and_nothing_else() {
         ("SELECT * FROM nobody", "1146 no such table: nobody"),
         (endless, "3024 the query ran for 1 s"),
     ] {
-        let told = client.query(text).await.unwrap_err();
-        assert!(told.starts_with(beginning), "{text}: {told}");
+        let error = client.query(text).await.unwrap_err();
+        assert!(error.starts_with(beginning), "{text}: {error}");
     }
     let results = client.query("SELECT 1; SELECT 2").await.unwrap();
     assert_eq!(results, [[["1"]], [["2"]]]);
@@ -385,7 +385,7 @@ async fn whoever_breaks_the_protocol_is_told_and_sent_away() {
         while let Some((_, payload)) = client.packet().await {
             last = payload;
         }
-        assert!(told(&last).starts_with("1835 "), "{garbage:?}");
+        assert!(error_text(&last).starts_with("1835 "), "{garbage:?}");
     }
     for garbage in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
@@ -417,15 +417,15 @@ async fn from_elsewhere_everybody_must_show_the_token() {
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
-            converse(&console, Dialect::MySql, stream, elsewhere).await;
+            serve_session(&console, Dialect::MySql, stream, elsewhere).await;
         });
         let mut client = Client::to(address).await;
         let outcome = client.log_in("me", given, password::CACHING_SHA2).await;
         match expect {
             Ok(()) => assert_eq!(outcome, Ok(())),
             Err(beginning) => {
-                let told = outcome.unwrap_err();
-                assert!(told.starts_with(beginning), "{told}");
+                let error = outcome.unwrap_err();
+                assert!(error.starts_with(beginning), "{error}");
             }
         }
         drop(client);

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use crate::admin::console::{Dialect, converse};
+use crate::admin::console::{Dialect, serve_session};
 use crate::admin::tests::world::{DEADLINE, World};
 use crate::status::{Command, KillWhich};
 
@@ -336,7 +336,7 @@ async fn from_elsewhere_everybody_must_show_the_token() {
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
-            converse(&console, Dialect::Postgres, stream, elsewhere).await;
+            serve_session(&console, Dialect::Postgres, stream, elsewhere).await;
         });
         let mut client = Client::to(address, "me").await;
         let (tag, text) = client.next().await.unwrap();

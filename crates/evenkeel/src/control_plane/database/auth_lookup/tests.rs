@@ -24,39 +24,39 @@ fn login(can_login: bool) -> Answer<PostgresAuthRecord> {
 
 /// Directory that answers when permitted, with the state at the time of the request.
 struct Slow {
-    asked: Mutex<Vec<String>>,
-    at_once: AtomicUsize,
-    most_at_once: AtomicUsize,
-    let_go: Semaphore,
+    queried: Mutex<Vec<String>>,
+    active: AtomicUsize,
+    active_max: AtomicUsize,
+    release: Semaphore,
     can_login: std::sync::atomic::AtomicBool,
 }
 
 impl Slow {
     fn new() -> Arc<Slow> {
         Arc::new(Slow {
-            asked: Mutex::default(),
-            at_once: AtomicUsize::new(0),
-            most_at_once: AtomicUsize::new(0),
-            let_go: Semaphore::new(0),
+            queried: Mutex::default(),
+            active: AtomicUsize::new(0),
+            active_max: AtomicUsize::new(0),
+            release: Semaphore::new(0),
             can_login: true.into(),
         })
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    fn queried(&self) -> Vec<String> {
+        self.queried.lock().unwrap().clone()
     }
 }
 
 impl AuthDirectory for Slow {
-    type Of = PostgresAuthRecord;
+    type Record = PostgresAuthRecord;
 
     async fn look_up(&self, user: &str) -> Answer<PostgresAuthRecord> {
-        self.asked.lock().unwrap().push(user.to_owned());
+        self.queried.lock().unwrap().push(user.to_owned());
         let answer = login(self.can_login.load(SeqCst));
-        let now = self.at_once.fetch_add(1, SeqCst) + 1;
-        self.most_at_once.fetch_max(now, SeqCst);
-        self.let_go.acquire().await.unwrap().forget();
-        self.at_once.fetch_sub(1, SeqCst);
+        let now = self.active.fetch_add(1, SeqCst) + 1;
+        self.active_max.fetch_max(now, SeqCst);
+        self.release.acquire().await.unwrap().forget();
+        self.active.fetch_sub(1, SeqCst);
         answer
     }
 }
@@ -68,34 +68,34 @@ async fn settle() {
     }
 }
 
-fn ask(
-    knowledge: &Arc<ServerInfo>,
+fn look_up(
+    server_info: &Arc<ServerInfo>,
     user: &str,
 ) -> tokio::task::JoinHandle<Answer<PostgresAuthRecord>> {
-    let (knowledge, user) = (Arc::clone(knowledge), user.to_owned());
-    tokio::spawn(async move { knowledge.login(&user).await })
+    let (server_info, user) = (Arc::clone(server_info), user.to_owned());
+    tokio::spawn(async move { server_info.login(&user).await })
 }
 
 fn start() -> (Arc<ServerInfo>, Arc<Slow>) {
-    let (knowledge, slow) = (ServerInfo::new(1, 0), Slow::new());
-    tokio::spawn(answer(Arc::clone(&knowledge), Arc::clone(&slow)));
-    (knowledge, slow)
+    let (server_info, slow) = (ServerInfo::new(1, 0), Slow::new());
+    tokio::spawn(serve_lookups(Arc::clone(&server_info), Arc::clone(&slow)));
+    (server_info, slow)
 }
 
 #[tokio::test]
 async fn who_comes_while_a_question_is_under_way_gets_the_answer_to_the_next() {
-    let (knowledge, slow) = start();
-    let first = ask(&knowledge, "app");
+    let (server_info, slow) = start();
+    let first = look_up(&server_info, "app");
     settle().await;
     slow.can_login.store(false, SeqCst);
-    let late = [ask(&knowledge, "app"), ask(&knowledge, "app")];
+    let late = [look_up(&server_info, "app"), look_up(&server_info, "app")];
     settle().await;
-    assert_eq!(slow.asked(), ["app"]);
-    slow.let_go.add_permits(1);
+    assert_eq!(slow.queried(), ["app"]);
+    slow.release.add_permits(1);
     assert_eq!(first.await.unwrap(), login(true));
     settle().await;
-    assert_eq!(slow.asked(), ["app", "app"], "one question for both");
-    slow.let_go.add_permits(1);
+    assert_eq!(slow.queried(), ["app", "app"], "one question for both");
+    slow.release.add_permits(1);
     for one in late {
         assert_eq!(one.await.unwrap(), login(false));
     }
@@ -103,60 +103,63 @@ async fn who_comes_while_a_question_is_under_way_gets_the_answer_to_the_next() {
 
 #[tokio::test]
 async fn different_users_are_asked_for_at_once_up_to_a_limit_and_in_their_order() {
-    let (knowledge, slow) = start();
+    let (server_info, slow) = start();
     let users: Vec<String> = (0..100).map(|number| format!("user{number:02}")).collect();
-    let all: Vec<_> = users.iter().map(|user| ask(&knowledge, user)).collect();
+    let all: Vec<_> = users
+        .iter()
+        .map(|user| look_up(&server_info, user))
+        .collect();
     settle().await;
-    assert_eq!(slow.asked(), users[..UNDER_WAY_MAX]);
-    slow.let_go.add_permits(1_000);
+    assert_eq!(slow.queried(), users[..RUNNING_MAX]);
+    slow.release.add_permits(1_000);
     for one in all {
         assert_eq!(one.await.unwrap(), login(true));
     }
-    assert_eq!(slow.asked(), users);
-    assert_eq!(slow.most_at_once.load(SeqCst), UNDER_WAY_MAX);
+    assert_eq!(slow.queried(), users);
+    assert_eq!(slow.active_max.load(SeqCst), RUNNING_MAX);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_come_is_given_up() {
-    let (knowledge, _slow) = start();
-    let answer = ask(&knowledge, "app").await.unwrap();
-    let told = answer.unwrap_err().to_string();
+    let (server_info, _slow) = start();
+    let answer = look_up(&server_info, "app").await.unwrap();
+    let error = answer.unwrap_err().to_string();
     assert_eq!(
-        told,
+        error,
         "user lookup not answered by any server within 10000 ms"
     );
 }
 
 #[test]
 fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
-    let mut book = PendingLookups::<PostgresAuthRecord>::default();
-    let take = |book: &mut PendingLookups<PostgresAuthRecord>| {
+    let mut lookups = PendingLookups::<PostgresAuthRecord>::default();
+    let take = |lookups: &mut PendingLookups<PostgresAuthRecord>| {
         let (reply, answer) = oneshot::channel();
         let user = "app".to_owned();
-        book.take(LookupRequest { user, reply });
+        lookups.add(LookupRequest { user, reply });
         answer
     };
-    let mut answers: Vec<_> = (0..WAITING_MAX).map(|_| take(&mut book)).collect();
-    let told = take(&mut book).try_recv().unwrap().unwrap_err();
+    let mut answers: Vec<_> = (0..WAITING_MAX).map(|_| take(&mut lookups)).collect();
+    let error = take(&mut lookups).try_recv().unwrap().unwrap_err();
     assert!(
-        told.to_string().contains("user lookups pending (10000)"),
-        "{told}"
+        error.to_string().contains("user lookups pending (10000)"),
+        "{error}"
     );
-    assert_eq!(book.next().as_deref(), Some("app"));
-    assert_eq!(book.next(), None);
-    book.answer("app", &Err(LookupError::NoSuchUser));
+    assert_eq!(lookups.next().as_deref(), Some("app"));
+    assert_eq!(lookups.next(), None);
+    lookups.complete("app", &Err(LookupError::NoSuchUser));
     let got = answers.iter_mut().all(|answer| answer.try_recv().is_ok());
-    assert!(got && book.users.is_empty() && book.turn.is_empty());
-    assert_eq!((book.waiting, book.under_way), (0, 0));
+    assert!(got && lookups.users.is_empty() && lookups.queue.is_empty());
+    assert_eq!((lookups.waiting, lookups.running), (0, 0));
 }
 
 /// Backend that answers after this time.
 struct After(Duration);
 
 impl AuthBackend for After {
-    type Of = PostgresAuthRecord;
+    type Record = PostgresAuthRecord;
 
-    async fn ask(&self, _: &Target, _: &str, limit: Duration) -> Answer<PostgresAuthRecord> {
+    async fn look_up(&self, _: &Target, _: &str, limit: Duration) -> Answer<PostgresAuthRecord> {
         let answering = tokio::time::sleep(self.0);
         match tokio::time::timeout(limit, answering).await {
             Ok(()) => login(true),
@@ -175,18 +178,18 @@ fn servers(answer_s: &[u64], wait_ms: u64) -> (watch::Sender<Membership>, Server
             tls: Tls::Off,
         }
     };
-    let askers = answer_s.iter().enumerate();
-    let (roster, seen) = watch::channel(Membership::default());
-    let askers = askers
+    let backends = answer_s.iter().enumerate();
+    let (membership, seen) = watch::channel(Membership::default());
+    let backends = backends
         .map(|(index, seconds)| (listed(index), After(Duration::from_secs(*seconds))))
         .collect();
     let wait = Duration::from_millis(wait_ms);
     let servers = Servers {
-        askers,
-        roster: seen,
+        backends,
+        membership: seen,
         wait,
     };
-    (roster, servers)
+    (membership, servers)
 }
 
 fn up(servers: u64) -> Membership {
@@ -199,26 +202,26 @@ fn up(servers: u64) -> Membership {
 
 #[tokio::test(start_paused = true)]
 async fn a_login_waits_for_a_server_that_can_be_asked() {
-    let (roster, servers) = servers(&[0], 1_000);
-    let asking = tokio::spawn(async move { servers.look_up("app").await });
+    let (membership, servers) = servers(&[0], 1_000);
+    let lookup = tokio::spawn(async move { servers.look_up("app").await });
     tokio::time::sleep(Duration::from_millis(900)).await;
-    roster.send_replace(up(1));
-    assert_eq!(asking.await.unwrap(), login(true));
+    membership.send_replace(up(1));
+    assert_eq!(lookup.await.unwrap(), login(true));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_login_that_has_waited_in_vain_is_told_why() {
-    let (_roster, servers) = servers(&[0], 1_000);
+    let (_membership, servers) = servers(&[0], 1_000);
     let begin = tokio::time::Instant::now();
-    let told = servers.look_up("app").await.unwrap_err().to_string();
-    assert_eq!(told, "no server available");
+    let error = servers.look_up("app").await.unwrap_err().to_string();
+    assert_eq!(error, "no server available");
     assert_eq!(begin.elapsed(), Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_the_last_server_that_can_tell_is_waited_for_longer() {
-    let (roster, servers) = servers(&[3, 5], 0);
-    roster.send_replace(up(2));
+    let (membership, servers) = servers(&[3, 5], 0);
+    membership.send_replace(up(2));
     let begin = tokio::time::Instant::now();
     assert_eq!(servers.look_up("app").await, login(true));
     assert_eq!(begin.elapsed(), ANSWER_LIMIT + Duration::from_secs(5));
@@ -236,13 +239,13 @@ async fn a_primary_that_has_stepped_down_or_gone_is_waited_for_no_more() {
         (after(0, &[1]), true),
         (after(0, &[0]), false),
     ] {
-        let (roster, servers) = servers(&[1, 0], 0);
-        roster.send_replace(after(0, &[0, 1]));
+        let (membership, servers) = servers(&[1, 0], 0);
+        membership.send_replace(after(0, &[0, 1]));
         let begin = tokio::time::Instant::now();
-        let asking = tokio::spawn(async move { servers.look_up("app").await });
+        let lookup = tokio::spawn(async move { servers.look_up("app").await });
         tokio::time::sleep(Duration::from_millis(20)).await;
-        roster.send_replace(now);
-        assert_eq!(asking.await.unwrap(), login(true));
+        membership.send_replace(now);
+        assert_eq!(lookup.await.unwrap(), login(true));
         let limit_ms = if is_given_up { 20 } else { 1_000 };
         assert_eq!(begin.elapsed(), Duration::from_millis(limit_ms));
     }

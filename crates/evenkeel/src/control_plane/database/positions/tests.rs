@@ -30,7 +30,7 @@ struct Fake {
 }
 
 impl PositionSource for Fake {
-    async fn ask(&mut self) -> Result<ServerPosition, WatchError> {
+    async fn query(&mut self) -> Result<ServerPosition, WatchError> {
         let world = &self.world;
         let counter = match self.in_recovery {
             true => &world.looks,
@@ -40,7 +40,7 @@ impl PositionSource for Fake {
         if world.is_away.load(SeqCst) {
             return Err(WatchError::Away("gone".to_owned()));
         }
-        let asked_us = now_us();
+        let queried_us = now_us();
         if world.keeps_up.load(SeqCst) {
             world.replayed.store(world.written.load(SeqCst), SeqCst);
         }
@@ -52,7 +52,7 @@ impl PositionSource for Fake {
         Ok(ServerPosition {
             written: (!self.in_recovery).then(|| position.clone()),
             applied: self.in_recovery.then_some(position),
-            asked_us,
+            queried_us,
             wait: WaitSupport::Nothing,
         })
     }
@@ -67,40 +67,40 @@ impl PositionSource for Fake {
 
 struct Rig {
     world: Arc<World>,
-    knowledge: Arc<ServerInfo>,
-    roster: watch::Sender<Membership>,
+    server_info: Arc<ServerInfo>,
+    membership: watch::Sender<Membership>,
 }
 
 impl Rig {
     fn start() -> Rig {
         let rig = Rig {
             world: Arc::default(),
-            knowledge: ServerInfo::new(1, 0),
-            roster: watch::Sender::default(),
+            server_info: ServerInfo::new(1, 0),
+            membership: watch::Sender::default(),
         };
         rig.world.keeps_up.store(true, SeqCst);
-        rig.knowledge.track().list(&[(REPLICA, Some(0))]);
+        rig.server_info.track().list(&[(REPLICA, Some(0))]);
         let samples = watch::Sender::new(0);
         for server_id in [PRIMARY, REPLICA] {
             let follower = PositionFollower {
                 server_id,
-                tells: Fake {
+                source: Fake {
                     world: Arc::clone(&rig.world),
                     in_recovery: server_id == REPLICA,
                 },
-                knowledge: Arc::clone(&rig.knowledge),
-                roster: rig.roster.subscribe(),
+                server_info: Arc::clone(&rig.server_info),
+                membership: rig.membership.subscribe(),
                 samples: samples.clone(),
             };
-            tokio::spawn(follower.go_on());
+            tokio::spawn(follower.run());
         }
-        rig.seat(1);
+        rig.promote(1);
         rig
     }
 
-    fn seat(&self, epoch: u64) {
-        self.knowledge.track().set_primary(Some(PRIMARY), true);
-        self.roster.send_replace(Membership {
+    fn promote(&self, epoch: u64) {
+        self.server_info.track().set_primary(Some(PRIMARY), true);
+        self.membership.send_replace(Membership {
             epoch,
             primary: Some(PRIMARY),
             replicas: vec![REPLICA],
@@ -111,22 +111,22 @@ impl Rig {
 
     /// Simulates a read that finds no replica with the required position.
     fn read(&self) {
-        self.knowledge.track().want(now_us());
+        self.server_info.track().request_positions(now_us());
     }
 
     fn write(&self) -> u64 {
         self.world.written.fetch_add(100, SeqCst);
         let now_us = now_us();
-        self.knowledge.wrote(0, now_us);
+        self.server_info.record_write(0, now_us);
         now_us
     }
 
     /// Returns whether a sample covers a write and the replica has applied it.
     fn is_settled(&self, wrote_us: u64) -> bool {
-        let positions = self.knowledge.positions();
+        let positions = self.server_info.positions();
         let sample = positions.sample.as_ref();
         let is_known = sample
-            .is_some_and(|sample| sample.epoch == positions.epoch && sample.asked_us > wrote_us);
+            .is_some_and(|sample| sample.epoch == positions.epoch && sample.queried_us > wrote_us);
         is_known && positions.has_last_sample(REPLICA)
     }
 
@@ -217,9 +217,9 @@ async fn a_new_primarys_time_begins_with_a_sample_of_its_own() {
     let rig = Rig::start();
     let wrote_us = rig.write();
     until("the first is settled", || rig.is_settled(wrote_us)).await;
-    rig.seat(2);
+    rig.promote(2);
     until("the second time is sampled", || {
-        let positions = rig.knowledge.positions();
+        let positions = rig.server_info.positions();
         positions
             .sample
             .as_ref()
@@ -232,7 +232,7 @@ async fn a_new_primarys_time_begins_with_a_sample_of_its_own() {
 async fn a_primary_that_still_applies_what_others_acknowledged_is_not_sampled() {
     let rig = Rig::start();
     rig.world.is_behind.store(true, SeqCst);
-    rig.seat(2);
+    rig.promote(2);
     let wrote_us = rig.write();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(rig.asked().0, 0);
@@ -245,7 +245,7 @@ async fn a_server_that_is_away_is_doubted_and_asked_in_measure() {
     let rig = Rig::start();
     rig.world.is_away.store(true, SeqCst);
     let wrote_us = rig.write();
-    let doubts = tokio::time::timeout(PATIENCE, rig.knowledge.next_role_checks()).await;
+    let doubts = tokio::time::timeout(PATIENCE, rig.server_info.next_role_checks()).await;
     assert!(doubts.unwrap().contains(&PRIMARY));
     tokio::time::sleep(Duration::from_millis(250)).await;
     assert!(rig.asked().0 <= 4, "{:?}", rig.asked());
@@ -256,7 +256,8 @@ async fn a_server_that_is_away_is_doubted_and_asked_in_measure() {
 #[tokio::test]
 async fn nobody_is_asked_where_there_is_no_reason() {
     let rig = Rig::start();
-    rig.roster.send_modify(|roster| roster.tracks = false);
+    rig.membership
+        .send_modify(|membership| membership.tracks = false);
     rig.write();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(rig.asked(), (0, 0));

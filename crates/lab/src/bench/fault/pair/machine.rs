@@ -12,7 +12,7 @@ use super::super::super::target::{self, Front, Started};
 use super::super::super::topology::Topology;
 use crate::keepalived::{Keepalived, KeepalivedOptions};
 use crate::network::Link;
-use crate::rival::Door;
+use crate::rival::Endpoint;
 
 pub(super) struct Machine<'a> {
     target: &'a Target,
@@ -56,7 +56,7 @@ impl<'a> Machine<'a> {
         self.front.as_deref()
     }
 
-    pub(super) fn said(&self) -> String {
+    pub(super) fn log_tail(&self) -> String {
         self.keepalived.log_tail()
     }
 
@@ -101,11 +101,11 @@ impl<'a> Machine<'a> {
     }
 
     fn start_balancer(&mut self) -> Result<()> {
-        let door = Door {
+        let endpoint = Endpoint {
             address: SocketAddr::from((self.link.address(), self.port)),
             namespace: Some(self.link.namespace()),
         };
-        let mut front = match target::start_behind(self.target, &self.servers, door)? {
+        let mut front = match target::start_behind(self.target, &self.servers, endpoint)? {
             Started::Front(front) => front,
             Started::Missing(why) => bail!("{why}"),
         };

@@ -27,7 +27,7 @@ pub(super) struct Trial<'a, 'p> {
 
 /// The times of a trial's events.
 struct Course {
-    begun: SystemTime,
+    started: SystemTime,
     /// Time at which the standby had the address; `None` if it never did.
     moved: Option<SystemTime>,
     /// End of the interval in which outages count as the fault's and not the repair's.
@@ -38,13 +38,13 @@ struct Course {
 impl Trial<'_, '_> {
     pub(super) fn run(&mut self) -> Result<Seen> {
         let probe = WebProbe::start(WebProbeOptions::new(self.pair.shared, self.pair.page))?;
-        calm(&probe, SystemTime::now()).context("answers before the fault")?;
+        wait_undisturbed(&probe, SystemTime::now()).context("answers before the fault")?;
         let course = self.course(&probe)?;
         self.pair.active.come_back().context("the return")?;
         self.pair.wait_settled()?;
-        calm(&probe, SystemTime::now()).context("answers after the return")?;
+        wait_undisturbed(&probe, SystemTime::now()).context("answers after the return")?;
         let tries = probe.finish();
-        let note = beside(&tries, &course).map(|when| {
+        let note = other_failure(&tries, &course).map(|when| {
             let (target, fault) = (&self.pair.target.name, &self.fault.name);
             let limit = DISTURBANCE.as_millis();
             format!("{target}, {fault}: in some trial tries failed for more than {limit} ms {when}")
@@ -58,19 +58,19 @@ impl Trial<'_, '_> {
     fn course(&mut self, probe: &WebProbe) -> Result<Course> {
         let shared = address(self.pair.shared);
         let arrival = Arrival::watch(self.pair.standby.namespace(), shared);
-        let begun = SystemTime::now();
-        self.strike().context("the fault")?;
+        let started = SystemTime::now();
+        self.inject_fault().context("the fault")?;
         let moved = arrival.wait(RETURN_LIMIT).ok();
-        let is_back = calm(probe, moved.unwrap_or(begun)).is_ok();
+        let is_back = wait_undisturbed(probe, moved.unwrap_or(started)).is_ok();
         Ok(Course {
-            begun,
+            started,
             moved,
             until: SystemTime::now(),
             is_back,
         })
     }
 
-    fn strike(&mut self) -> Result<()> {
+    fn inject_fault(&mut self) -> Result<()> {
         let active = &mut self.pair.active;
         match self.fault.how {
             How::Kill => active.die(),
@@ -83,9 +83,9 @@ impl Trial<'_, '_> {
 
 /// Computes the outage that clients saw.
 fn trial(tries: &[Try], course: &Course) -> FaultTrial {
-    let begun = course.begun;
+    let started = course.started;
     let answered = tries.iter().filter(|one| one.failure.is_none()).count();
-    let silence = web_probe::longest_silence(tries, begun, course.until);
+    let silence = web_probe::longest_silence(tries, started, course.until);
     let mut trial = FaultTrial {
         probe: Probe::Pages,
         acknowledged: answered as u64,
@@ -96,11 +96,11 @@ fn trial(tries: &[Try], course: &Course) -> FaultTrial {
     let Some(gap) = outage(tries, course) else {
         return trial;
     };
-    trial.first_error_ms = Some(ms(gap.first_error, begun).max(0.0));
-    let success_ms = gap.first_success.map(|success| ms(success, begun));
+    trial.first_error_ms = Some(ms(gap.first_error, started).max(0.0));
+    let success_ms = gap.first_success.map(|success| ms(success, started));
     trial.first_success_ms = success_ms.filter(|_| course.is_back);
     if let Some(success_ms) = trial.first_success_ms {
-        let moved_ms = course.moved.map(|moved| ms(moved, begun));
+        let moved_ms = course.moved.map(|moved| ms(moved, started));
         let cuts = [
             ("detect, decide and move", moved_ms),
             ("reconnect", Some(success_ms)),
@@ -115,7 +115,7 @@ fn trial(tries: &[Try], course: &Course) -> FaultTrial {
 fn outage(tries: &[Try], course: &Course) -> Option<Gap> {
     let concerned: Vec<Try> = tries
         .iter()
-        .filter(|one| one.ended >= course.begun && one.begun <= course.until)
+        .filter(|one| one.ended >= course.started && one.started <= course.until)
         .cloned()
         .collect();
     let gaps = web_probe::gaps(&concerned).into_iter();
@@ -127,7 +127,7 @@ fn outage(tries: &[Try], course: &Course) -> Option<Gap> {
 }
 
 /// Returns in which other phase tries failed for a notable time.
-fn beside(tries: &[Try], course: &Course) -> Option<&'static str> {
+fn other_failure(tries: &[Try], course: &Course) -> Option<&'static str> {
     let is_long = |gap: &Gap| {
         let end = gap.first_success.unwrap_or(gap.first_error);
         let length = end.duration_since(gap.first_error).unwrap_or_default();
@@ -139,17 +139,17 @@ fn beside(tries: &[Try], course: &Course) -> Option<&'static str> {
         if gap.first_error > course.until {
             return Some("when the first balancer took the address back");
         }
-        let is_before = gap.first_success.is_some_and(|end| end < course.begun);
+        let is_before = gap.first_success.is_some_and(|end| end < course.started);
         is_before.then_some("before the fault: this machine was busy")
     })
 }
 
 /// Waits until enough of the tries due since `since` were answered, including the last ones.
-fn calm(probe: &WebProbe, since: SystemTime) -> Result<()> {
+fn wait_undisturbed(probe: &WebProbe, since: SystemTime) -> Result<()> {
     eventually(RETURN_LIMIT, "answers in a row", || {
         let tries = probe.so_far();
         let last = tries.iter().rev().take_while(|one| one.failure.is_none());
-        let count = last.filter(|one| one.begun >= since).count();
+        let count = last.filter(|one| one.started >= since).count();
         Ok((count >= CALM_ANSWERS).then_some(()))
     })
 }
@@ -171,7 +171,7 @@ mod tests {
                 .iter()
                 .any(|(from, to)| (*from..=*to).contains(&due));
             Try {
-                begun: at(due),
+                started: at(due),
                 ended: at(due + if fails { 250 } else { 2 }),
                 failure: fails.then(|| "no answer".to_owned()),
             }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     const COURSE: Course = Course {
-        begun: UNIX_EPOCH,
+        started: UNIX_EPOCH,
         moved: None,
         until: UNIX_EPOCH,
         is_back: true,
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn an_outage_is_cut_where_the_address_moved_and_that_of_the_return_is_not_its_own() {
         let course = Course {
-            begun: at(105),
+            started: at(105),
             moved: Some(at(300)),
             until: at(700),
             ..COURSE
@@ -208,7 +208,7 @@ mod tests {
             .collect();
         assert_eq!(steps, [(0.0, 195.0), (195.0, 217.0)]);
         assert_eq!(seen.silence_ms, Some(230.0));
-        let note = |failing| beside(&tries(failing), &course);
+        let note = |failing| other_failure(&tries(failing), &course);
         assert_eq!(note(&[(100, 310), (710, 770)]), None);
         let back = "when the first balancer took the address back";
         assert_eq!(note(&[(100, 310), (710, 900)]), Some(back));
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn an_outage_that_nothing_ended_has_no_end_and_no_steps() {
         let course = Course {
-            begun: at(100),
+            started: at(100),
             until: at(600),
             is_back: false,
             ..COURSE

@@ -22,7 +22,7 @@ const RETURN_LIMIT: Duration = Duration::from_secs(30);
 const AWAY: Duration = Duration::from_millis(1500);
 
 pub(super) struct Trial<'a> {
-    pub(super) scene: &'a Scenario,
+    pub(super) scenario: &'a Scenario,
     pub(super) front: &'a Front,
     pub(super) fault: &'a Fault,
 }
@@ -35,29 +35,33 @@ impl Trial<'_> {
             .addresses(Sends::Writes)
             .first()
             .context("the target has no port for writes")?;
-        let options = WriteProbeOptions::new(self.scene.kind.driver(), address);
+        let options = WriteProbeOptions::new(self.scenario.kind.driver(), address);
         // A balancer that has just started may not know the primary yet.
         let probe = eventually(RETURN_LIMIT, "a first write", || {
             Ok(WriteProbe::start(options).ok())
         })?;
-        calm(&probe, SystemTime::now()).context("writes before the fault")?;
+        wait_undisturbed(&probe, SystemTime::now()).context("writes before the fault")?;
         let last_event = self.events().len();
-        let change = self.strike(&old)?;
-        let is_back = calm(&probe, change.writable_at).is_ok();
+        let change = self.inject_fault(&old)?;
+        let is_back = wait_undisturbed(&probe, change.writable_at).is_ok();
         let known_by = SystemTime::now();
-        self.scene.bring_back(&old).context("the server's return")?;
-        let stays_back = !is_back || calm(&probe, SystemTime::now()).is_ok();
+        self.scenario
+            .bring_back(&old)
+            .context("the server's return")?;
+        let stays_back = !is_back || wait_undisturbed(&probe, SystemTime::now()).is_ok();
         let log = probe.finish();
-        self.scene.wait_caught_up()?;
+        self.scenario.wait_caught_up()?;
         let mut trial = self.verified(&log, &old)?;
         let seen = outage(&log, &change, known_by);
-        let silence = log.longest_silence(change.begun, known_by);
+        let silence = log.longest_silence(change.started, known_by);
         trial.silence_ms = silence.map(|silence| silence.as_secs_f64() * 1000.0);
-        trial.first_error_ms = seen.as_ref().map(|seen| ms(seen.first_error, change.begun));
+        trial.first_error_ms = seen
+            .as_ref()
+            .map(|seen| ms(seen.first_error, change.started));
         trial.first_success_ms = seen
             .as_ref()
             .filter(|_| is_back)
-            .and_then(|seen| Some(ms(seen.first_success?, change.begun)));
+            .and_then(|seen| Some(ms(seen.first_success?, change.started)));
         if let Some(success_ms) = trial.first_success_ms {
             let events = self.events().split_off(last_event);
             trial.steps = self.steps(&change, success_ms, &events, &old);
@@ -79,17 +83,17 @@ impl Trial<'_> {
     }
 
     fn victim(&self) -> Result<Server> {
-        let writer = self.scene.writer()?;
+        let writer = self.scenario.writer()?;
         if self.fault.victim == Victim::Primary {
             return Ok(writer);
         }
-        let mut others = self.scene.servers.iter();
+        let mut others = self.scenario.servers.iter();
         let found = others.rfind(|one| one.name != writer.name && one.is_running());
         found.cloned().context("there is no secondary")
     }
 
-    fn strike(&self, old: &Server) -> Result<Change> {
-        let begun = SystemTime::now();
+    fn inject_fault(&self, old: &Server) -> Result<Change> {
+        let started = SystemTime::now();
         let change = match (self.fault.victim, self.fault.how) {
             (Victim::Primary, How::Stop) => Some(scenario::How::Stopped),
             (Victim::Primary, How::Kill) => Some(scenario::How::Killed),
@@ -97,7 +101,7 @@ impl Trial<'_> {
         };
         if let Some(how) = change {
             return self
-                .scene
+                .scenario
                 .change(old, how)
                 .context("the change of the primary");
         }
@@ -108,15 +112,15 @@ impl Trial<'_> {
         }
         std::thread::sleep(AWAY);
         Ok(Change {
-            begun,
+            started,
             decided_at: None,
-            writable_at: begun,
+            writable_at: started,
         })
     }
 
     /// Compares the servers' rows with the acknowledged writes.
     fn verified(&self, log: &WriteLog, returned: &Server) -> Result<FaultTrial> {
-        let seen = log.verify(&self.scene.writer()?)?;
+        let seen = log.verify(&self.scenario.writer()?)?;
         let acknowledged = log.acknowledged().len();
         // The server that was down is a member again and has the rows of the others.
         let behind = log
@@ -165,10 +169,10 @@ impl Trial<'_> {
                 event["kind"] == kind && concerns && what.contains(ending)
             });
             let at = found.next()?["at_unix_ms"].as_u64()?;
-            Some(ms(UNIX_EPOCH + Duration::from_millis(at), change.begun))
+            Some(ms(UNIX_EPOCH + Duration::from_millis(at), change.started))
         };
-        let decided_ms = change.decided_at.map(|at| ms(at, change.begun));
-        let writable_ms = ms(change.writable_at, change.begun);
+        let decided_ms = change.decided_at.map(|at| ms(at, change.started));
+        let writable_ms = ms(change.writable_at, change.started);
         let cuts = [
             ("detect", told("state", "is down")),
             ("decide", decided_ms),
@@ -184,7 +188,7 @@ impl Trial<'_> {
 /// counts as longest.
 fn outage(log: &WriteLog, change: &Change, until: SystemTime) -> Option<Outage> {
     let mut outages = log.outages();
-    outages.retain(|one| (change.begun..=until).contains(&one.first_error));
+    outages.retain(|one| (change.started..=until).contains(&one.first_error));
     outages.into_iter().max_by_key(|one| {
         let end = one.first_success.unwrap_or(until);
         let length = end.duration_since(one.first_error).unwrap_or_default();
@@ -193,11 +197,11 @@ fn outage(log: &WriteLog, change: &Change, until: SystemTime) -> Option<Outage> 
 }
 
 /// Waits until enough writes begun after `since` have succeeded.
-fn calm(probe: &WriteProbe, since: SystemTime) -> Result<()> {
+fn wait_undisturbed(probe: &WriteProbe, since: SystemTime) -> Result<()> {
     eventually(RETURN_LIMIT, "acknowledged writes", || {
         let log = probe.so_far();
         let later = log.attempts.iter().rev();
-        let later = later.take_while(|attempt| attempt.begun >= since);
+        let later = later.take_while(|attempt| attempt.started >= since);
         let count = later.filter(|attempt| attempt.is_acknowledged()).count();
         Ok((count >= CALM_WRITES).then_some(()))
     })

@@ -83,9 +83,9 @@ impl Axis {
         let mut ticks: Vec<f64> = Vec::new();
         for point in points {
             // The last point always has a label.
-            let room = 30.0 * pixel;
-            let free = ticks.last().is_none_or(|last| point - last >= room);
-            if free && (*point == most || most - point >= room) {
+            let gap_px = 30.0 * pixel;
+            let free = ticks.last().is_none_or(|last| point - last >= gap_px);
+            if free && (*point == most || most - point >= gap_px) {
                 ticks.push(*point);
             }
         }

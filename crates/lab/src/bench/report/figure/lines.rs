@@ -9,7 +9,7 @@ use super::Subject;
 use super::chart::{
     self, Area, Axis, Chart, Frame, SCALE, Style, TEXT_SIZE, WIDTH, chart, drawing, room_for,
 };
-use super::palette::{AXIS, Look, TEXT};
+use super::palette::{AXIS, TEXT, TargetStyle};
 use crate::bench::outcome::Load;
 use crate::bench::report::html::Svg;
 use crate::bench::statistics::{Question, ratio};
@@ -115,12 +115,12 @@ fn draw(
             level(area, &chart, &across, 100.0)?;
         }
         for course in &courses {
-            band(area, &chart, course, subject.looks[course.target])?;
+            band(area, &chart, course, subject.target_styles[course.target])?;
         }
         // The most important line is drawn last, over the others.
-        courses.sort_by_key(|course| subject.looks[course.target].is_strong);
+        courses.sort_by_key(|course| subject.target_styles[course.target].is_strong);
         for course in &courses {
-            stroke(area, &chart, course, subject.looks[course.target])?;
+            stroke(area, &chart, course, subject.target_styles[course.target])?;
         }
         name_ends(area, &chart, subject, &courses, frame)
     })?;
@@ -129,7 +129,7 @@ fn draw(
 
 /// Draws a thin horizontal line at the value that counts as equal.
 fn level(area: &Area, chart: &Chart, across: &Axis, value: f64) -> Result<()> {
-    let ends = [across.range.start, across.range.end].map(|x| place(chart, (x, value)));
+    let ends = [across.range.start, across.range.end].map(|x| position(chart, (x, value)));
     chart::line(
         area,
         &ends,
@@ -138,36 +138,39 @@ fn level(area: &Area, chart: &Chart, across: &Axis, value: f64) -> Result<()> {
     )
 }
 
-fn band(area: &Area, chart: &Chart, course: &Course, look: Look) -> Result<()> {
+fn band(area: &Area, chart: &Chart, course: &Course, target_style: TargetStyle) -> Result<()> {
     let lower = course.places.iter().map(|(x, values)| (*x, values[0]));
     let upper = course
         .places
         .iter()
         .rev()
         .map(|(x, values)| (*x, values[2]));
-    let outline: Vec<(i32, i32)> = lower.chain(upper).map(|p| place(chart, p)).collect();
-    area.draw(&Polygon::new(outline, look.ink.paint().mix(0.13).filled()))?;
+    let outline: Vec<(i32, i32)> = lower.chain(upper).map(|p| position(chart, p)).collect();
+    area.draw(&Polygon::new(
+        outline,
+        target_style.ink.paint().mix(0.13).filled(),
+    ))?;
     Ok(())
 }
 
-fn stroke(area: &Area, chart: &Chart, course: &Course, look: Look) -> Result<()> {
+fn stroke(area: &Area, chart: &Chart, course: &Course, target_style: TargetStyle) -> Result<()> {
     let places: Vec<(i32, i32)> = course
         .places
         .iter()
-        .map(|(x, values)| place(chart, (*x, values[1])))
+        .map(|(x, values)| position(chart, (*x, values[1])))
         .collect();
-    let width = if look.is_strong { 5 } else { 3 };
+    let width = if target_style.is_strong { 5 } else { 3 };
     chart::line(
         area,
         &places,
-        look.dash,
-        look.ink.paint().stroke_width(width),
+        target_style.dash,
+        target_style.ink.paint().stroke_width(width),
     )?;
     // Many points need only enough markers to distinguish the lines.
     let every = places.len().div_ceil(12);
     for (index, at) in places.iter().enumerate() {
         if index % every == 0 || index + 1 == places.len() {
-            chart::marker(area, *at, look.marker, look.ink)?;
+            chart::marker(area, *at, target_style.marker, target_style.ink)?;
         }
     }
     Ok(())
@@ -185,7 +188,7 @@ fn name_ends(
         .iter()
         .filter_map(|course| {
             let (x, values) = course.places.last()?;
-            Some((course.target, place(chart, (*x, values[1]))))
+            Some((course.target, position(chart, (*x, values[1]))))
         })
         .collect();
     ends.sort_by_key(|(_, (_, y))| *y);
@@ -193,13 +196,18 @@ fn name_ends(
     let heights = apart(&wanted, LABEL_STEP, (frame.top, HEIGHT - frame.bottom));
     let left = WIDTH - frame.right + 18;
     for ((target, (x, y)), height) in ends.into_iter().zip(heights) {
-        let look = subject.looks[target];
-        let thin = look.ink.paint().mix(0.6).stroke_width(SCALE as u32);
+        let target_style = subject.target_styles[target];
+        let thin = target_style.ink.paint().mix(0.6).stroke_width(SCALE as u32);
         let label = ((left - 3) * SCALE, height * SCALE);
         chart::line(area, &[(x + 6 * SCALE, y), label], None, thin)?;
         let style = Style {
             size: TEXT_SIZE,
-            ..Style::new(if look.is_strong { look.ink } else { TEXT }).bold(look.is_strong)
+            ..Style::new(if target_style.is_strong {
+                target_style.ink
+            } else {
+                TEXT
+            })
+            .bold(target_style.is_strong)
         };
         let words = chart::cut(subject.title_of(target), LABEL_MOST);
         chart::text(area, (left, height), &words, style)?;
@@ -224,7 +232,7 @@ fn apart(wanted: &[i32], step: i32, (from, until): (i32, i32)) -> Vec<i32> {
     heights
 }
 
-fn place(chart: &Chart, at: (f64, f64)) -> (i32, i32) {
+fn position(chart: &Chart, at: (f64, f64)) -> (i32, i32) {
     chart.plotting_area().map_coordinate(&at)
 }
 

@@ -118,7 +118,7 @@ fn groups<'t>(subject: &'t Subject) -> Vec<Group<'t>> {
         Group {
             title,
             scenario: if is_told { scenario } else { "" },
-            is_strong: index.is_some_and(|index| subject.looks[index].is_strong),
+            is_strong: index.is_some_and(|index| subject.target_styles[index].is_strong),
             height: (trials.len() as i32 * thickness).max(2 * TEXT_SIZE as i32),
             trials,
             summary,

@@ -62,7 +62,7 @@ pub(super) const PARTS: [Ink; 7] = [
 
 /// Appearance of a target in the figures of one experiment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct TargetStyle {
     pub(super) ink: Ink,
     pub(super) marker: Marker,
     /// Lengths drawn and left out, in pixels; `None` means a solid line.
@@ -95,9 +95,9 @@ const MARKERS: [Marker; 7] = [
 const DASHES: [Option<(i32, i32)>; 4] = [None, Some((8, 4)), Some((3, 3)), Some((12, 3))];
 
 /// Returns the appearance of each target, in order.
-pub(super) fn looks(targets: &[Target]) -> Vec<Look> {
+pub(super) fn target_styles(targets: &[Target]) -> Vec<TargetStyle> {
     let mut strangers: Vec<&str> = Vec::new();
-    let mut looks = Vec::new();
+    let mut target_styles = Vec::new();
     for (index, target) in targets.iter().enumerate() {
         let program = target.program.as_str();
         let variant = targets[..index]
@@ -105,14 +105,14 @@ pub(super) fn looks(targets: &[Target]) -> Vec<Look> {
             .filter(|other| other.program == program)
             .count();
         let is_direct = program.is_empty();
-        looks.push(Look {
+        target_styles.push(TargetStyle {
             ink: ink_of(program, &mut strangers),
             marker: MARKERS[index % MARKERS.len()],
             dash: DASHES[(variant + usize::from(is_direct)) % DASHES.len()],
             is_strong: program == "evenkeel",
         });
     }
-    looks
+    target_styles
 }
 
 fn ink_of<'a>(program: &'a str, strangers: &mut Vec<&'a str>) -> Ink {
@@ -172,21 +172,21 @@ mod tests {
 
     #[test]
     fn targets_of_one_program_differ_in_more_than_colour() {
-        let looks = looks(&targets(&[
+        let target_styles = target_styles(&targets(&[
             "", "haproxy", "haproxy", "evenkeel", "evenkeel",
         ]));
-        assert_eq!(looks[1].ink, looks[2].ink);
-        assert_ne!(looks[1].dash, looks[2].dash);
-        assert_ne!(looks[3].marker, looks[4].marker);
-        assert!(looks[3].is_strong && !looks[1].is_strong);
-        assert_ne!(looks[0].dash, None, "direct is never a whole line");
+        assert_eq!(target_styles[1].ink, target_styles[2].ink);
+        assert_ne!(target_styles[1].dash, target_styles[2].dash);
+        assert_ne!(target_styles[3].marker, target_styles[4].marker);
+        assert!(target_styles[3].is_strong && !target_styles[1].is_strong);
+        assert_ne!(target_styles[0].dash, None, "direct is never a whole line");
     }
 
     #[test]
     fn unknown_programs_get_hues_of_their_own() {
-        let looks = looks(&targets(&["envoy", "traefik", "envoy"]));
-        assert_ne!(looks[0].ink, looks[1].ink);
-        assert_eq!(looks[0].ink, looks[2].ink);
+        let target_styles = target_styles(&targets(&["envoy", "traefik", "envoy"]));
+        assert_ne!(target_styles[0].ink, target_styles[1].ink);
+        assert_eq!(target_styles[0].ink, target_styles[2].ink);
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn panels<T>(
         for (panel, height) in panels.iter().zip(&heights) {
             let (area, below) = rest.split_vertically(height * SCALE);
             let chart = chart(&area, frame, &panel.axis, &Axis::rows(panel.rows.len()))?;
-            let stage = TestBed {
+            let bed = TestBed {
                 area: &area,
                 chart: &chart,
             };
@@ -71,9 +71,15 @@ fn panels<T>(
             for (index, (target, value)) in panel.rows.iter().enumerate() {
                 let middle = index as f64 + 0.5;
                 let y = frame.top + ROW * index as i32 + ROW / 2;
-                let look = subject.looks[*target];
-                row_label(&area, frame, y, subject.title_of(*target), look.is_strong)?;
-                row(&stage, *target, value, middle)?;
+                let target_style = subject.target_styles[*target];
+                row_label(
+                    &area,
+                    frame,
+                    y,
+                    subject.title_of(*target),
+                    target_style.is_strong,
+                )?;
+                row(&bed, *target, value, middle)?;
             }
             rest = below;
         }
@@ -90,14 +96,17 @@ struct TestBed<'s, 'b, 'a> {
 
 impl TestBed<'_, '_, '_> {
     /// Converts chart coordinates to pixels of this panel.
-    fn place(&self, x: f64, row: f64) -> (i32, i32) {
+    fn position(&self, x: f64, row: f64) -> (i32, i32) {
         let (x, y) = self.chart.plotting_area().map_coordinate(&(x, row));
         let (left, top) = self.area.get_base_pixel();
         (x - left, y - top)
     }
 
     fn bar(&self, (from, until): (f64, f64), row: f64, half: f64, ink: Ink) -> Result<()> {
-        let (upper, lower) = (self.place(from, row - half), self.place(until, row + half));
+        let (upper, lower) = (
+            self.position(from, row - half),
+            self.position(until, row + half),
+        );
         let bar = Rectangle::new([upper, lower], ink.paint().filled());
         self.area.draw(&bar)?;
         Ok(())
@@ -105,7 +114,7 @@ impl TestBed<'_, '_, '_> {
 
     /// Draws a whisker from minimum to maximum, with end caps.
     fn whisker(&self, (least, most): (f64, f64), row: f64, ink: Ink) -> Result<()> {
-        let (from, until) = (self.place(least, row), self.place(most, row));
+        let (from, until) = (self.position(least, row), self.position(most, row));
         let style = ink.paint().stroke_width(3);
         chart::line(self.area, &[from, until], None, style)?;
         for (x, y) in [from, until] {
@@ -116,7 +125,7 @@ impl TestBed<'_, '_, '_> {
     }
 
     fn words(&self, x: f64, row: f64, offset: i32, words: &str, style: Style) -> Result<()> {
-        let (x, y) = self.place(x, row);
+        let (x, y) = self.position(x, row);
         chart::text(self.area, (x / SCALE + offset, y / SCALE), words, style)
     }
 }
@@ -212,16 +221,16 @@ pub(super) fn bars(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
         .map(panel)
         .filter(|p| !p.rows.is_empty())
         .collect();
-    panels(subject, &all, 150, &[], |stage, target, bar, row| {
-        let look = subject.looks[target];
-        stage.bar((0.0, bar.median), row, 0.32, look.ink)?;
-        stage.whisker((bar.least, bar.most), row, TEXT)?;
+    panels(subject, &all, 150, &[], |bed, target, bar, row| {
+        let target_style = subject.target_styles[target];
+        bed.bar((0.0, bar.median), row, 0.32, target_style.ink)?;
+        bed.whisker((bar.least, bar.most), row, TEXT)?;
         let ratio = bar
             .ratio
             .map_or(String::new(), |r| format!(" (× {})", as_ratio(r.middle)));
         let words = format!("{}{ratio}", short(bar.median));
-        let style = Style::new(TEXT).bold(look.is_strong);
-        stage.words(bar.most.max(bar.median), row, 8, &words, style)
+        let style = Style::new(TEXT).bold(target_style.is_strong);
+        bed.words(bar.most.max(bar.median), row, 8, &words, style)
     })
 }
 
@@ -249,7 +258,7 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
             subject.title(reference)
         );
         (!rows.is_empty()).then(|| Panel {
-            heading: format!("{} — {}", load.title, load.place(point)),
+            heading: format!("{} — {}", load.title, load.point_label(point)),
             axis: Axis::across(most * 1.02, &label),
             rows,
         })
@@ -261,17 +270,17 @@ pub(super) fn ratios(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
             all.extend(points.filter_map(|point| panel(load, reference, point)));
         }
     }
-    panels(subject, &all, 130, &[], |stage, target, found, row| {
-        stage.bar((0.97, 1.03), row, 0.5, GRID)?;
-        let look = subject.looks[target];
-        stage.whisker((found.low, found.high), row, look.ink)?;
-        let at = stage.place(found.middle, row);
-        chart::marker(stage.area, at, look.marker, look.ink)?;
+    panels(subject, &all, 130, &[], |bed, target, found, row| {
+        bed.bar((0.97, 1.03), row, 0.5, GRID)?;
+        let target_style = subject.target_styles[target];
+        bed.whisker((found.low, found.high), row, target_style.ink)?;
+        let at = bed.position(found.middle, row);
+        chart::marker(bed.area, at, target_style.marker, target_style.ink)?;
         let range = format!(" ({}–{})", as_ratio(found.low), as_ratio(found.high));
         let range = if found.blocks < 3 { "" } else { &range };
         let words = format!("{}{range}", as_ratio(found.middle));
-        let style = Style::new(TEXT).bold(look.is_strong);
-        stage.words(found.high, row, 10, &words, style)
+        let style = Style::new(TEXT).bold(target_style.is_strong);
+        bed.words(found.high, row, 10, &words, style)
     })
 }
 
@@ -309,11 +318,11 @@ pub(super) fn shares(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> 
         .map(panel)
         .filter(|p| !p.rows.is_empty())
         .collect();
-    panels(subject, &all, 24, &servers, |stage, target, shares, row| {
-        stack(stage, shares, row, |share| format!("{share:.0} %"))?;
+    panels(subject, &all, 24, &servers, |bed, target, shares, row| {
+        stack(bed, shares, row, |share| format!("{share:.0} %"))?;
         let used = subject.experiment.targets[target].servers;
         for part in 1..used {
-            stage.upright_in_row(100.0 * f64::from(part) / f64::from(used), row)?;
+            bed.upright_in_row(100.0 * f64::from(part) / f64::from(used), row)?;
         }
         Ok(())
     })
@@ -357,30 +366,30 @@ pub(super) fn cpu(subject: &Subject, loads: &[&Load]) -> Result<Option<Svg>> {
         .filter(|p| !p.rows.is_empty())
         .collect();
     let legend = ["balancer", "servers", "load generator"].map(str::to_owned);
-    panels(subject, &all, 60, &legend, |stage, target, parts, row| {
-        stack(stage, parts, row, |part| short(part.round()))?;
+    panels(subject, &all, 60, &legend, |bed, target, parts, row| {
+        stack(bed, parts, row, |part| short(part.round()))?;
         let sum: f64 = parts.iter().sum();
-        let style = Style::new(TEXT).bold(subject.looks[target].is_strong);
-        stage.words(sum, row, 8, &short(sum), style)
+        let style = Style::new(TEXT).bold(subject.target_styles[target].is_strong);
+        bed.words(sum, row, 8, &short(sum), style)
     })
 }
 
 /// Draws parts side by side, each with its number if it fits.
-fn stack(stage: &TestBed, parts: &[f64], row: f64, words: impl Fn(f64) -> String) -> Result<()> {
+fn stack(bed: &TestBed, parts: &[f64], row: f64, words: impl Fn(f64) -> String) -> Result<()> {
     let mut from = 0.0;
     for (index, part) in parts.iter().enumerate() {
         let until = from + part;
-        stage.bar((from, until), row, 0.34, PARTS[index % PARTS.len()])?;
-        let (left, right) = (stage.place(from, row).0, stage.place(until, row).0);
+        bed.bar((from, until), row, 0.34, PARTS[index % PARTS.len()])?;
+        let (left, right) = (bed.position(from, row).0, bed.position(until, row).0);
         let words = words(*part);
         if (right - left) / SCALE > width_of(&words) + 6 {
             // Dark parts have text in the background color, light ones in the text color.
             let ink = if index < 2 { PAPER } else { TEXT };
             let style = Style::new(ink).to_the(HPos::Center);
-            stage.words(f64::midpoint(from, until), row, 0, &words, style)?;
+            bed.words(f64::midpoint(from, until), row, 0, &words, style)?;
         }
         if index > 0 && *part > 0.0 {
-            stage.upright_gap(from, row)?;
+            bed.upright_gap(from, row)?;
         }
         from = until;
     }
@@ -390,14 +399,14 @@ fn stack(stage: &TestBed, parts: &[f64], row: f64, words: impl Fn(f64) -> String
 impl TestBed<'_, '_, '_> {
     /// Draws the mark for equal shares.
     fn upright_in_row(&self, x: f64, row: f64) -> Result<()> {
-        let ends = [self.place(x, row - 0.5), self.place(x, row + 0.5)];
+        let ends = [self.position(x, row - 0.5), self.position(x, row + 0.5)];
         let style = TEXT.paint().stroke_width(3);
         chart::line(self.area, &ends, Some((2, 2)), style)
     }
 
     /// Draws a gap between two parts in the background color.
     fn upright_gap(&self, x: f64, row: f64) -> Result<()> {
-        let ends = [self.place(x, row - 0.34), self.place(x, row + 0.34)];
+        let ends = [self.position(x, row - 0.34), self.position(x, row + 0.34)];
         chart::line(self.area, &ends, None, PAPER.paint().stroke_width(3))
     }
 }

@@ -152,7 +152,11 @@ fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
         .text(&title(&choice.best))
         .raw("</strong>");
     if let Some((reference, by)) = &choice.by_reference {
-        html.text(&format!(", × {} of {}", told(by), title(reference)));
+        html.text(&format!(
+            ", × {} of {}",
+            describe_ratio(by),
+            title(reference)
+        ));
     }
     let Some(next) = choice.others.first() else {
         html.text("; no other balancer was run.");
@@ -161,7 +165,7 @@ fn take(html: &mut Html, experiment: &Experiment, choice: &Choice) {
     html.text(&format!(
         "; the next, {}, × {} of it.",
         title(&next.target),
-        told(&next.by_best)
+        describe_ratio(&next.by_best)
     ));
     for (standing, words) in [
         (Standing::Alike, "No significant difference"),
@@ -213,7 +217,7 @@ fn points(experiment: &Experiment, choice: &Choice) -> String {
 }
 
 /// Formats a ratio, with its interval if there are enough blocks.
-fn told(by: &Interval) -> String {
+fn describe_ratio(by: &Interval) -> String {
     let middle = as_ratio(by.middle);
     match by.blocks {
         0..3 => middle,

@@ -101,7 +101,7 @@ impl Table<'_> {
         let load = self.load;
         html.element(
             "h3",
-            &format!("{} – {}", load.title, load.place(self.point)),
+            &format!("{} – {}", load.title, load.point_label(self.point)),
         );
         html.inside("table class=\"numbers\"", |html| {
             html.inside("thead", |html| {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::super::bootstrap::{BAND, BLOCKS_LEAST, Interval, median};
 use super::super::pairs::{self, Question};
-use super::{Court, Opinion, Verdict, several, within_limits};
+use super::{FindingChecker, Opinion, Verdict, several, within_limits};
 use crate::bench::outcome::{Better, Metric};
 
-impl Court<'_> {
+impl FindingChecker<'_> {
     /// Checks the point at which a target first reaches a gain.
     pub(super) fn knee(
         &self,
@@ -133,7 +133,7 @@ impl Court<'_> {
         points.dedup();
         let at = |point: f64| {
             let points = Some((point, point));
-            let found = self.ask(&Question {
+            let found = self.measured_ratio(&Question {
                 points,
                 ..*question
             })?;

@@ -22,7 +22,7 @@ pub(super) struct Server {
     pub(super) up: bool,
     /// True if the monitor reaches it.
     pub(super) reachable: bool,
-    pub(super) said: ReplicationState,
+    pub(super) status: ReplicationState,
     /// Group Replication: true if the other members do not reach it.
     isolated: bool,
     /// MariaDB: the highest sequence number that it executed, by server.
@@ -41,7 +41,7 @@ impl Truth {
             .map(|index| Server {
                 up: true,
                 reachable: true,
-                said: said(kind, index, count),
+                status: status(kind, index, count),
                 isolated: false,
                 executed: vec![0; count],
             })
@@ -81,60 +81,60 @@ impl Truth {
             if index != chosen {
                 self.demote(index);
             }
-            if let ReplicationState::Galera(said) = &mut self.servers[index].said {
-                (said.state, said.in_primary_component) = (GaleraState::Synced, true);
-                said.read_only = index != chosen;
+            if let ReplicationState::Galera(status) = &mut self.servers[index].status {
+                (status.state, status.in_primary_component) = (GaleraState::Synced, true);
+                status.read_only = index != chosen;
             }
         }
         self.promote(chosen, &mut Random(1));
-        if let ReplicationState::Replication(said) = &mut self.servers[chosen].said {
-            said.replica = None;
+        if let ReplicationState::Replication(status) = &mut self.servers[chosen].status {
+            status.replica = None;
         }
         let top = self.highest_timeline();
-        if let ReplicationState::Postgres(said) = &mut self.servers[chosen].said {
-            (said.in_recovery, said.timeline) = (false, top + 1);
+        if let ReplicationState::Postgres(status) = &mut self.servers[chosen].status {
+            (status.in_recovery, status.timeline) = (false, top + 1);
         }
         self.regroup();
     }
 
     fn promote(&mut self, index: usize, random: &mut Random) {
-        match &mut self.servers[index].said {
-            ReplicationState::Postgres(said) if said.in_recovery => {
+        match &mut self.servers[index].status {
+            ReplicationState::Postgres(status) if status.in_recovery => {
                 // Sometimes an operator only removes standby.signal: no new timeline.
-                said.timeline += u32::from(random.below(6) != 0);
-                said.in_recovery = false;
-                said.streaming = false;
+                status.timeline += u32::from(random.below(6) != 0);
+                status.in_recovery = false;
+                status.streaming = false;
             }
-            ReplicationState::Replication(said) => {
-                said.read_only = false;
+            ReplicationState::Replication(status) => {
+                status.read_only = false;
                 // Sometimes an operator forgets to stop the replication.
                 if random.below(4) != 0 {
-                    said.replica = None;
+                    status.replica = None;
                 }
             }
-            ReplicationState::Galera(said) => said.read_only = false,
+            ReplicationState::Galera(status) => status.read_only = false,
             ReplicationState::Postgres(_) | ReplicationState::Group(_) => {}
         }
     }
 
     fn demote(&mut self, index: usize) {
         let top = self.highest_timeline();
-        match &mut self.servers[index].said {
-            ReplicationState::Postgres(said) => {
-                (said.in_recovery, said.streaming, said.timeline) = (true, true, top);
+        match &mut self.servers[index].status {
+            ReplicationState::Postgres(status) => {
+                (status.in_recovery, status.streaming, status.timeline) = (true, true, top);
             }
-            ReplicationState::Replication(said) => {
-                said.read_only = true;
-                said.replica = Some(threads());
+            ReplicationState::Replication(status) => {
+                status.read_only = true;
+                status.replica = Some(threads());
             }
-            ReplicationState::Galera(said) => said.read_only = true,
+            ReplicationState::Galera(status) => status.read_only = true,
             ReplicationState::Group(_) => {}
         }
     }
 
     fn highest_timeline(&self) -> u32 {
-        let timelines = self.servers.iter().map(|server| match &server.said {
-            ReplicationState::Postgres(said) => said.timeline,
+        let timelines = self.servers.iter().map(|server| match &server.status {
+            ReplicationState::Postgres(status) => status.timeline,
             _ => 0,
         });
         timelines.max().unwrap_or(0)
@@ -153,19 +153,21 @@ impl Truth {
             .unwrap_or(&0)
             + 1;
         let server = &mut self.servers[index];
-        match &mut server.said {
-            ReplicationState::Postgres(said) => said.lsn += random.below(100),
-            ReplicationState::Replication(said) if !said.read_only => server.executed[index] = next,
+        match &mut server.status {
+            ReplicationState::Postgres(status) => status.lsn += random.below(100),
+            ReplicationState::Replication(status) if !status.read_only => {
+                server.executed[index] = next
+            }
             ReplicationState::Replication(_) if source_writes => {
                 for (own, theirs) in server.executed.iter_mut().zip(&source_executed) {
                     *own = (*own).max(*theirs);
                 }
             }
             ReplicationState::Replication(_) | ReplicationState::Group(_) => {}
-            ReplicationState::Galera(said) => {
+            ReplicationState::Galera(status) => {
                 let states = [GaleraState::Synced, GaleraState::Donor, GaleraState::Joined];
-                said.state = states[random.below(3) as usize];
-                said.in_primary_component = random.below(4) != 0;
+                status.state = states[random.below(3) as usize];
+                status.in_primary_component = random.below(4) != 0;
             }
         }
         server.tell_executed();
@@ -185,56 +187,56 @@ impl Truth {
         let elected = old.or(together.first()).copied();
         let (count, view) = (together.len() as u32, self.view);
         for (index, server) in self.servers.iter_mut().enumerate() {
-            let ReplicationState::Group(said) = &mut server.said else {
+            let ReplicationState::Group(status) = &mut server.status else {
                 continue;
             };
             match (together.contains(&index), has_quorum) {
                 (true, true) => {
-                    (said.state, said.view) = (MemberState::Online, view);
-                    (said.members, said.members_reachable) = (count, count);
-                    said.is_primary = Some(index) == elected;
-                    said.read_only = !said.is_primary;
+                    (status.state, status.view) = (MemberState::Online, view);
+                    (status.members, status.members_reachable) = (count, count);
+                    status.is_primary = Some(index) == elected;
+                    status.read_only = !status.is_primary;
                 }
-                (true, false) => said.members_reachable = count,
+                (true, false) => status.members_reachable = count,
                 (false, _) if !server.up => {
-                    (said.state, said.is_primary, said.read_only) =
+                    (status.state, status.is_primary, status.read_only) =
                         (MemberState::Offline, false, true);
                 }
-                (false, _) => said.members_reachable = 1,
+                (false, _) => status.members_reachable = 1,
             }
         }
     }
 
     /// Returns whether a server claims to take writes; a second implementation.
     pub(super) fn claims(&self, index: usize) -> bool {
-        claims(&self.servers[index].said)
+        claims(&self.servers[index].status)
     }
 
     /// Returns the right decision after every server has reported; a second implementation. `None`
     /// means no primary; several mean that each of them may be the primary. `held` are those that
-    /// were the primary during their present claim, `outdone` those that yield to an unavailable
+    /// were the primary during their present claim, `superseded` those that yield to an unavailable
     /// one.
     pub(super) fn right(
         &self,
         timeline_heard: u32,
-        (held, outdone): (&[bool], &[usize]),
+        (held, superseded): (&[bool], &[usize]),
         primary: Option<u64>,
     ) -> Vec<usize> {
         let claiming: Vec<usize> = (0..self.servers.len())
             .filter(|&index| self.is_heard(index) && self.claims(index))
-            .filter(|index| !outdone.contains(index))
+            .filter(|index| !superseded.contains(index))
             .collect();
         match self.kind {
             Kind::Galera => {
                 let mut synced = claiming.clone();
-                synced.retain(|&index| is_synced(&self.servers[index].said));
+                synced.retain(|&index| is_synced(&self.servers[index].status));
                 if synced.is_empty() { claiming } else { synced }
             }
             Kind::Postgres => sole(self.of_timeline(claiming, timeline_heard)),
             Kind::Replication => self.right_of_sets(claiming, held, primary),
             Kind::Group => {
-                let view = |index: usize| match &self.servers[index].said {
-                    ReplicationState::Group(said) => said.view,
+                let view = |index: usize| match &self.servers[index].status {
+                    ReplicationState::Group(status) => status.view,
                     _ => 0,
                 };
                 let latest = claiming.iter().map(|&index| view(index)).max();
@@ -252,7 +254,7 @@ impl Truth {
         held: &[bool],
         primary: Option<u64>,
     ) -> Vec<usize> {
-        let is_soft = |&index: &usize| replicates(&self.servers[index].said) && !held[index];
+        let is_soft = |&index: &usize| replicates(&self.servers[index].status) && !held[index];
         let (soft, firm): (Vec<usize>, Vec<usize>) = claiming.into_iter().partition(is_soft);
         let stays = |index: &&usize| primary == Some(**index as u64);
         if let (true, Some(&stays)) = (firm.is_empty(), soft.iter().find(stays)) {
@@ -270,8 +272,8 @@ impl Truth {
     }
 
     fn of_timeline(&self, claiming: Vec<usize>, timeline: u32) -> Vec<usize> {
-        let is_on = |index: &usize| match &self.servers[*index].said {
-            ReplicationState::Postgres(said) => said.timeline == timeline,
+        let is_on = |index: &usize| match &self.servers[*index].status {
+            ReplicationState::Postgres(status) => status.timeline == timeline,
             _ => false,
         };
         claiming.into_iter().filter(is_on).collect()
@@ -287,17 +289,17 @@ impl Server {
     /// Stops or starts the server. Another run of it counts as another server.
     fn crash_or_start(&mut self) {
         self.up ^= true;
-        match &mut self.said {
-            ReplicationState::Postgres(said) => said.started.push('1'),
-            ReplicationState::Galera(said) => said.server_identity.push('1'),
+        match &mut self.status {
+            ReplicationState::Postgres(status) => status.started.push('1'),
+            ReplicationState::Galera(status) => status.server_identity.push('1'),
             ReplicationState::Replication(_) | ReplicationState::Group(_) => {}
         }
     }
 
     fn tell_executed(&mut self) {
-        if let ReplicationState::Replication(said) = &mut self.said {
+        if let ReplicationState::Replication(status) = &mut self.status {
             let positions = self.executed.iter().zip(0u32..).filter(|(at, _)| **at > 0);
-            said.executed = Gtids::mariadb(positions.map(|(&at, server)| (0, server, at)));
+            status.executed = Gtids::mariadb(positions.map(|(&at, server)| (0, server, at)));
         }
     }
 }
@@ -310,50 +312,52 @@ fn sole(servers: Vec<usize>) -> Vec<usize> {
 }
 
 /// Returns whether a Galera node is synced.
-pub(super) fn is_synced(said: &ReplicationState) -> bool {
-    matches!(said, ReplicationState::Galera(said) if said.state == GaleraState::Synced)
+pub(super) fn is_synced(status: &ReplicationState) -> bool {
+    matches!(status, ReplicationState::Galera(status) if status.state == GaleraState::Synced)
 }
 
 /// Returns the identity and the epoch of a claim.
-pub(super) fn who(said: &ReplicationState) -> (String, u64) {
-    match said {
-        ReplicationState::Postgres(said) => (said.started.clone(), said.timeline.into()),
-        ReplicationState::Replication(of) => (of.server_identity.clone(), replicates(said).into()),
-        ReplicationState::Galera(said) => (said.server_identity.clone(), 0),
-        ReplicationState::Group(said) => (said.server_identity.clone(), said.view),
+pub(super) fn who(status: &ReplicationState) -> (String, u64) {
+    match status {
+        ReplicationState::Postgres(status) => (status.started.clone(), status.timeline.into()),
+        ReplicationState::Replication(of) => {
+            (of.server_identity.clone(), replicates(status).into())
+        }
+        ReplicationState::Galera(status) => (status.server_identity.clone(), 0),
+        ReplicationState::Group(status) => (status.server_identity.clone(), status.view),
     }
 }
 
-pub(super) fn claims(said: &ReplicationState) -> bool {
-    match said {
-        ReplicationState::Postgres(said) => !said.in_recovery,
-        ReplicationState::Replication(said) => !said.read_only,
-        ReplicationState::Galera(said) => {
-            said.in_primary_component && said.state != GaleraState::Joining && !said.read_only
+pub(super) fn claims(status: &ReplicationState) -> bool {
+    match status {
+        ReplicationState::Postgres(status) => !status.in_recovery,
+        ReplicationState::Replication(status) => !status.read_only,
+        ReplicationState::Galera(status) => {
+            status.in_primary_component && status.state != GaleraState::Joining && !status.read_only
         }
-        ReplicationState::Group(said) => {
-            said.is_primary
-                && !said.read_only
-                && said.state == MemberState::Online
-                && said.members_reachable * 2 > said.members
+        ReplicationState::Group(status) => {
+            status.is_primary
+                && !status.read_only
+                && status.state == MemberState::Online
+                && status.members_reachable * 2 > status.members
         }
     }
 }
 
 /// Returns whether a server has replication threads.
-pub(super) fn replicates(said: &ReplicationState) -> bool {
-    matches!(said, ReplicationState::Replication(said) if said.replica.is_some())
+pub(super) fn replicates(status: &ReplicationState) -> bool {
+    matches!(status, ReplicationState::Replication(status) if status.replica.is_some())
 }
 
 /// Returns whether the result names one of these, or no server if there are none.
-pub(super) fn agrees(verdict: &ClusterRoles, right: &[usize]) -> bool {
-    match verdict.primary {
+pub(super) fn agrees(roles: &ClusterRoles, right: &[usize]) -> bool {
+    match roles.primary {
         None => right.is_empty(),
         Some(primary) => right.contains(&(primary as usize)),
     }
 }
 
-fn said(kind: Kind, index: usize, count: usize) -> ReplicationState {
+fn status(kind: Kind, index: usize, count: usize) -> ReplicationState {
     let is_first = index == 0;
     match kind {
         Kind::Postgres => ReplicationState::Postgres(Postgres {

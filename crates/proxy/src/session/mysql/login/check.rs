@@ -23,22 +23,22 @@ impl LoginHandler<'_> {
     /// Authenticates the client; a success has not been reported to the client yet.
     pub(super) async fn prove(
         &self,
-        talk: &mut ClientPackets,
+        packets: &mut ClientPackets,
         view: &ServiceSnapshot,
         request: &LoginRequest,
     ) -> Result<LoginGrant, LoginError> {
-        let (method, proof) = match self.look_up(talk, view, request).await? {
+        let (method, proof) = match self.look_up(packets, view, request).await? {
             AuthDecision::Certificate(proof) => {
-                self.vouch(talk, request).await?;
+                self.accept_certificate(packets, request).await?;
                 return Ok(proof);
             }
             AuthDecision::Challenge(method, mut proof) => {
                 proof.of_certificate =
-                    certificate_proof(talk, request, &method).unwrap_or_default();
+                    certificate_proof(packets, request, &method).unwrap_or_default();
                 (method, proof)
             }
         };
-        match self.ask(talk, request, method, &proof).await? {
+        match self.exchange(packets, request, method, &proof).await? {
             Ok(authenticated) => self.proved(request, proof, &authenticated),
             Err(refusal) => {
                 let (user, peer) = (&request.user, self.peer);
@@ -50,24 +50,24 @@ impl LoginHandler<'_> {
         }
     }
 
-    async fn ask(
+    async fn exchange(
         &self,
-        talk: &mut ClientPackets,
+        packets: &mut ClientPackets,
         request: &LoginRequest,
         method: Method,
         proof: &LoginGrant,
     ) -> Result<Result<Authenticated, AuthFailure>, LoginError> {
-        let channel = self.channel(talk);
+        let channel = self.channel(packets);
         let mut out = Vec::new();
-        let to = (talk.next(), &mut out);
+        let to = (packets.next(), &mut out);
         let mut step = ClientAuth::begin(request.claim.clone(), request.nonce, channel, method, to);
         loop {
-            talk.say(self.worker, &out).await?;
+            packets.send(self.worker, &out).await?;
             out.clear();
             match step {
                 ClientAuthStep::More(accept) => {
-                    let sequence = talk.next();
-                    let payload = talk.packet(self.worker).await?;
+                    let sequence = packets.next();
+                    let payload = packets.packet(self.worker).await?;
                     let payload = payload.as_slice();
                     step = accept.message(Frame { sequence, payload }, &mut out);
                 }
@@ -131,25 +131,25 @@ impl LoginHandler<'_> {
 
     /// Completes the login of a client that its certificate has authenticated, in a way that suits
     /// its plugin.
-    async fn vouch(
+    async fn accept_certificate(
         &self,
-        talk: &mut ClientPackets,
+        packets: &mut ClientPackets,
         request: &LoginRequest,
     ) -> Result<(), LoginError> {
         let mut out = Vec::new();
         match request.plugin.as_deref() {
             Some(password::CACHING_SHA2) if request.has_proof => {
-                build::auth_more_data(&mut out, talk.next(), &[FAST_SUCCESS]);
-                talk.say(self.worker, &out).await
+                build::auth_more_data(&mut out, packets.next(), &[FAST_SUCCESS]);
+                packets.send(self.worker, &out).await
             }
             Some(password::CACHING_SHA2 | password::NATIVE) => Ok(()),
             None if !request.knows_plugins() => Ok(()),
             _ => {
                 let mut data = request.nonce.bytes().to_vec();
                 data.push(0);
-                build::auth_switch(&mut out, talk.next(), password::NATIVE, &data);
-                talk.say(self.worker, &out).await?;
-                talk.packet(self.worker).await.map(|_| ())
+                build::auth_switch(&mut out, packets.next(), password::NATIVE, &data);
+                packets.send(self.worker, &out).await?;
+                packets.packet(self.worker).await.map(|_| ())
             }
         }
     }
@@ -158,14 +158,14 @@ impl LoginHandler<'_> {
 /// Returns the proof of Evenkeel's certificate, based on the stored password hash. The client can
 /// verify that Evenkeel knows that hash.
 fn certificate_proof(
-    talk: &ClientPackets,
+    packets: &ClientPackets,
     request: &LoginRequest,
     method: &Method,
 ) -> Option<Vec<u8>> {
     let stored = method
         .stored()
         .filter(|_| request.wants_certificate_proof)?;
-    let certificate = talk.fingerprint()?;
+    let certificate = packets.fingerprint()?;
     Some(password::certificate_proof(
         &stored,
         &request.nonce,
@@ -175,6 +175,6 @@ fn certificate_proof(
 
 impl LoginRequest {
     pub(super) fn knows_plugins(&self) -> bool {
-        self.entrance.agreed.has(Capabilities::PLUGIN_AUTH)
+        self.handshake.agreed.has(Capabilities::PLUGIN_AUTH)
     }
 }

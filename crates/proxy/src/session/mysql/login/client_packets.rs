@@ -64,7 +64,7 @@ impl ClientPackets {
     }
 
     /// Sends whole packets; the first has the next sequence number.
-    pub(super) async fn say(&mut self, worker: &Worker, packets: &[u8]) -> Result<(), LoginError> {
+    pub(super) async fn send(&mut self, worker: &Worker, packets: &[u8]) -> Result<(), LoginError> {
         self.next = self.next.wrapping_add(count(packets));
         self.stream.send(worker, packets).await?;
         Ok(())
@@ -127,10 +127,10 @@ impl ClientPackets {
         shaken.await.map_err(|_| LoginError::Disconnected)
     }
 
-    pub(super) async fn say_last(&mut self, worker: &Worker, error_reply: &ErrorReply) {
+    pub(super) async fn send_last(&mut self, worker: &Worker, error_reply: &ErrorReply) {
         let mut out = Vec::new();
         error_reply.write(self.next, &mut out);
-        self.stream.say_last(worker, &out).await;
+        self.stream.send_final(worker, &out).await;
     }
 
     /// Returns the stream, and the input after the last login packet, which belongs to the session.

@@ -54,12 +54,12 @@ impl LoginHandler<'_> {
     /// Determines how a user is authenticated.
     pub(super) async fn look_up(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         view: &ServiceSnapshot,
         request: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
-        let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
-        let auth = &own.auth;
+        let database = view.database.as_ref().ok_or(LoginError::Disconnected)?;
+        let auth = &database.auth;
         if !auth.may_come_from(&request.user, self.address()) {
             let (user, peer) = (&request.user, self.peer);
             tracing::info!(
@@ -67,21 +67,21 @@ impl LoginHandler<'_> {
                 ?peer,
                 "login refused: address not in allow_from of [service.auth]"
             );
-            return Ok(self.mock(talk, request, "").await);
+            return Ok(self.mock(packets, request, "").await);
         }
         let of_file = auth.users.get(&request.user).cloned().unwrap_or_default();
-        if of_file.certificate && talk.client_name().as_deref() == Some(&*request.user) {
-            return Ok(AuthDecision::Certificate(vouched(request, &of_file)));
+        if of_file.certificate && packets.client_name().as_deref() == Some(&*request.user) {
+            return Ok(AuthDecision::Certificate(file_grant(request, &of_file)));
         }
         if let Some(credential) = &of_file.credential {
-            return Ok(self.of_file(talk, request, &of_file, credential).await);
+            return Ok(self.of_file(packets, request, &of_file, credential).await);
         }
         if !auth.ask_servers {
-            return Ok(self.mock(talk, request, "").await);
+            return Ok(self.mock(packets, request, "").await);
         }
         match self.service.knowledge.accounts(&request.user).await {
-            Ok(accounts) => Ok(self.of_server(talk, request, &of_file, &accounts).await),
-            Err(LookupError::NoSuchUser) => Ok(self.mock(talk, request, "").await),
+            Ok(accounts) => Ok(self.of_server(packets, request, &of_file, &accounts).await),
+            Err(LookupError::NoSuchUser) => Ok(self.mock(packets, request, "").await),
             Err(LookupError::Unavailable(why)) => {
                 tracing::warn!(
                     user = request.user,
@@ -96,14 +96,14 @@ impl LoginHandler<'_> {
     /// Returns the decision for a user with a password or hash in the users file.
     async fn of_file(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         request: &LoginRequest,
         user: &FileUser,
         credential: &FileCredential,
     ) -> AuthDecision {
         let pending = match credential {
             FileCredential::Password(text) => {
-                self.of_password(talk, request, (user, text.as_bytes()))
+                self.of_password(packets, request, (user, text.as_bytes()))
                     .await
             }
             FileCredential::Verifier(text) => {
@@ -112,14 +112,14 @@ impl LoginHandler<'_> {
                 let plugin = plugin_of(stored);
                 let mut proof = proof(request, user, &[stored]);
                 let method = self
-                    .method(talk, request, (plugin, stored), &mut proof)
+                    .method(packets, request, (plugin, stored), &mut proof)
                     .await;
                 method.map(|method| (method, proof))
             }
         };
         match pending {
             Some((method, proof)) => AuthDecision::Challenge(method, proof),
-            None => self.mock(talk, request, "").await,
+            None => self.mock(packets, request, "").await,
         }
     }
 
@@ -127,7 +127,7 @@ impl LoginHandler<'_> {
     /// choice.
     async fn of_password(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         request: &LoginRequest,
         (user, password): (&FileUser, &[u8]),
     ) -> Option<(Method, LoginGrant)> {
@@ -147,7 +147,7 @@ impl LoginHandler<'_> {
                 // A proof that does not match comes from a wrong password, and is rejected like any
                 // other.
                 stored: crypt::Stored::mock(secret(), MOCK_ROUNDS),
-                public_key: self.public_key(talk).await,
+                public_key: self.public_key(packets).await,
             },
             _ => Method::Native(native::Verifier::of_password(password)),
         };
@@ -157,7 +157,7 @@ impl LoginHandler<'_> {
     /// Returns the decision for a user of the servers.
     async fn of_server(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         request: &LoginRequest,
         user: &FileUser,
         accounts: &MysqlAuthRecords,
@@ -168,19 +168,19 @@ impl LoginHandler<'_> {
             .store(accounts.by_name(), Relaxed);
         let Some(row) = accounts.chosen() else {
             self.shared.logins.vault.forget(&request.user);
-            return self.mock(talk, request, &accounts.usual_plugin).await;
+            return self.mock(packets, request, &accounts.default_plugin).await;
         };
         for way in preferred(&row.ways, request, user) {
             let mut proof = proof(request, user, &identity(row, way));
             let plugin = client_plugin(&way.plugin);
-            let pending = self.method(talk, request, (plugin, &way.stored), &mut proof);
+            let pending = self.method(packets, request, (plugin, &way.stored), &mut proof);
             let Some(mut method) = pending.await else {
                 continue;
             };
             if let Method::Sha2 { stored, .. } = &mut method {
                 stored.accept(crypt::Stored::read(&way.retained));
             }
-            let of_row = self.error_reply(talk, request, row, accounts.mariadb);
+            let of_row = self.error_reply(packets, request, row, accounts.mariadb);
             proof.error_reply = of_row.or(proof.error_reply.take());
             return AuthDecision::Challenge(method, proof);
         }
@@ -191,13 +191,13 @@ impl LoginHandler<'_> {
             ?plugins,
             "login refused: unsupported authentication plugin"
         );
-        self.mock(talk, request, &accounts.usual_plugin).await
+        self.mock(packets, request, &accounts.default_plugin).await
     }
 
     /// Returns the error for a client that must be rejected despite a correct password.
     fn error_reply(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         request: &LoginRequest,
         row: &MysqlAuthRecord,
         mariadb: bool,
@@ -208,10 +208,10 @@ impl LoginHandler<'_> {
         }
         let is_as_required = match &row.requires {
             TlsRequirement::Nothing => true,
-            TlsRequirement::Tls => self.channel(talk) == Channel::Secure,
+            TlsRequirement::Tls => self.channel(packets) == Channel::Secure,
             // The server would see Evenkeel's certificate instead of the client's.
             TlsRequirement::Certificate(wanted) => {
-                let shown = talk.certificate_names();
+                let shown = packets.certificate_names();
                 shown.is_some_and(|shown| wanted.are_those_of(&shown))
             }
         };
@@ -226,7 +226,7 @@ impl LoginHandler<'_> {
     /// invalid.
     async fn method(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         request: &LoginRequest,
         (plugin, stored): (&[u8], &[u8]),
         proof: &mut LoginGrant,
@@ -244,7 +244,7 @@ impl LoginHandler<'_> {
                 Some(Method::Sha2 {
                     stored: crypt::Stored::read(stored)?,
                     fast: vault.verifier(&request.user, proof.generation),
-                    public_key: self.public_key(talk).await,
+                    public_key: self.public_key(packets).await,
                 })
             }
             (plugin, stored) => {
@@ -262,7 +262,7 @@ impl LoginHandler<'_> {
     /// long as any other. Its user does not exist, or may not log in from that address.
     async fn mock(
         &self,
-        talk: &ClientPackets,
+        packets: &ClientPackets,
         request: &LoginRequest,
         usual: &str,
     ) -> AuthDecision {
@@ -278,7 +278,7 @@ impl LoginHandler<'_> {
             _ => Method::Sha2 {
                 fast: None,
                 stored: crypt::Stored::mock(secret(), MOCK_ROUNDS),
-                public_key: self.public_key(talk).await,
+                public_key: self.public_key(packets).await,
             },
         };
         let proof = LoginGrant {
@@ -289,8 +289,8 @@ impl LoginHandler<'_> {
     }
 
     /// Returns the public key for clients on a plain channel, which need it to encrypt a password.
-    async fn public_key(&self, talk: &ClientPackets) -> Option<Vec<u8>> {
-        match self.channel(talk) {
+    async fn public_key(&self, packets: &ClientPackets) -> Option<Vec<u8>> {
+        match self.channel(packets) {
             Channel::Secure => None,
             Channel::Plain => Some(blocking::key().await?.public_pem().to_vec()),
         }
@@ -387,8 +387,8 @@ fn proof(request: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGra
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
     let server_user = server_user.unwrap_or_else(|| request.user.clone());
-    let own = password.map_or(&b""[..], |password| password.as_bytes());
-    let all = [&[server_user.as_bytes(), own], secrets].concat();
+    let bytes = password.map_or(&b""[..], |password| password.as_bytes());
+    let all = [&[server_user.as_bytes(), bytes], secrets].concat();
     LoginGrant {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
@@ -401,7 +401,7 @@ fn proof(request: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGra
     }
 }
 
-fn vouched(request: &LoginRequest, user: &FileUser) -> LoginGrant {
+fn file_grant(request: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
     let mut proof = proof(request, user, &[known.unwrap_or_default()]);
     proof.credential.get_or_insert_with(|| match known {

@@ -76,24 +76,25 @@ impl<'a> LoginHandler<'a> {
             let may_enter = has_been_in(&account, schema);
             let view = match may_enter {
                 true => Arc::clone(view),
-                false => login_connection::awaited(self.permit.service()).await,
+                false => login_connection::wait_for_server(self.permit.service()).await,
             };
-            match self.visit(&view, &account, schema).await {
+            match self.check_at_servers(&view, &account, schema).await {
                 Ok(()) => {}
                 Err(ServerCheckError::OfServer(_)) if may_enter => {}
                 Err(
-                    ServerCheckError::OfServer(error_reply) | ServerCheckError::Told(error_reply),
+                    ServerCheckError::OfServer(error_reply)
+                    | ServerCheckError::Rejected(error_reply),
                 ) => {
                     return Err(error_reply.into());
                 }
             }
         }
-        let fresh = account.known.fresh().ok_or(LoginError::Disconnected)?;
+        let baseline = account.known.baseline().ok_or(LoginError::Disconnected)?;
         let begin = InitialState {
             schema: request.schema.clone(),
             collation: request.collation,
-            version: Arc::clone(&fresh.version),
-            fresh,
+            version: Arc::clone(&baseline.version),
+            baseline,
         };
         Ok((account, begin))
     }
@@ -109,7 +110,7 @@ impl<'a> LoginHandler<'a> {
                 proof.credential.unwrap_or(Credential::Nothing),
             ),
             generation: proof.generation,
-            identity: request.entrance.agreed.both(IDENTITY).0,
+            identity: request.handshake.agreed.both(IDENTITY).0,
             replication: None,
             user_number: pool_registry.number(request.user.as_bytes()),
             database_number: pool_registry.number(b""),
@@ -120,11 +121,13 @@ impl<'a> LoginHandler<'a> {
     /// Presents the password to all servers, so that a promoted primary accepts the user. A server
     /// that has seen the password accepts the user without it until a restart.
     fn warm(&self, view: &Arc<ServiceSnapshot>, account: &Account) {
-        let Some(own) = &view.database else { return };
+        let Some(database) = &view.database else {
+            return;
+        };
         let pools = view
             .servers
             .iter()
-            .map(|server| account.pooled(server, own));
+            .map(|server| account.pool_handle(server, database));
         let pools: Vec<Arc<PoolHandle>> = pools.collect();
         let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.permit.service()));
         self.worker.spawn(async move {
@@ -141,35 +144,35 @@ impl<'a> LoginHandler<'a> {
         });
     }
 
-    pub(super) async fn say_ok(
+    pub(super) async fn send_ok(
         &self,
-        talk: &mut ClientPackets,
+        packets: &mut ClientPackets,
         begin: &InitialState,
         (agreed, info): (Capabilities, &[u8]),
     ) -> Result<(), LoginError> {
         let ok = OkPacket {
-            status: status(&begin.fresh),
+            status: status(&begin.baseline),
             info,
             ..OkPacket::default()
         };
         let mut out = Vec::new();
-        build::ok(&mut out, talk.next(), &ok, agreed);
-        talk.say(self.worker, &out).await
+        build::ok(&mut out, packets.next(), &ok, agreed);
+        packets.send(self.worker, &out).await
     }
 
     /// Creates the session of a client that has logged in.
     pub(super) fn enter(
         &self,
-        talk: ClientPackets,
-        entrance: ClientHandshake,
+        packets: ClientPackets,
+        handshake: ClientHandshake,
         account: Rc<Account>,
         begin: InitialState,
     ) -> Session<'a> {
         let schema = begin.schema.as_deref().unwrap_or_default();
         let schema = String::from_utf8_lossy(schema);
         let user = Arc::clone(&account.pool_user.user);
-        let (client, ahead) = talk.into_parts();
-        let handle = SessionHandle::new(entrance.id, user, schema.into(), None, self.peer);
+        let (client, ahead) = packets.into_parts();
+        let handle = SessionHandle::new(handshake.id, user, schema.into(), None, self.peer);
         Session::new(SessionParts {
             worker: self.worker,
             permit: self.permit,
@@ -181,7 +184,7 @@ impl<'a> LoginHandler<'a> {
             handle,
             client,
             ahead,
-            entrance,
+            handshake,
             begin,
         })
     }
@@ -189,9 +192,9 @@ impl<'a> LoginHandler<'a> {
 
 fn has_been_in(account: &Account, schema: Option<&[u8]>) -> bool {
     let known = &account.known;
-    known.fresh().is_some() && schema.is_none_or(|schema| known.could_use(schema))
+    known.baseline().is_some() && schema.is_none_or(|schema| known.was_usable(schema))
 }
 
-fn status(fresh: &Baseline) -> Status {
-    status_of(fresh.version.mariadb, |name| fresh.value(name))
+fn status(baseline: &Baseline) -> Status {
+    status_of(baseline.version.mariadb, |name| baseline.value(name))
 }

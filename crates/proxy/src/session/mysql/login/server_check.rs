@@ -20,27 +20,27 @@ pub(super) enum ServerCheckError {
     /// The server is the cause; another one may succeed.
     OfServer(ErrorReply),
     /// The client is the cause.
-    Told(ErrorReply),
+    Rejected(ErrorReply),
 }
 
 impl LoginHandler<'_> {
     /// Checks the account at the first available server.
-    pub(super) async fn visit(
+    pub(super) async fn check_at_servers(
         &self,
         view: &Arc<ServiceSnapshot>,
         account: &Account,
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
         let mut last = ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE);
-        let Some(own) = &view.database else {
+        let Some(database) = &view.database else {
             return Err(ServerCheckError::OfServer(last));
         };
-        for (server, patience) in login_connection::candidates(view, own) {
-            let visiting = self.visit_one(account, (server, own), schema);
-            match compio::time::timeout(patience, visiting).await {
+        for (server, limit) in login_connection::candidates(view, database) {
+            let checking = self.check_at(account, (server, database), schema);
+            match compio::time::timeout(limit, checking).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(ServerCheckError::Told(error_reply))) => {
-                    return Err(ServerCheckError::Told(error_reply));
+                Ok(Err(ServerCheckError::Rejected(error_reply))) => {
+                    return Err(ServerCheckError::Rejected(error_reply));
                 }
                 Ok(Err(ServerCheckError::OfServer(error_reply))) => last = error_reply,
                 Err(_) => {
@@ -52,39 +52,39 @@ impl LoginHandler<'_> {
         Err(ServerCheckError::OfServer(last))
     }
 
-    async fn visit_one(
+    async fn check_at(
         &self,
         account: &Account,
         (server, view): (&Arc<Server>, &DatabaseSnapshot),
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
-        let borrowed = login_connection::borrow(&self.worker_pool, account, server, view).await;
-        let mut connection = borrowed.map_err(|error| judge(&error))?;
+        let acquired = login_connection::acquire(&self.worker_pool, account, server, view).await;
+        let mut connection = acquired.map_err(|error| classify(&error))?;
         let mut used = Ok(());
         if let Some(server) = &mut connection.server {
-            account.known.learn(&server.fresh);
+            account.known.update_baseline(&server.baseline);
             if let Some(schema) = schema {
                 used = server.run(self.worker, &[&use_schema(schema)]).await;
             }
         }
-        let used = used.map_err(of_use);
+        let used = used.map_err(classify_use);
         // A connection with an error is not idle, and ends when the guard is dropped.
         if connection
             .server
             .as_ref()
             .is_some_and(|server| server.is_idle())
         {
-            connection.leave();
+            connection.release();
         }
         used?;
         if let Some(schema) = schema {
-            account.known.has_used(schema, clock::now_ms());
+            account.known.record_use(schema, clock::now_ms());
         }
         Ok(())
     }
 }
 
-fn judge(error: &AcquireError) -> ServerCheckError {
+fn classify(error: &AcquireError) -> ServerCheckError {
     let error_reply = ErrorReply::from_acquire_error(error);
     match error {
         AcquireError::ConnectFailed(error)
@@ -92,15 +92,15 @@ fn judge(error: &AcquireError) -> ServerCheckError {
         {
             ServerCheckError::OfServer(error_reply)
         }
-        _ => ServerCheckError::Told(error_reply),
+        _ => ServerCheckError::Rejected(error_reply),
     }
 }
 
 /// Classifies a failure to select the schema: caused by the schema or by the connection.
-fn of_use(error_reply: ErrorReply) -> ServerCheckError {
+fn classify_use(error_reply: ErrorReply) -> ServerCheckError {
     match error_reply.code.number {
         // ER_DBACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR, ER_BAD_DB_ERROR, ER_WRONG_DB_NAME
-        1044 | 1045 | 1049 | 1102 => ServerCheckError::Told(error_reply),
+        1044 | 1045 | 1049 | 1102 => ServerCheckError::Rejected(error_reply),
         _ => ServerCheckError::OfServer(error_reply),
     }
 }

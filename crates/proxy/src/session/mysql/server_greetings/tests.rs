@@ -80,16 +80,16 @@ fn the_first_server_decides_what_is_no_matter_of_less_or_more() {
 #[test]
 fn nobody_waits_for_a_server_that_is_away() {
     let greetings = ServerGreetings::default();
-    greetings.is_away(7);
+    greetings.mark_unavailable(7);
     assert!(matches!(
         greetings.lock().get(&7),
-        Some(GreetingState::Away(_))
+        Some(GreetingState::Unavailable(_))
     ));
-    greetings.learn(7, face(b"9.4.0", MYSQL));
-    greetings.is_away(7);
+    greetings.record(7, face(b"9.4.0", MYSQL));
+    greetings.mark_unavailable(7);
     assert!(matches!(
         greetings.lock().get(&7),
-        Some(GreetingState::Face(_))
+        Some(GreetingState::Known(_))
     ));
 }
 

@@ -15,7 +15,7 @@ use evenkeel_wire::mysql::{Parsed, build, rewrite};
 
 use super::super::login::wanted;
 use super::super::server_greetings::Version;
-use super::super::shared::PostgresService;
+use super::super::shared::MysqlService;
 use super::rows::{Answer, Row, Rows};
 use super::{Pair, question};
 use crate::engine::worker::Worker;
@@ -65,7 +65,7 @@ impl<'a> ServerPackets<'a> {
         ConnectError::unreachable(self.server, why)
     }
 
-    async fn say(&mut self, bytes: &[u8]) -> Result<(), ConnectError> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), ConnectError> {
         let sent = self.stream.send(self.worker, bytes).await;
         sent.map_err(|error| ConnectError::unreachable(self.server, error))
     }
@@ -112,7 +112,7 @@ impl<'a> ServerPackets<'a> {
         let ours = self.wanted(pooled).both(offered);
         let ours = ours.with(Capabilities::PROTOCOL_41);
         build::ssl_request(&mut request, self.next, ours, COLLATION);
-        self.say(&request).await?;
+        self.send(&request).await?;
         let channel = connector.connect().map_err(|fault| self.broken(fault))?;
         self.stream.encrypt(channel);
         let worker = self.worker;
@@ -126,7 +126,7 @@ impl<'a> ServerPackets<'a> {
     pub(super) async fn log_in(
         &mut self,
         greeting: &Greeting<'_>,
-        shared: &PostgresService,
+        shared: &MysqlService,
         pooled: &PoolHandle,
     ) -> Result<LoggedIn, ConnectError> {
         let hello = Hello {
@@ -148,7 +148,7 @@ impl<'a> ServerPackets<'a> {
         let begun = ServerAuth::begin(greeting, &hello, how, secret(), to);
         let mut join = begun.map_err(|refusal| self.not_possible(refusal))?;
         loop {
-            self.say(&out).await?;
+            self.send(&out).await?;
             out.clear();
             let (sequence, payload) = self.packet().await?;
             let payload = payload.as_slice();
@@ -205,7 +205,7 @@ impl<'a> ServerPackets<'a> {
         ] {
             rewrite::query(&mut out, &[], text.as_bytes(), agreed);
         }
-        self.say(&out).await?;
+        self.send(&out).await?;
         let mut variables = Vec::new();
         let found = self.answer(agreed).await?;
         for row in found {
@@ -228,7 +228,7 @@ impl<'a> ServerPackets<'a> {
     ) -> Result<(), ConnectError> {
         let mut out = Vec::new();
         rewrite::query(&mut out, &[], text.as_bytes(), agreed);
-        self.say(&out).await?;
+        self.send(&out).await?;
         self.answer(agreed).await.map(drop)
     }
 
@@ -253,7 +253,7 @@ impl<'a> ServerPackets<'a> {
 
 /// Returns the credential for a server. The password is preferred, since any other credential fails
 /// at a server that no longer has the password cached.
-fn credential(shared: &PostgresService, pooled: &PoolHandle) -> Credential {
+fn credential(shared: &MysqlService, pooled: &PoolHandle) -> Credential {
     let pool_user = &pooled.pool_user;
     let known = pool_user.mysql().cloned().unwrap_or(Credential::Nothing);
     if !matches!(known, Credential::Sha2(_)) {

@@ -46,8 +46,8 @@ impl LoginHandler<'_> {
         view: &ServiceSnapshot,
         request: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
-        let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
-        let auth = &own.auth;
+        let database = view.database.as_ref().ok_or(LoginError::Disconnected)?;
+        let auth = &database.auth;
         if !auth.may_come_from(&request.user, self.address()) {
             let entry = &error_catalog::ADDRESS_NOT_ALLOWED;
             return Err(ErrorReply::with(entry, &[&request.user]).into());
@@ -55,7 +55,7 @@ impl LoginHandler<'_> {
         let file = auth.users.get(&request.user);
         let of_file = file.cloned().unwrap_or_default();
         if of_file.certificate && stream.client_name().as_deref() == Some(&*request.user) {
-            return Ok(AuthDecision::Certificate(vouched(request, &of_file)));
+            return Ok(AuthDecision::Certificate(file_grant(request, &of_file)));
         }
         if of_file.cleartext && !self.is_private(stream) {
             return Err(in_the_open(&request.user).into());
@@ -110,13 +110,13 @@ impl LoginHandler<'_> {
     ) -> AuthDecision {
         match credential {
             FileCredential::Password(password) if user.cleartext => {
-                let own = Zeroizing::new(password.as_bytes().to_vec());
-                let method = Method::Cleartext(Secret::Password(own));
+                let secret = Zeroizing::new(password.as_bytes().to_vec());
+                let method = Method::Cleartext(Secret::Password(secret));
                 AuthDecision::Challenge(method, proof(request, user, [password.as_bytes(), b""]))
             }
             FileCredential::Password(password) => {
                 let bytes = password.as_bytes();
-                let verifier = self.own.verifiers.of(&request.user, bytes);
+                let verifier = self.protocol.verifiers.of(&request.user, bytes);
                 let method = Method::Scram {
                     verifier,
                     binding,
@@ -142,7 +142,7 @@ impl LoginHandler<'_> {
     /// Challenges an unknown user like any other.
     fn mock(&self, request: &LoginRequest, binding: Option<Vec<u8>>) -> AuthDecision {
         let user = request.user.as_bytes();
-        let verifier = scram::Verifier::mock(user, &self.own.mock_secret, MOCK_ITERATIONS);
+        let verifier = scram::Verifier::mock(user, &self.protocol.mock_secret, MOCK_ITERATIONS);
         let method = Method::Scram {
             verifier,
             binding,
@@ -216,18 +216,18 @@ fn proof(request: &LoginRequest, user: &FileUser, [secret, settings]: [&[u8]; 2]
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
     let server_user = server_user.unwrap_or_else(|| request.user.clone());
-    let own = password.map_or(&b""[..], |password| password.as_bytes());
+    let bytes = password.map_or(&b""[..], |password| password.as_bytes());
     LoginGrant {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
-        generation: generation_of(&[server_user.as_bytes(), own, secret, settings]),
+        generation: generation_of(&[server_user.as_bytes(), bytes, secret, settings]),
         server_user,
         error_reply: None,
         last_word: Vec::new(),
     }
 }
 
-fn vouched(request: &LoginRequest, user: &FileUser) -> LoginGrant {
+fn file_grant(request: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
     let mut proof = proof(request, user, [known.unwrap_or_default(), b""]);
     proof.credential.get_or_insert_with(|| match known {
@@ -285,11 +285,11 @@ mod tests {
             of(&user("one", "s", "p"), b"0 16384 {work_mem=4MB}"),
             before
         );
-        let vouched = |user: &FileUser| vouched(&request, user).generation;
+        let file_grant = |user: &FileUser| file_grant(&request, user).generation;
         let of_file = |password: &str| FileUser {
             server_password: None,
             ..user("one", "", password)
         };
-        assert_ne!(vouched(&of_file("p")), vouched(&of_file("rotated")));
+        assert_ne!(file_grant(&of_file("p")), file_grant(&of_file("rotated")));
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct InitialState {
     pub(super) state: SessionState,
     pub(super) key: cancel::Key,
     /// Connection of a replication client and its placement; `None` for other clients.
-    pub(super) own: Option<(Box<ServerConnection>, Placement)>,
+    pub(super) connection: Option<(Box<ServerConnection>, Placement)>,
 }
 
 /// Returns whether the error concerns an unavailable server and not the client.
@@ -76,7 +76,7 @@ impl<'a> LoginHandler<'a> {
             account,
             state,
             key,
-            own: None,
+            connection: None,
         })
     }
 
@@ -132,12 +132,12 @@ impl<'a> LoginHandler<'a> {
         if let Some(state) = account.session_state(&startup, self.worker.interner()) {
             return Ok(state);
         }
-        let view = login_connection::awaited(self.permit.service()).await;
-        let own = view.database.as_ref().ok_or(LoginError::Disconnected)?;
+        let view = login_connection::wait_for_server(self.permit.service()).await;
+        let database = view.database.as_ref().ok_or(LoginError::Disconnected)?;
         let mut last = ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE);
-        for (server, patience) in login_connection::candidates(&view, own) {
-            let learnt = self.learn_at(account, (server, own), &startup, patience);
-            match learnt.await {
+        for (server, limit) in login_connection::candidates(&view, database) {
+            let queried = self.query_baseline(account, (server, database), &startup, limit);
+            match queried.await {
                 Ok(()) => break,
                 Err(error_reply) if is_of_server(&error_reply) => last = error_reply,
                 Err(error_reply) => return Err(error_reply.into()),
@@ -147,45 +147,47 @@ impl<'a> LoginHandler<'a> {
         state.ok_or(LoginError::Rejected(last))
     }
 
-    async fn learn_at(
+    async fn query_baseline(
         &self,
         account: &Account,
         (server, view): (&Arc<Server>, &DatabaseSnapshot),
         startup: &SettingSet,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<(), ErrorReply> {
-        let silent = || ErrorReply::with(&error_catalog::SERVER_UNRESPONSIVE, &[&server.name]);
-        let borrowing = login_connection::borrow(&self.worker_pool, account, server, view);
-        let mut connection = match compio::time::timeout(patience, borrowing).await {
+        let unresponsive =
+            || ErrorReply::with(&error_catalog::SERVER_UNRESPONSIVE, &[&server.name]);
+        let acquiring = login_connection::acquire(&self.worker_pool, account, server, view);
+        let mut connection = match compio::time::timeout(limit, acquiring).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(ErrorReply::from_acquire_error(&error)),
-            Err(_) => return Err(silent()),
+            Err(_) => return Err(unresponsive()),
         };
         if let Some(server) = &mut connection.server {
-            let asking = compio::time::timeout(patience, self.ask(account, server, startup));
-            asking.await.unwrap_or_else(|_| Err(silent()))?;
+            let querying =
+                compio::time::timeout(limit, self.query_startup(account, server, startup));
+            querying.await.unwrap_or_else(|_| Err(unresponsive()))?;
         }
-        connection.leave();
+        connection.release();
         Ok(())
     }
 
     /// Sets the startup settings on a server connection, and records the resulting values.
-    async fn ask(
+    async fn query_startup(
         &self,
         account: &Account,
         server: &mut ServerConnection,
         startup: &SettingSet,
     ) -> Result<(), ErrorReply> {
         let interner = self.worker.interner();
-        account.learn_greeting(server);
-        let told = server.settings.login().clone();
-        let state = SessionState::new(startup.clone(), told, &server.settings);
+        account.update_baseline(server);
+        let login_settings = server.settings.login().clone();
+        let state = SessionState::new(startup.clone(), login_settings, &server.settings);
         let mut sql = Vec::new();
         if let Some(wanted) = server.settings.prepare(&state, interner, &mut sql) {
             server.run(self.worker, &[&sql]).await?;
-            server.settings.placed(wanted, self.worker.interner());
+            server.settings.restored(wanted, self.worker.interner());
         }
-        account.learn(startup, &server.settings);
+        account.record_accepted(startup, &server.settings);
         Ok(())
     }
 
@@ -207,17 +209,17 @@ impl<'a> LoginHandler<'a> {
             &greeted.account,
             &handle,
         );
-        let own = greeted.own;
-        let server = own.map(|own| self.bind(own, &mut acquirer, &handle));
+        let connection = greeted.connection;
+        let server = connection.map(|connection| self.bind(connection, &mut acquirer, &handle));
         Session {
             worker: self.worker,
             permit: self.permit,
             live: self.live,
             shared: Arc::clone(&self.shared),
-            protocol: Arc::clone(&self.own),
+            protocol: Arc::clone(&self.protocol),
             account: greeted.account,
             client,
-            walker: ClientScanner::new(TEXT_LENGTH_MAX),
+            scanner: ClientScanner::new(TEXT_LENGTH_MAX),
             passing: Sending::Forward,
             pending_input: Vec::new(),
             can_continue: false,
@@ -227,7 +229,7 @@ impl<'a> LoginHandler<'a> {
             server,
             acquirer,
             stage: Stage::Ready,
-            names: super::super::ClientStatements::default(),
+            statements: super::super::ClientStatements::default(),
             unnamed: super::super::UnnamedStatement::default(),
             portals: super::super::Portals::default(),
             state: greeted.state,
@@ -254,7 +256,7 @@ impl<'a> LoginHandler<'a> {
             hides_tables: false,
             vacating: None,
             active: ActiveRequest::new(),
-            rulings: FxHashMap::default(),
+            rules_cache: FxHashMap::default(),
             refusal: None,
             refused_setting: ([0; 5], String::new()),
             handle,
@@ -274,12 +276,12 @@ fn refused_settings(error: &StartupError) -> ErrorReply {
 impl Account {
     /// Writes the parameters that a server would report to a client with these settings.
     fn write_greeting(&self, state: &SessionState, out: &mut Vec<u8>) {
-        self.with_greeting(|of_server| {
-            for (name, value) in of_server {
+        self.with_reports(|reports| {
+            for (name, value) in reports {
                 build::parameter_status(out, name, value);
             }
         });
-        for (name, value) in state.reported.told().iter() {
+        for (name, value) in state.reported.values().iter() {
             build::parameter_status(out, spelling(name), value);
         }
     }

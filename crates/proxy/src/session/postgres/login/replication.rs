@@ -42,8 +42,8 @@ impl LoginRequest {
         let is_ours =
             |name: &[u8]| matches!(name, b"user" | b"database") || name.starts_with(b"_pq_.");
         let parameters = self.parameters.iter();
-        let told = parameters.filter(|(name, _)| !is_ours(name));
-        Some(told.cloned().collect())
+        let forwarded = parameters.filter(|(name, _)| !is_ours(name));
+        Some(forwarded.cloned().collect())
     }
 }
 
@@ -57,37 +57,39 @@ impl LoginHandler<'_> {
     ) -> Result<InitialState, LoginError> {
         let mut out = proof.last_word.clone();
         let account = self.account(request, proof);
-        let (mut connection, at) = self.own_connection(&account).await?;
+        let (mut connection, at) = self.acquire_connection(&account).await?;
         let server = connection.server.as_ref().ok_or(LoginError::Disconnected)?;
         build::authentication_ok(&mut out);
         for (name, value) in &server.reported {
             build::parameter_status(&mut out, name, value);
         }
-        let state = self.own_journal(server);
+        let state = self.initial_state(server);
         let key = self.end_greeting(request, &mut out)?;
         stream.send(self.worker, &out).await?;
-        let own = connection.server.take().map(|server| (server, at));
+        let acquired = connection.server.take().map(|server| (server, at));
         Ok(InitialState {
             account,
             state,
             key,
-            own,
+            connection: acquired,
         })
     }
 
-    async fn own_connection(
+    async fn acquire_connection(
         &self,
         account: &Rc<Account>,
     ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
-        let nobody = || ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 });
-        let found = login_connection::awaited_primary(self.permit.service()).await;
-        let (view, primary) = found.ok_or_else(nobody)?;
-        let own = view.database.as_ref().ok_or_else(nobody)?;
+        let no_primary =
+            || ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 });
+        let found = login_connection::wait_for_primary(self.permit.service()).await;
+        let (view, primary) = found.ok_or_else(no_primary)?;
+        let database = view.database.as_ref().ok_or_else(no_primary)?;
         let server = &view.servers[primary];
-        let borrowed = login_connection::borrow(&self.worker_pool, account, server, own).await;
-        let connection = borrowed.map_err(|error| self.denied(&error))?;
-        let at = Placement::new(&view, primary, false).ok_or_else(nobody)?;
+        let acquired =
+            login_connection::acquire(&self.worker_pool, account, server, database).await;
+        let connection = acquired.map_err(|error| self.denied(&error))?;
+        let at = Placement::new(&view, primary, false).ok_or_else(no_primary)?;
         Ok((connection, at))
     }
 
@@ -115,10 +117,10 @@ impl LoginHandler<'_> {
     }
 
     /// Returns the session state, in which only pins are tracked.
-    fn own_journal(&self, server: &ServerConnection) -> SessionState {
-        let told = server.settings.login().clone();
+    fn initial_state(&self, server: &ServerConnection) -> SessionState {
+        let login_settings = server.settings.login().clone();
         let startup = self.worker.interner().empty();
-        let mut state = SessionState::new(startup, told, &server.settings);
+        let mut state = SessionState::new(startup, login_settings, &server.settings);
         state.pins.add(Pin::Replication);
         state
     }

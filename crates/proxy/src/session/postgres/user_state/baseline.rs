@@ -33,17 +33,17 @@ pub(crate) struct BaselineEntry {
 struct Learned {
     /// Parameters that a server reports of itself. The next field holds the initial state of a
     /// connection to it.
-    of_server: Arc<Reports>,
+    reports: Arc<Reports>,
     on: Option<ExportedState>,
     /// Version of the two, increased with each update.
     version: u64,
-    proofs: AcceptedSettings,
+    accepted: AcceptedSettings,
 }
 
 /// Baseline as imported by one worker.
 #[derive(Default)]
 pub(super) struct WorkerBaseline {
-    of_server: Arc<Reports>,
+    reports: Arc<Reports>,
     on: Option<ServerSessionState>,
     version: u64,
 }
@@ -54,30 +54,30 @@ impl BaselineCache {
     pub(super) fn of(&self, pool_user: &PoolUser) -> Arc<BaselineEntry> {
         let mut known = lock(&self.known);
         if known.len() > KNOWN_MAX {
-            known.retain(|_, greeting| Arc::strong_count(greeting) > 1);
+            known.retain(|_, baseline| Arc::strong_count(baseline) > 1);
         }
-        let greeting = known.entry(identity(pool_user)).or_default();
-        if Arc::strong_count(greeting) == 1 {
-            *greeting = Arc::default();
+        let baseline = known.entry(identity(pool_user)).or_default();
+        if Arc::strong_count(baseline) == 1 {
+            *baseline = Arc::default();
         }
-        Arc::clone(greeting)
+        Arc::clone(baseline)
     }
 
     /// Updates the baseline from a connection that has just logged in, because the servers may have
     /// changed.
     pub(crate) fn refresh(&self, pool_user: &PoolUser, server: &ServerConnection) {
         let known = lock(&self.known).get(&identity(pool_user)).map(Arc::clone);
-        if let Some(greeting) = known {
-            greeting.learn(server);
+        if let Some(baseline) = known {
+            baseline.update(server);
         }
     }
 }
 
 impl BaselineEntry {
     /// Updates the baseline from a server connection that has just logged in or was reset.
-    pub(super) fn learn(&self, server: &ServerConnection) {
-        let of_server = server.reported.iter();
-        let of_server = of_server.filter(|(name, _)| settings::is_of_server(name));
+    pub(super) fn update(&self, server: &ServerConnection) {
+        let reports = server.reported.iter();
+        let reports = reports.filter(|(name, _)| settings::is_of_server(name));
         let as_primary = |(name, value): &(Box<[u8]>, Box<[u8]>)| {
             // Clients see the primary's value, wherever they read.
             let value: Box<[u8]> = match &**name {
@@ -86,45 +86,45 @@ impl BaselineEntry {
             };
             (name.clone(), value)
         };
-        let of_server = of_server.map(as_primary).collect();
+        let reports = reports.map(as_primary).collect();
         let mut learned = lock(&self.learned);
-        learned.of_server = Arc::new(of_server);
+        learned.reports = Arc::new(reports);
         learned.on = Some(server.settings.export());
         learned.version += 1;
     }
 
     /// Records that the startup settings are in effect on a server connection.
-    pub(super) fn prove(&self, startup: &SettingSet, on: &ServerSessionState) {
-        lock(&self.learned).proofs.learn(startup, on);
+    pub(super) fn record_accepted(&self, startup: &SettingSet, on: &ServerSessionState) {
+        lock(&self.learned).accepted.learn(startup, on);
     }
 
     /// Returns the initial session state for these startup settings; `None`: a server must be
     /// queried first.
     pub(super) fn session_state(
         &self,
-        greeter: &mut WorkerBaseline,
+        worker_baseline: &mut WorkerBaseline,
         startup: &SettingSet,
         interner: &Interner,
     ) -> Option<SessionState> {
         let learned = lock(&self.learned);
-        if greeter.version != learned.version {
-            greeter.version = learned.version;
-            greeter.of_server = Arc::clone(&learned.of_server);
+        if worker_baseline.version != learned.version {
+            worker_baseline.version = learned.version;
+            worker_baseline.reports = Arc::clone(&learned.reports);
             let on = learned.on.as_ref();
-            greeter.on = on.map(|on| ServerSessionState::import(on, interner));
+            worker_baseline.on = on.map(|on| ServerSessionState::import(on, interner));
         }
-        let on = greeter.on.as_ref()?;
-        if learned.proofs.is_missing(startup) {
+        let on = worker_baseline.on.as_ref()?;
+        if learned.accepted.is_missing(startup) {
             return None;
         }
-        let told = learned.proofs.greeting(startup, on, interner);
-        Some(SessionState::new(startup.clone(), told, on))
+        let login_settings = learned.accepted.greeting(startup, on, interner);
+        Some(SessionState::new(startup.clone(), login_settings, on))
     }
 }
 
 impl WorkerBaseline {
-    pub(super) fn of_server(&self) -> &Reports {
-        &self.of_server
+    pub(super) fn reports(&self) -> &Reports {
+        &self.reports
     }
 }
 

@@ -261,8 +261,8 @@ fn behind_a_change_of_functions_those_of_users_may_leave_anything_behind() {
         assert_eq!(read(text).changes_functions, expect, "{text}");
     }
     let doubted = |text: &str| {
-        let meaning = read_in_doubt(text.as_bytes(), false, Some(&Catalog), true);
-        meaning.effects.len()
+        let analysis = read_in_doubt(text.as_bytes(), false, Some(&Catalog), true);
+        analysis.effects.len()
     };
     assert_eq!(doubted("SELECT audit()"), DYNAMIC.len());
     for text in [
@@ -300,15 +300,15 @@ impl CatalogLookup for OfRows {
         Catalog.relation(name)
     }
 
-    fn binds(&self, name: &[u8]) -> Option<Pins> {
-        Catalog.binds(name)
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
+        Catalog.call_pins(name)
     }
 
-    fn has_of_rows(&self) -> bool {
+    fn has_row_functions(&self) -> bool {
         true
     }
 
-    fn is_of_row(&self, name: &[u8]) -> bool {
+    fn is_row_function(&self, name: &[u8]) -> bool {
         name == b"audit"
     }
 }

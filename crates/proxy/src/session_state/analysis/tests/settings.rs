@@ -184,8 +184,8 @@ fn session_characteristics_are_defaults_of_the_session() {
 #[test]
 fn backslashes_escape_where_strings_do_not_conform() {
     let value = |text: &str| {
-        let meaning = crate::session_state::analysis::read(text.as_bytes(), true, None);
-        super::shown(&meaning.effects[0].kind)
+        let analysis = crate::session_state::analysis::read(text.as_bytes(), true, None);
+        super::shown(&analysis.effects[0].kind)
     };
     assert_eq!(value("SET a.b = 'x\\'y'"), "a.b = x'y");
     assert_eq!(value("SET a.b = 'x\\\\y'"), "a.b = x\\y");

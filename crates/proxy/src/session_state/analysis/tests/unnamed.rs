@@ -19,21 +19,21 @@ impl CatalogLookup for Unnamed {
         Volatility::Stable
     }
 
-    fn implied_code(&self) -> Option<Pins> {
+    fn implicit_pins(&self) -> Option<Pins> {
         Some(Pins::of(&[Pin::NamedLock]))
     }
 
-    fn event_code(&self) -> Option<Pins> {
+    fn event_pins(&self) -> Option<Pins> {
         Some(Pins::of(&[Pin::Settings]))
     }
 }
 
 fn bound(text: &str, doubts_functions: bool) -> Pins {
     use crate::session_state::analysis::EffectKind::{Pin, PinOnSuccess};
-    let meaning: TextAnalysis =
+    let analysis: TextAnalysis =
         read_in_doubt(text.as_bytes(), false, Some(&Unnamed), doubts_functions);
     let mut pins = Pins::NONE;
-    for effect in &meaning.effects {
+    for effect in &analysis.effects {
         if let Pin(pin) | PinOnSuccess(pin) = effect.kind {
             pins.add(pin);
         }

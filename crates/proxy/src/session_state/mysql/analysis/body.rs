@@ -21,30 +21,32 @@ impl TextAnalysis {
             pins.add(Pin::Unknown);
         }
         for effect in &self.effects {
-            match &effect.does {
+            match &effect.kind {
                 EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
                 EffectKind::SetUser { .. } => pins.add(Pin::Variables),
-                EffectKind::Make(thing, _) | EffectKind::Unknown(thing) => pins.add(thing.pin()),
+                EffectKind::Create(thing, _) | EffectKind::CreateUnknown(thing) => {
+                    pins.add(thing.pin())
+                }
                 EffectKind::Prepare(..) => pins.add(Pin::Prepared),
                 EffectKind::SetTimestamp(_) => pins.add(Pin::Settings),
-                EffectKind::SetSwitch(..) | EffectKind::SetsWithin => pins.add(Pin::Settings),
-                EffectKind::Track => pins.add(Pin::Unknown),
+                EffectKind::SetSwitch(..) | EffectKind::SetByRoutine => pins.add(Pin::Settings),
+                EffectKind::SetTracker => pins.add(Pin::Unknown),
                 EffectKind::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
                 EffectKind::Release(_)
-                | EffectKind::Told(_)
-                | EffectKind::Defaults(_)
-                | EffectKind::Collation
+                | EffectKind::SetVariable(_)
+                | EffectKind::SetDefault(_)
+                | EffectKind::SetCharset
                 | EffectKind::NextTransaction(_)
                 | EffectKind::Begin
                 | EffectKind::End
                 | EffectKind::Savepoint
-                | EffectKind::Unmake(..)
-                | EffectKind::Renames
+                | EffectKind::Drop(..)
+                | EffectKind::RenameTables
                 | EffectKind::InsertId
                 | EffectKind::InsertIdUnknown
                 | EffectKind::FoundRows
-                | EffectKind::SetsSeveral
-                | EffectKind::Restores => {}
+                | EffectKind::SetSeveral
+                | EffectKind::RestoreVariables => {}
             }
         }
         pins
@@ -252,9 +254,9 @@ impl<'a> Look<'a> {
     fn set_system(&mut self, name: &[u8]) {
         let name = values::bare(name).to_ascii_lowercase();
         self.found.settings = true;
-        match variables::treatment(&name) {
-            VariableHandling::Binds(pin, _) if pin != Pin::Settings => self.found.others.add(pin),
-            VariableHandling::Ours => self.found.others.add(Pin::Unknown),
+        match variables::handling(&name) {
+            VariableHandling::Pins(pin, _) if pin != Pin::Settings => self.found.others.add(pin),
+            VariableHandling::Tracker => self.found.others.add(Pin::Unknown),
             _ => {}
         }
     }
@@ -359,7 +361,7 @@ fn is_refused(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let refused: [&[u8]; 3] = [b"sql_mode", b"character_set_client", b"autocommit"];
     let follows = matches!(
-        variables::treatment(&name),
+        variables::handling(&name),
         VariableHandling::Tracked | VariableHandling::Timestamp
     );
     !follows || refused.contains(&name.as_slice())

@@ -35,7 +35,7 @@ pub(super) fn collect(
         routine(reader, name.name, effects);
     }
     let (own, of_views) = bonds(reader, statement);
-    effects.bound(own.and(of_views));
+    effects.add_pins(own.and(of_views));
 }
 
 /// CALL: what the procedure does, and what it is given by variables.
@@ -80,8 +80,8 @@ fn is_given_variables(reader: &AnalysisContext<'_>, statement: &mysql::Statement
 
 fn routine(reader: &AnalysisContext<'_>, name: Span, effects: &mut EffectCollector<'_>) {
     let name = mysql::identifier(name.of(reader.text));
-    match reader.lookup.and_then(|lookup| lookup.binds(&name)) {
-        Some(pins) => effects.bound(of_routine(pins)),
+    match reader.lookup.and_then(|lookup| lookup.call_pins(&name)) {
+        Some(pins) => effects.add_pins(of_routine(pins)),
         None => effects.anything(),
     }
 }
@@ -98,7 +98,7 @@ pub(super) fn bonds(
     statement: &mysql::StatementFacts,
 ) -> (Pins, Pins) {
     let (mut own, mut of_views) = (Pins::NONE, Pins::NONE);
-    let Some(lookup) = reader.lookup.filter(|lookup| lookup.has_bonds()) else {
+    let Some(lookup) = reader.lookup.filter(|lookup| lookup.has_pins()) else {
         return (own, of_views);
     };
     let writes = matches!(
@@ -126,7 +126,7 @@ pub(super) fn bonds(
 
 /// What is unknown is a column, a word, or a function that the server brings itself.
 fn called(lookup: &dyn CatalogLookup, name: &[u8]) -> Pins {
-    of_routine(lookup.binds(name).unwrap_or_default())
+    of_routine(lookup.call_pins(name).unwrap_or_default())
 }
 
 fn special(
@@ -279,8 +279,8 @@ fn lock_call(
         false => lower,
     };
     Some(Some(match takes {
-        true => EffectKind::Make(SessionObject::NamedLock, name),
-        false => EffectKind::Unmake(SessionObject::NamedLock, name),
+        true => EffectKind::Create(SessionObject::NamedLock, name),
+        false => EffectKind::Drop(SessionObject::NamedLock, name),
     }))
 }
 

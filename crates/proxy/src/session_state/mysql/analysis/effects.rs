@@ -16,7 +16,7 @@ use crate::session_state::mysql::values;
 pub(super) struct EffectCollector<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
-    /// Pins that are already in the list; `sets_within`: so is [`EffectKind::SetsWithin`].
+    /// Pins that are already in the list; `sets_within`: so is [`EffectKind::SetByRoutine`].
     pins: Pins,
     pins_on_success: Pins,
     sets_within: bool,
@@ -36,10 +36,10 @@ impl<'a> EffectCollector<'a> {
         }
     }
 
-    pub(super) fn push(&mut self, does: EffectKind) {
+    pub(super) fn push(&mut self, kind: EffectKind) {
         self.list.push(Effect {
             statement: self.statement,
-            does,
+            kind,
         });
     }
 
@@ -59,7 +59,7 @@ impl<'a> EffectCollector<'a> {
     }
 
     /// Adds the pins of a routine, a trigger or a view ([`super::bound_by_body`]).
-    pub(super) fn bound(&mut self, pins: Pins) {
+    pub(super) fn add_pins(&mut self, pins: Pins) {
         self.runs_routines |= !pins.is_empty();
         for pin in pins.iter() {
             match pin {
@@ -69,7 +69,7 @@ impl<'a> EffectCollector<'a> {
                 Pin::Settings if self.sets_within => {}
                 Pin::Settings => {
                     self.sets_within = true;
-                    self.push(EffectKind::SetsWithin);
+                    self.push(EffectKind::SetByRoutine);
                 }
                 pin => self.pin(pin),
             }
@@ -84,28 +84,28 @@ impl<'a> EffectCollector<'a> {
 }
 
 pub(super) fn collect(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
     if statement.traits.any(StatementTraits::BROKEN) {
         // The server rejects the text, which then has no effect, or parses it differently.
         effects.pin(Pin::Unknown);
-        if reader.is_single {
+        if context.is_single {
             return;
         }
     }
-    of_kind(reader, statement, effects);
-    of_traits(reader, statement, effects);
-    calls::collect(reader, statement, effects);
+    of_kind(context, statement, effects);
+    of_traits(context, statement, effects);
+    calls::collect(context, statement, effects);
 }
 
 fn of_kind(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let prepared = |span: Span| values::name_in_lower_case(span.of(reader.text));
+    let prepared = |span: Span| values::name_in_lower_case(span.of(context.text));
     match statement.kind {
         StatementKind::Begin { .. } => effects.push(EffectKind::Begin),
         StatementKind::Commit(ending) | StatementKind::Rollback(ending) => {
@@ -115,7 +115,7 @@ fn of_kind(
                 effects.pin_on_success(Pin::Unknown);
             }
         }
-        StatementKind::Set => set::collect(reader, statement, effects),
+        StatementKind::Set => set::collect(context, statement, effects),
         StatementKind::SetTransaction {
             scope,
             read_only,
@@ -127,35 +127,35 @@ fn of_kind(
             effects.pin_on_success(Pin::Unknown);
         }
         StatementKind::Savepoint(_) => effects.push(EffectKind::Savepoint),
-        StatementKind::Xa => xa(reader, statement, effects),
+        StatementKind::Xa => xa(context, statement, effects),
         StatementKind::LockTables => effects.pin_on_success(Pin::TableLock),
         StatementKind::UnlockTables => effects.push(EffectKind::Release(UnpinEvent::UnlockTables)),
-        StatementKind::LockInstance => effects.push(EffectKind::Make(
+        StatementKind::LockInstance => effects.push(EffectKind::Create(
             SessionObject::BackupLock,
-            backup(reader, statement),
+            backup(context, statement),
         )),
         StatementKind::UnlockInstance => {
-            effects.push(EffectKind::Unmake(
+            effects.push(EffectKind::Drop(
                 SessionObject::BackupLock,
-                backup(reader, statement),
+                backup(context, statement),
             ));
         }
         // MySQL may hold the lock although it fails to close the tables.
         StatementKind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
-        StatementKind::Flush { lock: false } => flush(reader, statement, effects),
-        StatementKind::Handler => handler(reader, statement, effects),
-        StatementKind::Prepare(name) => prepare(reader, statement, prepared(name), effects),
+        StatementKind::Flush { lock: false } => flush(context, statement, effects),
+        StatementKind::Handler => handler(context, statement, effects),
+        StatementKind::Prepare(name) => prepare(context, statement, prepared(name), effects),
         StatementKind::Execute(name) => match prepared(name) {
             Some(name) => effects.push(EffectKind::Execute(name)),
             None => effects.anything(),
         },
         StatementKind::Deallocate(name) => {
             if let Some(name) = prepared(name) {
-                effects.push(EffectKind::Unmake(SessionObject::Prepared, name));
+                effects.push(EffectKind::Drop(SessionObject::Prepared, name));
             }
         }
-        StatementKind::Ddl => tables::collect(reader, statement, effects),
-        StatementKind::Call => calls::procedure(reader, statement, effects),
+        StatementKind::Ddl => tables::collect(context, statement, effects),
+        StatementKind::Call => calls::procedure(context, statement, effects),
         StatementKind::GetDiagnostics => effects.pin(Pin::Variables),
         StatementKind::LoadData { .. } => {
             // The OK contains no insert id.
@@ -166,7 +166,7 @@ fn of_kind(
         }
         StatementKind::Unknown => {
             effects.pin(Pin::Unknown);
-            if is_compound(reader, statement) {
+            if is_compound(context, statement) {
                 // An error in one of its statements is not an error of the whole.
                 effects.push(EffectKind::Execute(Box::default()));
             }
@@ -185,10 +185,10 @@ fn set_transaction(
         VariableScope::Global => {}
         VariableScope::Session => {
             if isolation.is_some() {
-                effects.push(EffectKind::Told((*b"transaction_isolation").into()));
+                effects.push(EffectKind::SetVariable((*b"transaction_isolation").into()));
             }
             if read_only.is_some() {
-                effects.push(EffectKind::Told((*b"transaction_read_only").into()));
+                effects.push(EffectKind::SetVariable((*b"transaction_read_only").into()));
             }
         }
         VariableScope::Unwritten => effects.push(EffectKind::NextTransaction(TransactionModes {
@@ -200,11 +200,11 @@ fn set_transaction(
 
 /// Returns whether the statement is one of MariaDB's blocks outside of routines, such as `BEGIN NOT
 /// ATOMIC …` and `a: LOOP …`.
-fn is_compound(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+fn is_compound(context: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     const BEGINNINGS: [&str; 9] = [
         "begin", "case", "declare", "execute", "for", "if", "loop", "repeat", "while",
     ];
-    let mut tokens = reader.tokens(statement);
+    let mut tokens = context.tokens(statement);
     let (first, second) = (tokens.next_token(), tokens.next_token());
     let labelled = second.kind == TokenKind::Operator && second.word == Word::of(":");
     let in_brackets = first.kind == TokenKind::Operator && first.word == Word::of("<");
@@ -212,7 +212,7 @@ fn is_compound(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) 
 }
 
 fn of_traits(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
@@ -227,7 +227,7 @@ fn of_traits(
         return;
     }
     let is_definition =
-        statement.kind == StatementKind::Ddl && !tables::runs_query(reader, statement);
+        statement.kind == StatementKind::Ddl && !tables::runs_query(context, statement);
     if traits.any(StatementTraits::SETS_VARIABLES)
         && statement.kind != StatementKind::Set
         && !is_definition
@@ -235,8 +235,8 @@ fn of_traits(
         effects.pin(Pin::Variables);
     }
     if traits.any(StatementTraits::SETS_INSERT_ID) && !is_definition {
-        let told = statement.kind == StatementKind::Write;
-        effects.push(match told {
+        let is_reported = statement.kind == StatementKind::Write;
+        effects.push(match is_reported {
             true => EffectKind::InsertId,
             false => EffectKind::InsertIdUnknown,
         });
@@ -255,11 +255,11 @@ fn of_traits(
 /// Handles XA. XA COMMIT and XA ROLLBACK succeed only if the session is in no XA transaction after
 /// them; XA RECOVER changes nothing. Others may begin one or leave a prepared one.
 fn xa(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let mut tokens = reader.tokens(statement);
+    let mut tokens = context.tokens(statement);
     tokens.next_token();
     let verb = tokens.next_token();
     if verb.is(Word::of("commit")) || verb.is(Word::of("rollback")) {
@@ -270,8 +270,8 @@ fn xa(
 }
 
 /// Returns the name of one of MariaDB's two backup locks: that of all stages, or BACKUP LOCK.
-fn backup(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Box<[u8]> {
-    let mut tokens = reader.tokens(statement);
+fn backup(context: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Box<[u8]> {
+    let mut tokens = context.tokens(statement);
     tokens.next_token();
     match tokens.next_token().is(Word::of("stage")) {
         true => (*b"stage").into(),
@@ -281,11 +281,11 @@ fn backup(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> Bo
 
 /// Handles FLUSH: MariaDB's FLUSH USER_VARIABLES clears the user variables.
 fn flush(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let mut tokens = reader.tokens(statement);
+    let mut tokens = context.tokens(statement);
     loop {
         let token = tokens.next_token();
         if token.kind == TokenKind::End {
@@ -299,12 +299,12 @@ fn flush(
 
 /// Handles `HANDLER t OPEN [[AS] a]`, `HANDLER a CLOSE`, `HANDLER a READ …`.
 fn handler(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let mut tokens = reader.tokens(statement);
-    let own = statement.span.of(reader.text);
+    let mut tokens = context.tokens(statement);
+    let sql = statement.span.of(context.text);
     tokens.next_token();
     let mut name = tokens.next_token();
     let mut verb = tokens.next_token();
@@ -313,8 +313,8 @@ fn handler(
         verb = tokens.next_token();
     }
     if verb.is(Word::of("close")) {
-        let name = mysql::identifier(name.span.of(own));
-        return effects.push(EffectKind::Unmake(SessionObject::Handler, (*name).into()));
+        let name = mysql::identifier(name.span.of(sql));
+        return effects.push(EffectKind::Drop(SessionObject::Handler, (*name).into()));
     }
     if !verb.is(Word::of("open")) {
         return;
@@ -324,25 +324,25 @@ fn handler(
         alias = tokens.next_token();
     }
     let name = if alias.is_name() { alias } else { name };
-    let name = mysql::identifier(name.span.of(own));
-    effects.push(EffectKind::Make(SessionObject::Handler, (*name).into()));
+    let name = mysql::identifier(name.span.of(sql));
+    effects.push(EffectKind::Create(SessionObject::Handler, (*name).into()));
 }
 
 /// Handles PREPARE. The effects of the prepared statement are known only if it is a literal.
 fn prepare(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     name: Option<Box<[u8]>>,
     effects: &mut EffectCollector<'_>,
 ) {
     let Some(name) = name else {
-        return effects.push(EffectKind::Unknown(SessionObject::Prepared));
+        return effects.push(EffectKind::CreateUnknown(SessionObject::Prepared));
     };
-    let text = split::prepared(statement.span.of(reader.text), reader.modes);
-    let depth = reader.depth.saturating_add(1);
-    let binds = match text {
+    let text = split::prepared(statement.span.of(context.text), context.modes);
+    let depth = context.depth.saturating_add(1);
+    let pins = match text {
         Some(text) if depth <= super::DEPTH_MAX => {
-            super::read_at(&text, reader.modes, reader.lookup, depth).binds()
+            super::read_at(&text, context.modes, context.lookup, depth).binds()
         }
         _ => {
             let mut all = evenkeel_policy::pins::Pins::NONE;
@@ -350,5 +350,5 @@ fn prepare(
             all
         }
     };
-    effects.push(EffectKind::Prepare(name, binds));
+    effects.push(EffectKind::Prepare(name, pins));
 }

@@ -32,14 +32,14 @@ pub(super) fn kill(text: &[u8], kind: mysql::StatementKind) -> Option<Kill> {
 }
 
 /// Returns whether the statement is a KILL of a connection by number, or prepares one.
-pub(super) fn kills(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+pub(super) fn kills(context: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     let is_kill =
         |one: &mysql::StatementFacts| matches!(one.kind, mysql::StatementKind::Kill { .. });
     match statement.kind {
         mysql::StatementKind::Prepare(_) => {
-            let own = statement.span.of(reader.text);
-            let text = split::prepared(own, reader.modes).unwrap_or_default();
-            let facts = mysql::facts(&text, reader.modes);
+            let sql = statement.span.of(context.text);
+            let text = split::prepared(sql, context.modes).unwrap_or_default();
+            let facts = mysql::facts(&text, context.modes);
             facts.statements().any(is_kill)
         }
         _ => is_kill(statement),

@@ -11,20 +11,19 @@ impl TextAnalysis {
     /// `character_set_client` and `collation_connection` of its strings.
     #[must_use]
     pub fn of_prepared(mut self, mode: &[u8], client: &[u8], collation: &[u8]) -> TextAnalysis {
-        let is_drop = |does: &EffectKind| {
-            matches!(does, EffectKind::Unmake(SessionObject::TemporaryTable, _))
-        };
-        self.effects.retain(|one| !is_drop(&one.does));
+        let is_drop =
+            |kind: &EffectKind| matches!(kind, EffectKind::Drop(SessionObject::TemporaryTable, _));
+        self.effects.retain(|one| !is_drop(&one.kind));
         for effect in &mut self.effects {
-            if let EffectKind::Make(SessionObject::TemporaryTable, _) = effect.does {
-                effect.does = EffectKind::Unknown(SessionObject::TemporaryTable);
+            if let EffectKind::Create(SessionObject::TemporaryTable, _) = effect.kind {
+                effect.kind = EffectKind::CreateUnknown(SessionObject::TemporaryTable);
             }
-            if let EffectKind::SetUser { value, .. } = &mut effect.does
+            if let EffectKind::SetUser { value, .. } = &mut effect.kind
                 && let Value::String(string) = value
             {
                 match values::literal_of_variable(string, mode, client, collation) {
                     Some(literal) => *value = Value::Same(literal.into()),
-                    None => effect.does = EffectKind::Pin(Pin::Variables),
+                    None => effect.kind = EffectKind::Pin(Pin::Variables),
                 }
             }
         }

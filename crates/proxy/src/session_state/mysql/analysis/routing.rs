@@ -12,14 +12,14 @@ use super::{AnalysisContext, calls, set};
 
 /// Returns the statement in the form that the router uses.
 pub(super) fn statement(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     facts: &mysql::StatementFacts,
 ) -> RoutedStatement {
-    let kind = kind(reader, facts);
+    let kind = kind(context, facts);
     RoutedStatement {
         kind,
         traits: traits(facts, kind),
-        calls: calls(reader, facts, kind),
+        calls: calls(context, facts, kind),
     }
 }
 
@@ -57,79 +57,79 @@ pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedS
 
 /// Returns what the statement reads about the preceding one. An unreadable statement may read
 /// anything.
-pub(super) fn needs(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
-    use mysql::{StatementKind as Found, StatementTraits as Asks};
-    let of = |asks: Asks, needs: InfoNeeds| match facts.traits.any(asks) {
+pub(super) fn needs(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
+    use mysql::{StatementKind as Kind, StatementTraits as Traits};
+    let of = |traits: Traits, needs: InfoNeeds| match facts.traits.any(traits) {
         true => needs,
         false => InfoNeeds::NONE,
     };
     let calls = !facts.functions.as_slice().is_empty();
     let hidden = match facts.kind {
-        Found::Call | Found::Execute(_) | Found::Unknown => InfoNeeds::ALL.perhaps(),
-        Found::GetDiagnostics => InfoNeeds::DIAGNOSTICS,
-        _ if asks_within(reader, facts) => InfoNeeds::ALL.perhaps(),
+        Kind::Call | Kind::Execute(_) | Kind::Unknown => InfoNeeds::ALL.perhaps(),
+        Kind::GetDiagnostics => InfoNeeds::DIAGNOSTICS,
+        _ if reads_info_within(context, facts) => InfoNeeds::ALL.perhaps(),
         _ if calls => InfoNeeds::INSERT_ID.perhaps(),
         _ => InfoNeeds::NONE,
     };
     // These statements may leave the insert id unchanged.
     let sets = match facts.kind {
-        Found::LoadData { .. } => true,
-        Found::Write => returns(reader, facts),
+        Kind::LoadData { .. } => true,
+        Kind::Write => returns(context, facts),
         _ => false,
     };
-    let sets = sets || facts.traits.any(Asks::SETS_INSERT_ID);
+    let sets = sets || facts.traits.any(Traits::SETS_INSERT_ID);
     let hidden = match sets {
         true => hidden.and(InfoNeeds::INSERT_ID.perhaps()),
         false => hidden,
     };
     hidden
-        .and(of(Asks::READS_INSERT_ID, InfoNeeds::INSERT_ID))
-        .and(match facts.traits.any(Asks::READS_FOUND_ROWS) {
-            true => counts(reader, facts),
+        .and(of(Traits::READS_INSERT_ID, InfoNeeds::INSERT_ID))
+        .and(match facts.traits.any(Traits::READS_FOUND_ROWS) {
+            true => counts(context, facts),
             false => InfoNeeds::NONE,
         })
-        .and(of(Asks::DIAGNOSTICS, InfoNeeds::DIAGNOSTICS))
+        .and(of(Traits::DIAGNOSTICS, InfoNeeds::DIAGNOSTICS))
 }
 
 /// Returns whether a function or view that it names reads results of the preceding statement.
-fn asks_within(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
-    let (own, of_views) = calls::bonds(reader, facts);
-    own.has(Pin::FoundRows) || of_views.has(Pin::FoundRows) || of_views.has(Pin::InsertId)
+fn reads_info_within(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    let (calls, views) = calls::bonds(context, facts);
+    calls.has(Pin::FoundRows) || views.has(Pin::FoundRows) || views.has(Pin::InsertId)
 }
 
 /// Returns whether the reply to an insert may be a result, which has no insert id. The position of
 /// the word is not checked.
-fn returns(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+fn returns(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     const WORD: &[u8] = b"returning";
-    let text = facts.span.of(reader.text);
+    let text = facts.span.of(context.text);
     let is_it = |part: &[u8]| part.eq_ignore_ascii_case(WORD);
-    reader.modes.mariadb && text.windows(WORD.len()).any(is_it)
+    context.modes.mariadb && text.windows(WORD.len()).any(is_it)
 }
 
 /// Returns the information that this statement provides itself for the next one of the same text.
 /// An insert may leave the insert id unchanged.
 pub(super) fn answers(kind: mysql::StatementKind) -> InfoNeeds {
-    use mysql::StatementKind as Found;
+    use mysql::StatementKind as Kind;
     match kind {
-        Found::Select => InfoNeeds::FOUND_ROWS.and(InfoNeeds::ROW_COUNT),
-        Found::Write => InfoNeeds::ROW_COUNT.and(InfoNeeds::DIAGNOSTICS),
+        Kind::Select => InfoNeeds::FOUND_ROWS.and(InfoNeeds::ROW_COUNT),
+        Kind::Write => InfoNeeds::ROW_COUNT.and(InfoNeeds::DIAGNOSTICS),
         _ => InfoNeeds::NONE,
     }
 }
 
 /// Returns which of FOUND_ROWS() and ROW_COUNT() the statement calls.
-fn counts(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
+fn counts(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
     let mut needs = InfoNeeds::NONE;
-    let own = facts.span.of(reader.text);
-    let mut tokens = reader.tokens(facts);
+    let sql = facts.span.of(context.text);
+    let mut tokens = context.tokens(facts);
     loop {
         let token = tokens.next_token();
         if token.kind == mysql::TokenKind::End {
             return needs;
         }
-        if calls::is_named(token, own, b"found_rows") {
+        if calls::is_named(token, sql, b"found_rows") {
             needs = needs.and(InfoNeeds::FOUND_ROWS);
-        } else if calls::is_named(token, own, b"row_count") {
+        } else if calls::is_named(token, sql, b"row_count") {
             needs = needs.and(InfoNeeds::ROW_COUNT);
         }
     }
@@ -137,80 +137,76 @@ fn counts(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNe
 
 /// Returns whether the statement has exactly one reply: code that a routine runs may have more.
 pub(super) fn has_one_reply(kind: mysql::StatementKind) -> bool {
-    use mysql::StatementKind as Found;
+    use mysql::StatementKind as Kind;
     !matches!(
         kind,
-        Found::Call | Found::Execute(_) | Found::Unknown | Found::Explain { analyze: true }
+        Kind::Call | Kind::Execute(_) | Kind::Unknown | Kind::Explain { analyze: true }
     )
 }
 
 /// Returns whether the statement runs as a whole or not at all, since it contains no COMMIT.
 pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
-    use mysql::StatementKind as Found;
+    use mysql::StatementKind as Kind;
     matches!(
         kind,
-        Found::Select
-            | Found::Write
-            | Found::LoadData { .. }
-            | Found::Show
-            | Found::Explain { .. }
-            | Found::Set
-            | Found::Use(_)
+        Kind::Select
+            | Kind::Write
+            | Kind::LoadData { .. }
+            | Kind::Show
+            | Kind::Explain { .. }
+            | Kind::Set
+            | Kind::Use(_)
     )
 }
 
-fn kind(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {
-    use mysql::{StatementKind as Found, StatementTraits as Has, VariableScope};
+fn kind(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {
+    use mysql::{StatementKind as Kind, StatementTraits as Has, VariableScope};
     let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
     match facts.kind {
-        Found::Empty => StatementClass::Empty,
-        Found::Select | Found::Show if facts.traits.any(of_server) => StatementClass::Asks,
-        Found::Explain { .. } if explains_connection(reader, facts) => StatementClass::Server,
-        Found::Select | Found::Show | Found::Explain { .. } => StatementClass::Read,
-        Found::Write | Found::LoadData { .. } => StatementClass::Write,
-        Found::Ddl | Found::Maintenance => StatementClass::Ddl,
-        Found::Begin { read_only, .. } => StatementClass::Begin(TransactionModes {
+        Kind::Empty => StatementClass::Empty,
+        Kind::Select | Kind::Show if facts.traits.any(of_server) => StatementClass::Asks,
+        Kind::Explain { .. } if explains_connection(context, facts) => StatementClass::Server,
+        Kind::Select | Kind::Show | Kind::Explain { .. } => StatementClass::Read,
+        Kind::Write | Kind::LoadData { .. } => StatementClass::Write,
+        Kind::Ddl | Kind::Maintenance => StatementClass::Ddl,
+        Kind::Begin { read_only, .. } => StatementClass::Begin(TransactionModes {
             read_only,
             isolation: None,
         }),
-        Found::Commit(ending) | Found::Rollback(ending) if ending.chain => {
+        Kind::Commit(ending) | Kind::Rollback(ending) if ending.chain => {
             StatementClass::Begin(TransactionModes::default())
         }
-        Found::Commit(_)
-        | Found::Rollback(_)
-        | Found::Savepoint(_)
-        | Found::Release(_)
-        | Found::RollbackTo(_) => StatementClass::EndTransaction,
-        Found::Set => set::kind(reader, facts),
-        Found::SetTransaction { scope, .. } => match scope {
+        Kind::Commit(_)
+        | Kind::Rollback(_)
+        | Kind::Savepoint(_)
+        | Kind::Release(_)
+        | Kind::RollbackTo(_) => StatementClass::EndTransaction,
+        Kind::Set => set::kind(context, facts),
+        Kind::SetTransaction { scope, .. } => match scope {
             VariableScope::Session => StatementClass::Setting,
             VariableScope::Global => StatementClass::Server,
             // The statement pins to the connection on which the transaction will run.
             VariableScope::Unwritten => StatementClass::Session,
         },
-        Found::Use(_) => StatementClass::Setting,
-        Found::Kill { .. } | Found::KillOther | Found::Flush { lock: false } => {
-            StatementClass::Server
-        }
-        Found::LockTables | Found::LockInstance | Found::Flush { lock: true } => {
-            StatementClass::Lock
-        }
-        Found::SetRole
-        | Found::UnlockTables
-        | Found::UnlockInstance
-        | Found::Handler
-        | Found::Prepare(_)
-        | Found::Deallocate(_)
-        | Found::GetDiagnostics => StatementClass::Session,
-        Found::Call | Found::Do => StatementClass::Routine,
-        Found::Xa | Found::Execute(_) | Found::Unknown => StatementClass::Unknown,
+        Kind::Use(_) => StatementClass::Setting,
+        Kind::Kill { .. } | Kind::KillOther | Kind::Flush { lock: false } => StatementClass::Server,
+        Kind::LockTables | Kind::LockInstance | Kind::Flush { lock: true } => StatementClass::Lock,
+        Kind::SetRole
+        | Kind::UnlockTables
+        | Kind::UnlockInstance
+        | Kind::Handler
+        | Kind::Prepare(_)
+        | Kind::Deallocate(_)
+        | Kind::GetDiagnostics => StatementClass::Session,
+        Kind::Call | Kind::Do => StatementClass::Routine,
+        Kind::Xa | Kind::Execute(_) | Kind::Unknown => StatementClass::Unknown,
     }
 }
 
 /// Returns whether it is `EXPLAIN [FORMAT = …] FOR CONNECTION …`: connections belong to one server.
-fn explains_connection(reader: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+fn explains_connection(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     const TOKENS_MAX: usize = 6;
-    let mut tokens = reader.tokens(facts);
+    let mut tokens = context.tokens(facts);
     let mut is_for = false;
     for _ in 0..TOKENS_MAX {
         let token = tokens.next_token();
@@ -309,7 +305,7 @@ fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits 
 /// Returns the worst volatility of all calls and reads. Nothing is looked up for a statement that
 /// cannot be a read.
 fn calls(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     facts: &mysql::StatementFacts,
     kind: StatementClass,
 ) -> Volatility {
@@ -329,13 +325,13 @@ fn calls(
         false => &[],
     };
     let tables = facts.tables.as_slice();
-    let Some(lookup) = reader.lookup else {
+    let Some(lookup) = context.lookup else {
         return match called.is_empty() && tables.is_empty() {
             true => Volatility::None,
             false => Volatility::Unknown,
         };
     };
-    let named = |span: evenkeel_wire::sql::token::Span| mysql::identifier(span.of(reader.text));
+    let named = |span: evenkeel_wire::sql::token::Span| mysql::identifier(span.of(context.text));
     let functions = called.iter().map(|name| lookup.function(&named(name.name)));
     let relations = tables.iter().map(|name| {
         let schema = named(name.schema);
@@ -350,11 +346,13 @@ fn calls(
 /// Returns whether the schema is one of the server itself. Users create objects there at their own
 /// risk.
 fn is_system_schema(name: &[u8]) -> bool {
-    let own: [&[u8]; 4] = [
+    let schemas: [&[u8]; 4] = [
         b"information_schema",
         b"performance_schema",
         b"mysql",
         b"sys",
     ];
-    own.iter().any(|own| name.eq_ignore_ascii_case(own))
+    schemas
+        .iter()
+        .any(|schema| name.eq_ignore_ascii_case(schema))
 }

@@ -3,7 +3,7 @@
 use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{Isolation, StatementClass, TransactionModes};
 use evenkeel_wire::sql::mysql::{
-    self, Assignment, Target, TokenKind, Value as Given, VariableScope,
+    self, Assignment, Target, TokenKind, Value as Assigned, VariableScope,
 };
 use evenkeel_wire::sql::token::{Span, Word};
 
@@ -14,101 +14,104 @@ use crate::session_state::mysql::values;
 use crate::session_state::mysql::variables::{self, VariableHandling};
 
 pub(super) fn collect(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    let assignments = mysql::assignments(reader.text, statement, reader.modes);
+    let assignments = mysql::assignments(context.text, statement, context.modes);
     let Some(assignments) = assignments else {
         // The server rejects the statement, or it is not an assignment.
         return effects.pin(Pin::Unknown);
     };
-    let computed = assignments.iter().any(|one| one.value == Given::Unknown);
-    if computed && assigns_within(reader, statement) {
+    let computed = assignments.iter().any(|one| one.value == Assigned::Unknown);
+    if computed && assigns_within(context, statement) {
         effects.pin(Pin::Variables);
     }
     for assignment in &assignments {
-        one(reader, assignment, effects);
+        one(context, assignment, effects);
     }
     if assignments.len() > 1 {
-        effects.push(EffectKind::SetsSeveral);
+        effects.push(EffectKind::SetSeveral);
     }
 }
 
 /// Returns the class of SET for the router. Settings that are tracked for the client may be set on
 /// any server.
 pub(super) fn kind(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     statement: &mysql::StatementFacts,
 ) -> StatementClass {
     use mysql::StatementTraits as Has;
     if statement.traits.any(Has::SETS_GLOBAL) {
         return StatementClass::Server;
     }
-    let assignments = mysql::assignments(reader.text, statement, reader.modes);
+    let assignments = mysql::assignments(context.text, statement, context.modes);
     let follows = |one: &Assignment| match one.target {
-        Target::User(_) => one.value != Given::Unknown,
+        Target::User(_) => one.value != Assigned::Unknown,
         Target::Names | Target::CharacterSet => true,
         Target::System(scope, name) => {
-            let name = name_of(reader, name);
-            let next = is_next(reader, scope, &name, one.target);
+            let name = name_of(context, name);
+            let next = is_next(context, scope, &name, one.target);
             !next
                 && matches!(
-                    treatment(reader, &name),
-                    VariableHandling::Tracked | VariableHandling::Ours
+                    handling(context, &name),
+                    VariableHandling::Tracked | VariableHandling::Tracker
                 )
         }
     };
-    let asks = !statement.functions.as_slice().is_empty()
+    let is_computed = !statement.functions.as_slice().is_empty()
         || !statement.tables.as_slice().is_empty()
         || statement.traits.any(Has::BROKEN);
     match assignments {
-        Some(all) if !asks && all.iter().all(follows) => StatementClass::Setting,
+        Some(all) if !is_computed && all.iter().all(follows) => StatementClass::Setting,
         _ => StatementClass::Session,
     }
 }
 
 /// Returns whether a statement other than the last may change the parsing of the rest of the text.
-pub(super) fn changes_reading(reader: &AnalysisContext<'_>, facts: &mysql::TextFacts<'_>) -> bool {
+pub(super) fn changes_parsing(context: &AnalysisContext<'_>, facts: &mysql::TextFacts<'_>) -> bool {
     let count = facts.count();
     let mut before_last = facts.statements().take(count.saturating_sub(1));
     before_last.any(|statement| match statement.kind {
         mysql::StatementKind::Set => {
-            let all = mysql::assignments(reader.text, statement, reader.modes);
-            all.is_none_or(|all| all.iter().any(|one| changes_one(reader, one)))
+            let all = mysql::assignments(context.text, statement, context.modes);
+            all.is_none_or(|all| all.iter().any(|one| changes_one(context, one)))
         }
         _ => false,
     })
 }
 
 /// Returns whether a routine run by any but the last statement may change the parsing of the rest.
-pub(super) fn may_change_reading_within(text: &[u8], meaning: &TextAnalysis) -> bool {
+pub(super) fn may_change_parsing_within(text: &[u8], analysis: &TextAnalysis) -> bool {
     let is_doubtful = |byte: &u8| matches!(byte, b'\'' | b'"' | b'\\' | 0x80..);
     if !text.iter().any(is_doubtful) {
         return false;
     }
-    let last = meaning.statements.len().saturating_sub(1);
-    let mut effects = meaning.effects.iter();
+    let last = analysis.statements.len().saturating_sub(1);
+    let mut effects = analysis.effects.iter();
     effects.any(|effect| {
-        let runs = matches!(effect.does, EffectKind::SetsWithin | EffectKind::Execute(_));
+        let runs = matches!(
+            effect.kind,
+            EffectKind::SetByRoutine | EffectKind::Execute(_)
+        );
         runs && usize::try_from(effect.statement).is_ok_and(|statement| statement < last)
     })
 }
 
 /// Marks the rest of the text as unreadable: the server parses it differently from Evenkeel.
-pub(super) fn obscure(meaning: &mut TextAnalysis) {
+pub(super) fn mark_unreadable(analysis: &mut TextAnalysis) {
     let unreadable = TextAnalysis::unreadable();
-    meaning.statements.extend(unreadable.statements);
-    meaning.effects.extend(unreadable.effects);
-    meaning.writes = true;
-    meaning.changes_catalog = true;
-    meaning.is_counted = false;
-    meaning.needs = meaning.needs.and(InfoNeeds::ALL.perhaps());
+    analysis.statements.extend(unreadable.statements);
+    analysis.effects.extend(unreadable.effects);
+    analysis.writes = true;
+    analysis.changes_catalog = true;
+    analysis.is_counted = false;
+    analysis.needs = analysis.needs.and(InfoNeeds::ALL.perhaps());
 }
 
-fn changes_one(reader: &AnalysisContext<'_>, one: &Assignment) -> bool {
+fn changes_one(context: &AnalysisContext<'_>, one: &Assignment) -> bool {
     let literal = || match one.value {
-        Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
+        Assigned::Literal(span) => mysql::literal(span.of(context.text), context.modes),
         _ => None,
     };
     let safe = |name: &[u8]| {
@@ -118,14 +121,14 @@ fn changes_one(reader: &AnalysisContext<'_>, one: &Assignment) -> bool {
     match one.target {
         Target::User(_) | Target::System(VariableScope::Global, _) => false,
         Target::Names | Target::CharacterSet => match one.value {
-            Given::Literal(span) => !safe(span.of(reader.text)),
+            Assigned::Literal(span) => !safe(span.of(context.text)),
             _ => true,
         },
-        Target::System(_, name) => match &*name_of(reader, name) {
+        Target::System(_, name) => match &*name_of(context, name) {
             b"sql_mode" => literal().is_none_or(|value| {
-                let mut after = reader.modes;
+                let mut after = context.modes;
                 values::read_sql_mode(&value, &mut after);
-                after != reader.modes
+                after != context.modes
             }),
             b"character_set_client" => literal().is_none_or(|value| !safe(&value)),
             _ => false,
@@ -133,52 +136,55 @@ fn changes_one(reader: &AnalysisContext<'_>, one: &Assignment) -> bool {
     }
 }
 
-fn one(reader: &AnalysisContext<'_>, assignment: &Assignment, effects: &mut EffectCollector<'_>) {
+fn one(context: &AnalysisContext<'_>, assignment: &Assignment, effects: &mut EffectCollector<'_>) {
     match assignment.target {
-        Target::User(name) => user(reader, name, assignment.value, effects),
+        Target::User(name) => user(context, name, assignment.value, effects),
         Target::System(VariableScope::Global, _) => {}
         Target::System(scope, name) => {
-            let name = name_of(reader, name);
-            match is_next(reader, scope, &name, assignment.target) {
-                true => next_transaction(reader, &name, assignment.value, effects),
-                false => system(reader, name, assignment.value, effects),
+            let name = name_of(context, name);
+            match is_next(context, scope, &name, assignment.target) {
+                true => next_transaction(context, &name, assignment.value, effects),
+                false => system(context, name, assignment.value, effects),
             }
         }
         Target::Names | Target::CharacterSet => {
-            effects.push(EffectKind::Collation);
-            effects.push(EffectKind::Told((*b"character_set_client").into()));
+            effects.push(EffectKind::SetCharset);
+            effects.push(EffectKind::SetVariable((*b"character_set_client").into()));
         }
     }
 }
 
 fn system(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     name: Box<[u8]>,
-    value: Given,
+    value: Assigned,
     effects: &mut EffectCollector<'_>,
 ) {
     let literal = match value {
-        Given::Literal(span) => mysql::literal(span.of(reader.text), reader.modes),
+        Assigned::Literal(span) => mysql::literal(span.of(context.text), context.modes),
         _ => None,
     };
-    match treatment(reader, &name) {
-        VariableHandling::Tracked if value == Given::Default && variables::is_guarded(&name) => {
-            effects.push(EffectKind::Defaults(name));
+    match handling(context, &name) {
+        VariableHandling::Tracked
+            if value == Assigned::Default && variables::is_restricted(&name) =>
+        {
+            effects.push(EffectKind::SetDefault(name));
         }
         VariableHandling::Tracked => {
             if variables::is_of_connection(&name) {
-                effects.push(EffectKind::Collation);
+                effects.push(EffectKind::SetCharset);
             }
-            let by_place = client_trackers::is_by_place(reader.modes.mariadb, reader.modes.version);
-            let switch = literal.filter(|_| by_place && variables::is_switch(&name));
+            let is_merged =
+                client_trackers::has_merged_reports(context.modes.mariadb, context.modes.version);
+            let switch = literal.filter(|_| is_merged && variables::is_switch(&name));
             effects.push(match switch.and_then(|value| values::boolean(&value)) {
                 Some(is_on) => EffectKind::SetSwitch(name, is_on),
-                None => EffectKind::Told(name),
+                None => EffectKind::SetVariable(name),
             });
         }
         VariableHandling::InsertId => effects.push(EffectKind::InsertIdUnknown),
         VariableHandling::Timestamp => match value {
-            Given::Default => effects.push(EffectKind::SetTimestamp(None)),
+            Assigned::Default => effects.push(EffectKind::SetTimestamp(None)),
             _ => match literal.filter(|literal| values::is_number(literal)) {
                 Some(literal) if values::is_zero(&literal) => {
                     effects.push(EffectKind::SetTimestamp(None));
@@ -188,23 +194,28 @@ fn system(
             },
         },
         // The server reports it, too; only such a report removes the pin.
-        VariableHandling::Binds(pin, harmless) => {
+        VariableHandling::Pins(pin, harmless) => {
             let is_harmless = literal.is_some_and(|value| variables::is_one_of(&value, harmless));
             if !is_harmless {
                 effects.pin_on_success(pin);
             }
         }
-        VariableHandling::Elsewhere => effects.pin_on_success(Pin::Settings),
-        VariableHandling::Ours => effects.push(EffectKind::Track),
+        VariableHandling::Unfollowed => effects.pin_on_success(Pin::Settings),
+        VariableHandling::Tracker => effects.push(EffectKind::SetTracker),
     }
 }
 
-fn user(reader: &AnalysisContext<'_>, name: Span, value: Given, effects: &mut EffectCollector<'_>) {
-    let Given::Literal(span) = value else {
+fn user(
+    context: &AnalysisContext<'_>,
+    name: Span,
+    value: Assigned,
+    effects: &mut EffectCollector<'_>,
+) {
+    let Assigned::Literal(span) = value else {
         return effects.pin(Pin::Variables);
     };
-    let name = values::user_name(name.of(reader.text));
-    let value = value_of(reader, span.of(reader.text));
+    let name = values::user_name(name.of(context.text));
+    let value = value_of(context, span.of(context.text));
     match (name, value) {
         (Some(name), Some(value)) => effects.push(EffectKind::SetUser { name, value }),
         _ => effects.pin(Pin::Variables),
@@ -212,10 +223,10 @@ fn user(reader: &AnalysisContext<'_>, name: Span, value: Given, effects: &mut Ef
 }
 
 /// Returns a literal in a form that is valid in another session.
-fn value_of(reader: &AnalysisContext<'_>, written: &[u8]) -> Option<Value> {
+fn value_of(context: &AnalysisContext<'_>, written: &[u8]) -> Option<Value> {
     match written.first()? {
         b'\'' | b'"' => {
-            let string = values::string(written, reader.modes.no_backslash_escapes)?;
+            let string = values::string(written, context.modes.no_backslash_escapes)?;
             Some(Value::String(string.into()))
         }
         // National character strings are converted by separate rules.
@@ -225,17 +236,17 @@ fn value_of(reader: &AnalysisContext<'_>, written: &[u8]) -> Option<Value> {
 }
 
 /// Returns the name in lower case, without quotes.
-fn name_of(reader: &AnalysisContext<'_>, span: Span) -> Box<[u8]> {
-    values::bare(span.of(reader.text))
+fn name_of(context: &AnalysisContext<'_>, span: Span) -> Box<[u8]> {
+    values::bare(span.of(context.text))
         .to_ascii_lowercase()
         .into()
 }
 
 /// Returns how the variable is handled. MariaDB has no GTID tracker, and rejects such a SET itself.
-fn treatment(reader: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
-    match reader.modes.mariadb && name == b"session_track_gtids" {
+fn handling(context: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
+    match context.modes.mariadb && name == b"session_track_gtids" {
         true => VariableHandling::Tracked,
-        false => variables::treatment(name),
+        false => variables::handling(name),
     }
 }
 
@@ -243,7 +254,7 @@ fn treatment(reader: &AnalysisContext<'_>, name: &[u8]) -> VariableHandling {
 /// @@transaction_isolation = …` without SESSION, but `SET transaction_isolation = …` is for the
 /// session (manual: "SET TRANSACTION Statement").
 fn is_next(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     scope: VariableScope,
     name: &[u8],
     target: Target,
@@ -252,19 +263,19 @@ fn is_next(
         return false;
     };
     let before = (span.start as usize).checked_sub(1);
-    let at = before.and_then(|at| reader.text.get(at)) == Some(&b'@');
+    let at = before.and_then(|at| context.text.get(at)) == Some(&b'@');
     at && scope == VariableScope::Unwritten && variables::is_of_transaction(name)
 }
 
 fn next_transaction(
-    reader: &AnalysisContext<'_>,
+    context: &AnalysisContext<'_>,
     name: &[u8],
-    value: Given,
+    value: Assigned,
     effects: &mut EffectCollector<'_>,
 ) {
     let mut modes = TransactionModes::default();
-    if let Given::Literal(span) = value {
-        let value = mysql::literal(span.of(reader.text), reader.modes);
+    if let Assigned::Literal(span) = value {
+        let value = mysql::literal(span.of(context.text), context.modes);
         let is_isolation = name.ends_with(b"isolation");
         match value {
             Some(value) if is_isolation => {
@@ -281,8 +292,8 @@ fn next_transaction(
 }
 
 /// Returns whether an expression also assigns to a user variable: `SET sql_mode = @a := 'x'`.
-fn assigns_within(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
-    let mut tokens = reader.tokens(statement);
+fn assigns_within(context: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+    let mut tokens = context.tokens(statement);
     let mut is_variable = false;
     loop {
         let token = tokens.next_token();

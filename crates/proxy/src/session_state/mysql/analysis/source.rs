@@ -9,7 +9,7 @@ impl TextAnalysis {
     /// Takes the text along, to be shown if it pins.
     pub(crate) fn name_source(&mut self, text: &[u8], dialect: Option<Dialect>) {
         let mut effects = self.effects.iter();
-        if self.runs_routines || effects.any(|effect| effect.does.may_pin()) {
+        if self.runs_routines || effects.any(|effect| effect.kind.may_pin()) {
             self.source = Some(PinSource::of(text, dialect, None));
         }
     }
@@ -24,27 +24,27 @@ impl EffectKind {
             | EffectKind::SetUser { .. }
             | EffectKind::SetTimestamp(_)
             | EffectKind::SetSwitch(..)
-            | EffectKind::Told(_)
-            | EffectKind::Collation
-            | EffectKind::Make(..)
-            | EffectKind::Unknown(_)
-            | EffectKind::Renames
+            | EffectKind::SetVariable(_)
+            | EffectKind::SetCharset
+            | EffectKind::Create(..)
+            | EffectKind::CreateUnknown(_)
+            | EffectKind::RenameTables
             | EffectKind::Prepare(..)
             | EffectKind::Execute(_)
-            | EffectKind::SetsSeveral
-            | EffectKind::SetsWithin => true,
+            | EffectKind::SetSeveral
+            | EffectKind::SetByRoutine => true,
             EffectKind::Release(_)
-            | EffectKind::Defaults(_)
-            | EffectKind::Track
+            | EffectKind::SetDefault(_)
+            | EffectKind::SetTracker
             | EffectKind::NextTransaction(_)
             | EffectKind::Begin
             | EffectKind::End
             | EffectKind::Savepoint
-            | EffectKind::Unmake(..)
+            | EffectKind::Drop(..)
             | EffectKind::InsertId
             | EffectKind::InsertIdUnknown
             | EffectKind::FoundRows
-            | EffectKind::Restores => false,
+            | EffectKind::RestoreVariables => false,
         }
     }
 }

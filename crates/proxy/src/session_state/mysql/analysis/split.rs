@@ -13,12 +13,12 @@ use super::body;
 pub fn parts(text: &[u8], modes: LexerModes) -> Vec<Cow<'_, [u8]>> {
     let mut parts = Vec::new();
     for statement in mysql::statements(text, modes) {
-        let own = statement.span.of(text);
-        parts.push(Cow::Borrowed(own));
+        let sql = statement.span.of(text);
+        parts.push(Cow::Borrowed(sql));
         if matches!(statement.kind, StatementKind::Prepare(_)) {
-            parts.extend(prepared(own, modes).map(Cow::Owned));
+            parts.extend(prepared(sql, modes).map(Cow::Owned));
         }
-        parts.extend(body::within(own, modes).map(|(inner, _)| inner));
+        parts.extend(body::within(sql, modes).map(|(inner, _)| inner));
     }
     parts
 }

@@ -5,7 +5,7 @@ use super::*;
 mod binding;
 mod bodies;
 
-const MARIADB: Reading = Reading {
+const MARIADB: LexerModes = LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
     odd_blank: 0,
@@ -31,7 +31,7 @@ impl CatalogLookup for Known {
         }
     }
 
-    fn binds(&self, name: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
         let mut pins = Pins::NONE;
         match name {
             b"pure" | b"audit" => Some(pins),
@@ -70,27 +70,27 @@ fn read(text: &str) -> TextAnalysis {
 
 /// Returns the effects as text, with names and values readable.
 fn effects(text: &str) -> Vec<String> {
-    let meaning = read(text);
-    let show = |effect: &Effect| match meaning.statements.len() {
-        1 => shown(&effect.does),
-        _ => format!("{}: {}", effect.statement, shown(&effect.does)),
+    let analysis = read(text);
+    let show = |effect: &Effect| match analysis.statements.len() {
+        1 => shown(&effect.kind),
+        _ => format!("{}: {}", effect.statement, shown(&effect.kind)),
     };
-    meaning.effects.iter().map(show).collect()
+    analysis.effects.iter().map(show).collect()
 }
 
-fn shown(does: &EffectKind) -> String {
+fn shown(kind: &EffectKind) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match does {
+    match kind {
         EffectKind::SetUser { name, value } => match value {
             Value::Same(value) => format!("@{} = {}", text(name), text(value)),
             Value::String(value) => format!("@{} = string {}", text(name), text(value)),
         },
         EffectKind::SetTimestamp(Some(value)) => format!("timestamp = {}", text(value)),
-        EffectKind::Track => "track".to_owned(),
-        EffectKind::Told(name) => format!("told {}", text(name)),
-        EffectKind::Defaults(name) => format!("defaults {}", text(name)),
-        EffectKind::Make(thing, name) => format!("make {thing:?} {}", text(name)),
-        EffectKind::Unmake(thing, name) => format!("unmake {thing:?} {}", text(name)),
+        EffectKind::SetTracker => "track".to_owned(),
+        EffectKind::SetVariable(name) => format!("set {}", text(name)),
+        EffectKind::SetDefault(name) => format!("default {}", text(name)),
+        EffectKind::Create(object, name) => format!("create {object:?} {}", text(name)),
+        EffectKind::Drop(object, name) => format!("drop {object:?} {}", text(name)),
         EffectKind::Prepare(name, pins) => format!("prepare {} ({pins})", text(name)),
         EffectKind::Execute(name) => format!("execute {}", text(name)),
         other => format!("{other:?}"),
@@ -123,11 +123,15 @@ fn what_the_server_may_read_otherwise_binds() {
         "SELECT 1 /*! , /*! GET_LOCK('x', 1) */",
         "SELECT 1; SELECT /*! /*! 2 */",
     ] {
-        let meaning = read(text);
-        let all: Vec<_> = meaning.effects.iter().map(|one| shown(&one.does)).collect();
+        let analysis = read(text);
+        let all: Vec<_> = analysis
+            .effects
+            .iter()
+            .map(|one| shown(&one.kind))
+            .collect();
         assert_eq!(all, unknown, "{text}");
     }
-    let latin1 = Reading {
+    let latin1 = LexerModes {
         odd_blank: 0xa0,
         ..MARIADB
     };
@@ -164,9 +168,13 @@ fn a_plain_read_or_write_leaves_nothing_and_allocates_no_list() {
         "SELECT IS_FREE_LOCK('a')",
         "",
     ] {
-        let meaning = read(text);
-        assert!(meaning.effects.is_empty(), "{text}: {:?}", meaning.effects);
-        assert!(!meaning.statements.spilled() && !meaning.effects.spilled());
+        let analysis = read(text);
+        assert!(
+            analysis.effects.is_empty(),
+            "{text}: {:?}",
+            analysis.effects
+        );
+        assert!(!analysis.statements.spilled() && !analysis.effects.spilled());
     }
 }
 
@@ -176,11 +184,11 @@ fn sets_follow_by_text_or_by_the_servers_word() {
         ("SET @a = 1", &["@a = 1"]),
         (
             "SET @`A b` := 'it''s \\n', @c = x'41'",
-            &["@a b = string it's \n", "@c = x'41'", "SetsSeveral"],
+            &["@a b = string it's \n", "@c = x'41'", "SetSeveral"],
         ),
         (
             "SET @a = NULL, time_zone = '+01:00'",
-            &["@a = NULL", "told time_zone", "SetsSeveral"],
+            &["@a = NULL", "set time_zone", "SetSeveral"],
         ),
         ("SET @a = b + 1", &["Pin(Variables)"]),
         ("SET @a = n'x'", &["Pin(Variables)"]),
@@ -188,34 +196,34 @@ fn sets_follow_by_text_or_by_the_servers_word() {
         (
             "SET NAMES latin1, @a = 'x'; SET @a = 'y', @b = 2",
             &[
-                "0: Collation",
-                "0: told character_set_client",
+                "0: SetCharset",
+                "0: set character_set_client",
                 "0: @a = string x",
-                "0: SetsSeveral",
+                "0: SetSeveral",
                 "1: Pin(Variables)",
                 "1: @b = 2",
-                "1: SetsSeveral",
+                "1: SetSeveral",
             ],
         ),
-        ("SET sql_mode = @old", &["told sql_mode"]),
+        ("SET sql_mode = @old", &["set sql_mode"]),
         (
             "SET sql_mode = @old := 'x'",
-            &["Pin(Variables)", "told sql_mode"],
+            &["Pin(Variables)", "set sql_mode"],
         ),
-        ("SET @@SESSION.`sql_mode` = ''", &["told sql_mode"]),
+        ("SET @@SESSION.`sql_mode` = ''", &["set sql_mode"]),
         (
             "SET NAMES utf8mb4",
-            &["Collation", "told character_set_client"],
+            &["SetCharset", "set character_set_client"],
         ),
         (
             "SET character_set_connection = latin1",
-            &["Collation", "told character_set_connection"],
+            &["SetCharset", "set character_set_connection"],
         ),
-        ("SET autocommit = 0", &["told autocommit"]),
+        ("SET autocommit = 0", &["set autocommit"]),
         ("SET timestamp = 5.5", &["timestamp = 5.5"]),
         ("SET timestamp = DEFAULT", &["SetTimestamp(None)"]),
-        ("SET binlog_format = DEFAULT", &["defaults binlog_format"]),
-        ("SET binlog_format = 'ROW'", &["told binlog_format"]),
+        ("SET binlog_format = DEFAULT", &["default binlog_format"]),
+        ("SET binlog_format = 'ROW'", &["set binlog_format"]),
         ("SET timestamp = 0", &["SetTimestamp(None)"]),
         (
             "SET timestamp = UNIX_TIMESTAMP()",
@@ -250,15 +258,15 @@ fn what_is_said_of_the_next_transaction_only_is_not_the_sessions() {
     check(&[
         (
             "SET transaction_isolation = 'SERIALIZABLE'",
-            &["told transaction_isolation"],
+            &["set transaction_isolation"],
         ),
         (
             "SET @@session.tx_isolation = 'SERIALIZABLE'",
-            &["told tx_isolation"],
+            &["set tx_isolation"],
         ),
         (
             "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
-            &["told transaction_isolation", "told transaction_read_only"],
+            &["set transaction_isolation", "set transaction_read_only"],
         ),
         ("SET GLOBAL TRANSACTION READ ONLY", &[]),
     ]);
@@ -271,12 +279,12 @@ fn a_set_of_trackers_binds_only_where_other_statements_do_more_than_set_and_read
         ("SET @@session_track_schema = @a", &["track"]),
         (
             "SET session_track_schema = CONCAT('O', 'N'), sql_mode = ''",
-            &["track", "told sql_mode", "SetsSeveral"],
+            &["track", "set sql_mode", "SetSeveral"],
         ),
         // MariaDB does not have this tracker.
         (
             "SET session_track_gtids = OWN_GTID",
-            &["told session_track_gtids"],
+            &["set session_track_gtids"],
         ),
         ("SET session_track_schema = 1; SELECT 1", &["0: track"]),
         (
@@ -456,9 +464,9 @@ fn what_may_write_and_what_is_a_read_hang_on_what_is_called() {
         ("SELECT c FROM t FOR UPDATE", false, Volatility::Stable),
         ("SELECT NEXTVAL(s)", true, Volatility::None),
     ] {
-        let meaning = read(text);
-        assert_eq!(meaning.writes, writes, "{text}");
-        assert_eq!(meaning.statements[0].calls, calls, "{text}");
+        let analysis = read(text);
+        assert_eq!(analysis.writes, writes, "{text}");
+        assert_eq!(analysis.statements[0].calls, calls, "{text}");
     }
     assert!(read("BEGIN").begins && !read("COMMIT").begins);
     assert!(read("INSERT INTO t VALUES (1)").is_atomic && !read("CALL pure()").is_atomic);
@@ -496,7 +504,7 @@ fn a_text_that_changes_how_the_rest_of_it_is_read_cannot_be_read() {
         read(text)
             .effects
             .iter()
-            .any(|effect| effect.does == EffectKind::Pin(Pin::Unknown))
+            .any(|effect| effect.kind == EffectKind::Pin(Pin::Unknown))
     };
     assert!(is_obscure("SET sql_mode = 'ANSI_QUOTES'; SELECT \"a\""));
     assert!(is_obscure("SET sql_mode = @a; SELECT 1"));

@@ -19,10 +19,10 @@ const NAMES: [&[u8]; 4] = [
 /// Sets `names_trackers` if the text names trackers and may run with the client's. Only settings of
 /// a SET are read from such a text or queried afterwards, so it must have no other effects. In any
 /// other text, setting a tracker pins.
-pub(super) fn look(
-    reader: &AnalysisContext<'_>,
+pub(super) fn check(
+    context: &AnalysisContext<'_>,
     facts: &mysql::TextFacts<'_>,
-    meaning: &mut TextAnalysis,
+    analysis: &mut TextAnalysis,
 ) {
     let is_quiet = |one: &mysql::StatementFacts| {
         matches!(
@@ -34,13 +34,13 @@ pub(super) fn look(
                 | StatementKind::Empty
         )
     };
-    meaning.names_trackers = !meaning.writes
+    analysis.names_trackers = !analysis.writes
         && facts.statements().all(is_quiet)
-        && (is_named(reader.text) || facts.statements().any(|one| shows_variables(reader, one)));
-    if !meaning.names_trackers {
-        for effect in &mut meaning.effects {
-            if effect.does == EffectKind::Track {
-                effect.does = EffectKind::Pin(Pin::Unknown);
+        && (is_named(context.text) || facts.statements().any(|one| shows_variables(context, one)));
+    if !analysis.names_trackers {
+        for effect in &mut analysis.effects {
+            if effect.kind == EffectKind::SetTracker {
+                effect.kind = EffectKind::Pin(Pin::Unknown);
             }
         }
     }
@@ -63,12 +63,12 @@ fn is_named(text: &[u8]) -> bool {
 
 /// Returns whether the statement is `SHOW [SESSION | LOCAL] VARIABLES [LIKE '…' | WHERE …]`, unless
 /// its pattern matches no tracker.
-fn shows_variables(reader: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
+fn shows_variables(context: &AnalysisContext<'_>, statement: &mysql::StatementFacts) -> bool {
     const SCOPES: [Word; 2] = [Word::of("session"), Word::of("local")];
     if statement.kind != StatementKind::Show {
         return false;
     }
-    let mut tokens = reader.tokens(statement);
+    let mut tokens = context.tokens(statement);
     tokens.next_token();
     let mut token = tokens.next_token();
     if SCOPES.iter().any(|scope| token.is(*scope)) {
@@ -82,9 +82,9 @@ fn shows_variables(reader: &AnalysisContext<'_>, statement: &mysql::StatementFac
     if !is_like || pattern.kind != TokenKind::String {
         return true;
     }
-    let own = statement.span.of(reader.text);
-    let pattern = pattern.span.of(own);
-    values::string(pattern, reader.modes.no_backslash_escapes).is_none_or(|pattern| fits(&pattern))
+    let sql = statement.span.of(context.text);
+    let pattern = pattern.span.of(sql);
+    values::string(pattern, context.modes.no_backslash_escapes).is_none_or(|pattern| fits(&pattern))
 }
 
 /// Returns whether a LIKE pattern may match a tracker's name, checked up to its first wildcard.

@@ -41,95 +41,97 @@ impl SessionState {
     /// statements of the text that completed before it.
     pub fn succeeded(
         &mut self,
-        meaning: &TextAnalysis,
+        analysis: &TextAnalysis,
         index: usize,
         reply: &StatementReply,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
-        self.take_collation(on, interner);
-        let statement = meaning.statements.get(index);
+        self.apply_collation(server, interner);
+        let statement = analysis.statements.get(index);
         match reply.is_result && statement.is_some_and(|one| one.kind == StatementClass::Write) {
-            true => self.hide_insert_id(meaning, on),
-            false => self.note_insert_id(meaning, reply, on),
+            true => self.hide_insert_id(analysis, server),
+            false => self.record_insert_id(analysis, reply, server),
         }
-        if meaning.is_counted && statement.is_none() {
+        if analysis.is_counted && statement.is_none() {
             // The server executed a statement that the analysis did not find.
-            self.bind(Pin::Unknown);
+            self.pin(Pin::Unknown);
         }
         let rows = statement.is_some_and(counts);
         // A command without a text, such as COM_STMT_PREPARE, leaves warnings unchanged.
-        let kept = self.left.diagnostics && meaning.statements.is_empty();
-        self.left = StatementInfo {
+        let kept = self.info.diagnostics && analysis.statements.is_empty();
+        self.info = StatementInfo {
             diagnostics: reply.warnings > 0 || kept,
             found_rows: false,
             rows,
             ran: true,
         };
         match rows {
-            true => self.has_counted(on),
+            true => self.claim_found_rows(server),
             // The text may have run a SELECT.
-            false if !meaning.is_counted => on.leftovers.counts_of = InfoOwners::NOBODYS,
+            false if !analysis.is_counted => server.owners.count_owner = InfoOwners::NO_CLIENT,
             false => {}
         }
         let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
-        on.leftovers.warned = !is_clean && (on.leftovers.warned || reply.warnings > 0);
+        server.owners.has_warnings =
+            !is_clean && (server.owners.has_warnings || reply.warnings > 0);
         let is_last = !reply.status.has(Status::MORE_RESULTS);
-        let effects = match meaning.is_counted {
-            true => meaning.effects_of(index),
-            false if is_last => &meaning.effects,
+        let effects = match analysis.is_counted {
+            true => analysis.effects_of(index),
+            false if is_last => &analysis.effects,
             false => &[],
         };
         for effect in effects {
-            self.apply(&effect.does, reply, on, interner);
+            self.apply(&effect.kind, reply, server, interner);
         }
-        let begins = meaning.statements.get(index).is_some_and(may_begin);
+        let begins = analysis.statements.get(index).is_some_and(may_begin);
         if begins && !self.autocommit() {
             self.pins.add(Pin::AutocommitOff);
         }
-        self.explain(meaning);
-        self.note_position(meaning);
+        self.explain(analysis);
+        self.record_position(analysis);
         self.received = TrackerUpdate::default();
-        self.done = index.saturating_add(1);
+        self.completed = index.saturating_add(1);
     }
 
     /// Applies an ERR with this code: the rest of the text was not executed.
-    pub fn failed(&mut self, meaning: &TextAnalysis, code: u16, on: &mut ServerSessionState) {
-        on.leftovers.warned = true;
-        on.leftovers.counts_of = InfoOwners::NOBODYS;
-        if meaning.writes {
+    pub fn failed(&mut self, analysis: &TextAnalysis, code: u16, server: &mut ServerSessionState) {
+        server.owners.has_warnings = true;
+        server.owners.count_owner = InfoOwners::NO_CLIENT;
+        if analysis.writes {
             // Manual: "If the previous statement returned an error, the value … is undefined".
             self.insert_id = self.insert_id.in_doubt();
-            self.has_insert_id_or_nobody(on);
+            self.disown_insert_id(server);
         }
-        self.left = StatementInfo {
+        self.info = StatementInfo {
             diagnostics: true,
             found_rows: false,
             rows: true,
             ran: true,
         };
-        if !meaning.is_counted && meaning.statements.len() > 1 {
-            return self.doubt(meaning);
+        if !analysis.is_counted && analysis.statements.len() > 1 {
+            return self.doubt(analysis);
         }
-        let done = self.done;
-        let is_unread = meaning.is_counted && done >= meaning.statements.len();
+        let done = self.completed;
+        let is_unread = analysis.is_counted && done >= analysis.statements.len();
         if is_unread && !matches!(code, EMPTY_QUERY | PARSE_ERROR) {
-            self.bind(Pin::Unknown);
+            self.pin(Pin::Unknown);
         }
-        let is_this =
-            |effect: &&Effect| !meaning.is_counted || usize::try_from(effect.statement) == Ok(done);
-        let is_whole = meaning.is_counted || meaning.statements.len() <= 1;
-        if code == PARSE_ERROR && is_whole && !runs_other(meaning) {
+        let is_this = |effect: &&Effect| {
+            !analysis.is_counted || usize::try_from(effect.statement) == Ok(done)
+        };
+        let is_whole = analysis.is_counted || analysis.statements.len() <= 1;
+        if code == PARSE_ERROR && is_whole && !runs_other_text(analysis) {
             return;
         }
-        let sets = meaning.effects.iter().filter(is_this);
-        let several = sets.clone().any(|one| one.does == EffectKind::SetsSeveral);
+        let sets = analysis.effects.iter().filter(is_this);
+        let several = sets.clone().any(|one| one.kind == EffectKind::SetSeveral);
         for effect in sets {
-            self.fail(&effect.does, several);
-            self.may_have_set(&effect.does, code);
+            self.apply_failed(&effect.kind, several);
+            self.may_have_set(&effect.kind, code);
         }
-        let hidden = match meaning.statements.as_slice() {
-            [one] => hides(meaning, one) && !is_one_assignment(meaning, one),
+        let hidden = match analysis.statements.as_slice() {
+            [one] => hides(analysis, one) && !is_one_assignment(analysis, one),
             several => !several.is_empty(),
         };
         if hidden {
@@ -140,15 +142,17 @@ impl SessionState {
 
     /// Stores `last_gtid`. Names reported by place, as is `autocommit`, also stand for other
     /// variables: the value may be another client's, and the text may not name what was set.
-    fn note_position(&mut self, meaning: &TextAnalysis) {
-        let by_place = self.is_by_place;
-        let switches = self.has_heard(variables::AUTOCOMMIT);
+    fn record_position(&mut self, analysis: &TextAnalysis) {
+        let is_merged = self.has_merged_reports;
+        let switches = self.was_reported(variables::AUTOCOMMIT);
         let others = self.received.state && self.received.position.is_some();
-        if by_place && (switches && !names_switches(meaning) || others && !names_others(meaning)) {
-            self.bind(Pin::Settings);
+        if is_merged
+            && (switches && !explains_switches(analysis) || others && !explains_position(analysis))
+        {
+            self.pin(Pin::Settings);
         }
         if let Some(position) = self.received.position.take()
-            && (meaning.writes || !by_place)
+            && (analysis.writes || !is_merged)
         {
             self.last_gtid = position;
         }
@@ -156,116 +160,116 @@ impl SessionState {
 
     /// Stores the LAST_INSERT_ID() of a reply. If the client supplied the value, the id is
     /// unchanged, and may be another client's.
-    fn note_insert_id(
+    fn record_insert_id(
         &mut self,
-        meaning: &TextAnalysis,
+        analysis: &TextAnalysis,
         reply: &StatementReply,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
     ) {
-        let was_own = self.is_insert_id_on(on);
+        let was_own = self.is_insert_id_on(server);
         if reply.insert_id != 0 {
             self.insert_id = InsertId::Likely(reply.insert_id);
-        } else if meaning.needs.any(InfoNeeds::INSERT_ID) && !meaning.is_counted {
+        } else if analysis.needs.any(InfoNeeds::INSERT_ID) && !analysis.is_counted {
             self.insert_id = self.insert_id.in_doubt();
         } else {
             return;
         }
         match was_own {
-            true => self.has_insert_id(on),
-            false => self.has_insert_id_or_nobody(on),
+            true => self.claim_insert_id(server),
+            false => self.disown_insert_id(server),
         }
     }
 
     /// Handles MariaDB's RETURNING, and a result for each row of a bulk: only the connection knows
     /// the id. Without evidence the id is in doubt, since perhaps no row was inserted.
-    fn hide_insert_id(&mut self, meaning: &TextAnalysis, on: &mut ServerSessionState) {
-        if meaning.needs.any(InfoNeeds::INSERT_ID) || self.is_insert_id_on(on) {
+    fn hide_insert_id(&mut self, analysis: &TextAnalysis, server: &mut ServerSessionState) {
+        if analysis.needs.any(InfoNeeds::INSERT_ID) || self.is_insert_id_on(server) {
             self.insert_id = InsertId::Unknown;
-            return self.has_insert_id(on);
+            return self.claim_insert_id(server);
         }
         self.insert_id = self.insert_id.in_doubt();
-        self.has_insert_id_or_nobody(on);
+        self.disown_insert_id(server);
     }
 
-    fn has_insert_id_or_nobody(&mut self, on: &mut ServerSessionState) {
-        if self.insert_on != on.number || on.leftovers.insert_id_of != self.number {
-            on.leftovers.insert_id_of = InfoOwners::NOBODYS;
-            self.insert_on = 0;
+    fn disown_insert_id(&mut self, server: &mut ServerSessionState) {
+        if self.insert_connection != server.number || server.owners.insert_id_owner != self.number {
+            server.owners.insert_id_owner = InfoOwners::NO_CLIENT;
+            self.insert_connection = 0;
         }
     }
 
     fn apply(
         &mut self,
-        does: &EffectKind,
+        kind: &EffectKind,
         reply: &StatementReply,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
-        match does {
-            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.bind(*pin),
+        match kind {
+            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.pin(*pin),
             EffectKind::Release(UnpinEvent::UnlockNamed) if self.is_limited_to_nothing() => {}
-            EffectKind::Unmake(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
+            EffectKind::Drop(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
             EffectKind::Release(release) => self.release(*release),
-            EffectKind::SetUser { name, value } => self.set_user(name, value, on, interner),
+            EffectKind::SetUser { name, value } => self.set_user(name, value, server, interner),
             EffectKind::SetTimestamp(value) => {
-                self.set(variables::TIMESTAMP, value.as_deref(), on, interner);
+                self.set(variables::TIMESTAMP, value.as_deref(), server, interner);
             }
             EffectKind::SetSwitch(name, is_on) => {
                 let value: &[u8] = if *is_on { b"ON" } else { b"OFF" };
-                self.set(name, Some(value), on, interner);
+                self.set(name, Some(value), server, interner);
             }
-            EffectKind::Track | EffectKind::SetsSeveral => {}
-            EffectKind::Told(name) => self.expect(name),
-            EffectKind::Defaults(name) => self.set(name, None, on, interner),
-            EffectKind::Collation => {
-                if !self.is_untold_of_charset() && !self.has_heard(variables::COLLATION) {
-                    for now in [&mut self.now, &mut on.now] {
-                        *now = connection::without(now, variables::COLLATION, interner);
+            EffectKind::SetTracker | EffectKind::SetSeveral => {}
+            EffectKind::SetVariable(name) => self.require_report(name),
+            EffectKind::SetDefault(name) => self.set(name, None, server, interner),
+            EffectKind::SetCharset => {
+                if !self.mark_charset() && !self.was_reported(variables::COLLATION) {
+                    for settings in [&mut self.settings, &mut server.settings] {
+                        *settings = connection::without(settings, variables::COLLATION, interner);
                     }
                 }
             }
             EffectKind::NextTransaction(modes) => {
-                self.next = Some(modes.or(self.next.unwrap_or_default()));
+                self.next_modes = Some(modes.or(self.next_modes.unwrap_or_default()));
                 self.pins.add(Pin::Transaction);
             }
             EffectKind::Begin => {
                 // Manual: "Beginning a transaction also causes table locks … to be released".
-                self.lasting = self.lasting.without(Pin::TableLock);
-                self.loosen(Pin::TableLock);
+                self.reset_pins = self.reset_pins.without(Pin::TableLock);
+                self.unpin(Pin::TableLock);
             }
             EffectKind::End => {
-                self.next = None;
+                self.next_modes = None;
                 self.pins.release(UnpinEvent::AutocommitOn);
             }
-            EffectKind::Make(thing, name) => self.make(*thing, name, Pins::NONE),
-            EffectKind::Unknown(thing) => self.bind_thing(*thing),
-            EffectKind::Unmake(thing, name) => {
-                let name = self.full_name(*thing, name);
-                self.things.unmake(*thing, &name);
-                self.loosen(thing.pin());
+            EffectKind::Create(object, name) => self.create(*object, name, Pins::NONE),
+            EffectKind::CreateUnknown(object) => self.pin_object(*object),
+            EffectKind::Drop(object, name) => {
+                let name = self.full_name(*object, name);
+                self.objects.remove(*object, &name);
+                self.unpin(object.pin());
             }
-            EffectKind::Renames => {
-                if self.things.has(SessionObject::TemporaryTable) {
-                    self.bind_thing(SessionObject::TemporaryTable);
+            EffectKind::RenameTables => {
+                if self.objects.has(SessionObject::TemporaryTable) {
+                    self.pin_object(SessionObject::TemporaryTable);
                 }
             }
-            EffectKind::Prepare(name, binds) => self.make(SessionObject::Prepared, name, *binds),
+            EffectKind::Prepare(name, pins) => self.create(SessionObject::Prepared, name, *pins),
             EffectKind::Execute(name) => self.execute(name),
             EffectKind::InsertId if reply.insert_id != 0 => {
                 self.insert_id = InsertId::Exact(reply.insert_id);
-                self.has_insert_id(on);
+                self.claim_insert_id(server);
             }
             EffectKind::InsertId | EffectKind::InsertIdUnknown => {
-                if !self.has_heard(b"last_insert_id") {
+                if !self.was_reported(b"last_insert_id") {
                     self.insert_id = InsertId::Unknown;
                 }
-                self.has_insert_id(on);
+                self.claim_insert_id(server);
             }
             EffectKind::Savepoint if !self.autocommit() => self.pins.add(Pin::AutocommitOff),
             EffectKind::Savepoint => {}
-            EffectKind::FoundRows => self.left.found_rows = true,
-            EffectKind::SetsWithin => self.sets_within(reply.tells),
-            EffectKind::Restores => self.restore(on, interner),
+            EffectKind::FoundRows => self.info.found_rows = true,
+            EffectKind::SetByRoutine => self.set_by_routine(reply.has_trackers),
+            EffectKind::RestoreVariables => self.restore(server, interner),
         }
     }
 
@@ -274,25 +278,25 @@ impl SessionState {
         &mut self,
         name: &[u8],
         value: Option<&[u8]>,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
-        for now in [&mut self.now, &mut on.now] {
-            *now = match value {
-                Some(value) => interner.with(now, name, value),
-                None => connection::without(now, name, interner),
+        for settings in [&mut self.settings, &mut server.settings] {
+            *settings = match value {
+                Some(value) => interner.with(settings, name, value),
+                None => connection::without(settings, name, interner),
             };
         }
     }
 
     /// Pins for all effects that a failed text may have. Which of its statements failed is unknown,
     /// since some have several replies.
-    fn doubt(&mut self, meaning: &TextAnalysis) {
-        meaning.binds().iter().for_each(|pin| self.bind(pin));
-        for effect in &meaning.effects {
-            match effect.does {
-                EffectKind::NextTransaction(_) => self.bind(Pin::Unknown),
-                EffectKind::Renames => self.things.unknown(SessionObject::TemporaryTable),
+    fn doubt(&mut self, analysis: &TextAnalysis) {
+        analysis.binds().iter().for_each(|pin| self.pin(pin));
+        for effect in &analysis.effects {
+            match effect.kind {
+                EffectKind::NextTransaction(_) => self.pin(Pin::Unknown),
+                EffectKind::RenameTables => self.objects.add_unknown(SessionObject::TemporaryTable),
                 EffectKind::InsertId | EffectKind::InsertIdUnknown => {
                     self.insert_id = InsertId::Unknown;
                     self.pins.add(Pin::InsertId);
@@ -304,32 +308,32 @@ impl SessionState {
     }
 
     /// Undoes the reported changes of variables that end with the statement.
-    fn restore(&mut self, on: &mut ServerSessionState, interner: &Interner) {
-        let Some(before) = self.sent_in.clone() else {
+    fn restore(&mut self, server: &mut ServerSessionState, interner: &Interner) {
+        let Some(before) = self.sent_settings.clone() else {
             return;
         };
         for name in &self.received.names {
-            for now in [&mut self.now, &mut on.now] {
-                *now = match before.get(name) {
-                    Some(value) => interner.with(now, name, value),
-                    None => connection::without(now, name, interner),
+            for settings in [&mut self.settings, &mut server.settings] {
+                *settings = match before.get(name) {
+                    Some(value) => interner.with(settings, name, value),
+                    None => connection::without(settings, name, interner),
                 };
             }
         }
-        self.look();
+        self.update_modes();
     }
 
     /// Applies the effects that a failed statement may have had.
-    fn fail(&mut self, does: &EffectKind, several: bool) {
-        match does {
-            EffectKind::Pin(pin) => self.bind(*pin),
-            EffectKind::Unknown(thing) => self.bind_thing(*thing),
+    fn apply_failed(&mut self, kind: &EffectKind, several: bool) {
+        match kind {
+            EffectKind::Pin(pin) => self.pin(*pin),
+            EffectKind::CreateUnknown(object) => self.pin_object(*object),
             EffectKind::Execute(name) => self.execute(name),
-            EffectKind::SetsWithin => self.is_untold = true,
+            EffectKind::SetByRoutine => self.has_unreported = true,
             // All are checked before the first is set, but the checks do not find all errors.
-            EffectKind::SetUser { .. } if several => self.bind(Pin::Variables),
+            EffectKind::SetUser { .. } if several => self.pin(Pin::Variables),
             EffectKind::SetTimestamp(_) | EffectKind::SetSwitch(..) if several => {
-                self.bind(Pin::Settings)
+                self.pin(Pin::Settings)
             }
             _ => {}
         }
@@ -337,32 +341,32 @@ impl SessionState {
 
     fn release(&mut self, release: UnpinEvent) {
         if release == UnpinEvent::UnlockNamed {
-            self.things.clear(SessionObject::NamedLock);
+            self.objects.clear(SessionObject::NamedLock);
         }
         self.pins.release(release);
-        self.lasting.release(release);
+        self.reset_pins.release(release);
     }
 
     /// Returns whether SELECT computes no row, because `sql_select_limit` is 0.
     fn is_limited_to_nothing(&self) -> bool {
-        self.now.get(b"sql_select_limit") == Some(b"0")
+        self.settings.get(b"sql_select_limit") == Some(b"0")
     }
 
-    fn make(&mut self, thing: SessionObject, name: &[u8], binds: Pins) {
-        let name = self.full_name(thing, name);
-        self.things.make(thing, &name, binds);
-        self.pins.add(thing.pin());
+    fn create(&mut self, object: SessionObject, name: &[u8], pins: Pins) {
+        let name = self.full_name(object, name);
+        self.objects.create(object, &name, pins);
+        self.pins.add(object.pin());
     }
 
-    fn bind_thing(&mut self, thing: SessionObject) {
-        self.things.unknown(thing);
-        self.pins.add(thing.pin());
+    fn pin_object(&mut self, object: SessionObject) {
+        self.objects.add_unknown(object);
+        self.pins.add(object.pin());
     }
 
     /// Returns the name of an object; that of a table includes its schema.
-    fn full_name(&self, thing: SessionObject, name: &[u8]) -> Box<[u8]> {
+    fn full_name(&self, object: SessionObject, name: &[u8]) -> Box<[u8]> {
         let schema = self.schema.as_deref().unwrap_or_default();
-        match thing {
+        match object {
             SessionObject::TemporaryTable if !name.contains(&IN_SCHEMA) => {
                 [schema, &[IN_SCHEMA], name].concat().into()
             }
@@ -371,15 +375,15 @@ impl SessionState {
     }
 
     fn execute(&mut self, name: &[u8]) {
-        match self.things.binds(name) {
-            Some(pins) => pins.iter().for_each(|pin| self.bind(pin)),
-            None => ANYTHING.into_iter().for_each(|pin| self.bind(pin)),
+        match self.objects.prepared_pins(name) {
+            Some(pins) => pins.iter().for_each(|pin| self.pin(pin)),
+            None => ANYTHING.into_iter().for_each(|pin| self.pin(pin)),
         }
     }
 
     /// Returns whether an empty string is NULL now, or was when the text was sent.
     fn may_read_as_null(&self) -> bool {
-        let mut settings = self.sent_in.iter().chain([&self.now]);
+        let mut settings = self.sent_settings.iter().chain([&self.settings]);
         settings.any(|settings| {
             let mode = settings.get(variables::SQL_MODE).unwrap_or_default();
             values::has_mode(mode, b"EMPTY_STRING_IS_NULL")
@@ -390,34 +394,34 @@ impl SessionState {
         &mut self,
         name: &[u8],
         value: &Value,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
         let literal: Option<Rc<[u8]>> = match value {
             Value::Same(literal) => Some(literal.as_ref().into()),
             Value::String(string) if string.is_empty() && self.may_read_as_null() => None,
-            Value::String(string) => self.sent_in.as_ref().and_then(|sent_in| {
-                let client = sent_in.get(variables::CLIENT)?;
-                let collation = sent_in.get(variables::COLLATION)?;
+            Value::String(string) => self.sent_settings.as_ref().and_then(|sent_settings| {
+                let client = sent_settings.get(variables::CLIENT)?;
+                let collation = sent_settings.get(variables::COLLATION)?;
                 values::string_of_variable(string, client, collation).map(Into::into)
             }),
         };
         let Some(literal) = literal else {
-            return self.bind(Pin::Variables);
+            return self.pin(Pin::Variables);
         };
         let key = [b"@", name].concat();
         let is_own = |(name, _): &(&[u8], &[u8])| name.first() == Some(&b'@');
-        let others = self.now.iter().filter(is_own);
+        let others = self.settings.iter().filter(is_own);
         let length = |(name, value): (&[u8], &[u8])| VARIABLE_LENGTH + name.len() + value.len();
         let length: usize = others.map(length).sum();
         if length.saturating_add(literal.len()) > VARIABLES_LENGTH_MAX {
-            return self.bind(Pin::Variables);
+            return self.pin(Pin::Variables);
         }
-        self.now = interner.with(&self.now, &key, &literal);
-        on.now = interner.with(&on.now, &key, &literal);
+        self.settings = interner.with(&self.settings, &key, &literal);
+        server.settings = interner.with(&server.settings, &key, &literal);
     }
 
-    pub(super) fn has_heard(&self, name: &[u8]) -> bool {
+    pub(super) fn was_reported(&self, name: &[u8]) -> bool {
         self.received
             .names
             .iter()
@@ -426,29 +430,29 @@ impl SessionState {
 
     /// Pins if the server reported a change that the text does not explain: a routine or a trigger
     /// has set a variable, or created a table.
-    fn explain(&mut self, meaning: &TextAnalysis) {
+    fn explain(&mut self, analysis: &TextAnalysis) {
         let is_of_clock = |effect: &Effect| {
             let is_set = matches!(
-                effect.does,
-                EffectKind::SetTimestamp(_) | EffectKind::Restores
+                effect.kind,
+                EffectKind::SetTimestamp(_) | EffectKind::RestoreVariables
             );
-            is_set || effect.does == EffectKind::PinOnSuccess(Pin::Settings)
+            is_set || effect.kind == EffectKind::PinOnSuccess(Pin::Settings)
         };
-        if self.has_heard(variables::TIMESTAMP) && !meaning.effects.iter().any(is_of_clock) {
-            self.bind(Pin::Settings);
+        if self.was_reported(variables::TIMESTAMP) && !analysis.effects.iter().any(is_of_clock) {
+            self.pin(Pin::Settings);
         }
         let mut names = self.received.names.iter();
-        if let Some(name) = names.find(|name| is_lent(name, meaning)) {
-            self.bind_setting(name.clone());
+        if let Some(name) = names.find(|name| is_privileged(name, analysis)) {
+            self.pin_setting(name.clone());
         }
         let explained = !self.received.state
             || self.received.schema
             || !self.received.names.is_empty()
-            || !meaning.effects.is_empty()
-            || meaning.statements.is_empty();
+            || !analysis.effects.is_empty()
+            || analysis.statements.is_empty();
         if !explained {
             for pin in [Pin::Variables, Pin::TemporaryTable, Pin::Prepared] {
-                self.bind(pin);
+                self.pin(pin);
             }
         }
     }
@@ -456,32 +460,35 @@ impl SessionState {
 
 /// Returns whether a routine, which may have its owner's rights, set a variable that needs
 /// privileges. The client may then be unable to set it on another connection.
-fn is_lent(name: &[u8], meaning: &TextAnalysis) -> bool {
-    let sets = |effect: &Effect| match &effect.does {
-        EffectKind::Told(own) | EffectKind::Defaults(own) => **own == *name,
-        EffectKind::Restores => true,
+fn is_privileged(name: &[u8], analysis: &TextAnalysis) -> bool {
+    let sets = |effect: &Effect| match &effect.kind {
+        EffectKind::SetVariable(own) | EffectKind::SetDefault(own) => **own == *name,
+        EffectKind::RestoreVariables => true,
         _ => false,
     };
-    variables::is_guarded(name) && !meaning.effects.iter().any(sets)
+    variables::is_restricted(name) && !analysis.effects.iter().any(sets)
 }
 
 /// Returns whether the text itself names the switches that it sets, and no routine in it sets any.
-fn names_switches(meaning: &TextAnalysis) -> bool {
+fn explains_switches(analysis: &TextAnalysis) -> bool {
     let names = |effect: &Effect| {
-        let is_set = matches!(effect.does, EffectKind::Told(_) | EffectKind::SetSwitch(..));
-        is_set || effect.does == EffectKind::Restores
+        let is_set = matches!(
+            effect.kind,
+            EffectKind::SetVariable(_) | EffectKind::SetSwitch(..)
+        );
+        is_set || effect.kind == EffectKind::RestoreVariables
     };
-    meaning.effects.iter().any(names) && !sets_within(meaning)
+    analysis.effects.iter().any(names) && !has_routine_sets(analysis)
 }
 
 /// Returns whether the text itself names the other variables that share the place of `last_gtid`.
-fn names_others(meaning: &TextAnalysis) -> bool {
-    !meaning.effects.is_empty() && !sets_within(meaning)
+fn explains_position(analysis: &TextAnalysis) -> bool {
+    !analysis.effects.is_empty() && !has_routine_sets(analysis)
 }
 
-fn sets_within(meaning: &TextAnalysis) -> bool {
-    let mut effects = meaning.effects.iter();
-    effects.any(|effect| effect.does == EffectKind::SetsWithin)
+fn has_routine_sets(analysis: &TextAnalysis) -> bool {
+    let mut effects = analysis.effects.iter();
+    effects.any(|effect| effect.kind == EffectKind::SetByRoutine)
 }
 
 /// Returns whether FOUND_ROWS() is about this statement after it succeeded.
@@ -502,30 +509,30 @@ fn clears(statement: &RoutedStatement) -> bool {
 }
 
 /// Returns whether an error may hide effects on the session or its transaction.
-fn hides(meaning: &TextAnalysis, statement: &RoutedStatement) -> bool {
+fn hides(analysis: &TextAnalysis, statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Routine
         | StatementClass::Unknown
         | StatementClass::Session
         | StatementClass::Setting => true,
         // The statement sets other variables besides a GLOBAL one.
-        StatementClass::Asks | StatementClass::Server if !meaning.effects.is_empty() => true,
+        StatementClass::Asks | StatementClass::Server if !analysis.effects.is_empty() => true,
         _ => statement.calls >= Volatility::Volatile,
     }
 }
 
 /// Returns whether the statement is a SET of a single item, which is set completely or not at all.
-fn is_one_assignment(meaning: &TextAnalysis, statement: &RoutedStatement) -> bool {
-    let mut effects = meaning.effects.iter();
+fn is_one_assignment(analysis: &TextAnalysis, statement: &RoutedStatement) -> bool {
+    let mut effects = analysis.effects.iter();
     statement.kind == StatementClass::Setting
-        && !effects.any(|effect| effect.does == EffectKind::SetsSeveral)
+        && !effects.any(|effect| effect.kind == EffectKind::SetSeveral)
 }
 
 /// Returns whether the text runs other texts, which an error may be about.
-fn runs_other(meaning: &TextAnalysis) -> bool {
-    let runs = |effect: &Effect| matches!(effect.does, EffectKind::Execute(_));
+fn runs_other_text(analysis: &TextAnalysis) -> bool {
+    let runs = |effect: &Effect| matches!(effect.kind, EffectKind::Execute(_));
     let routine = |statement: &RoutedStatement| statement.kind == StatementClass::Routine;
-    meaning.runs_routines
-        || meaning.effects.iter().any(runs)
-        || meaning.statements.iter().any(routine)
+    analysis.runs_routines
+        || analysis.effects.iter().any(runs)
+        || analysis.statements.iter().any(routine)
 }

@@ -14,31 +14,31 @@ use crate::session_state::settings::Interner;
 
 impl SessionState {
     /// Applies a tracker from the OK to a command of the session, or to a query of Evenkeel.
-    pub fn hear(&mut self, change: &Change<'_>, interner: &Interner) {
+    pub fn record_report(&mut self, change: &Change<'_>, interner: &Interner) {
         match change {
-            Change::Variable { name, value } => self.hear_variable(name, value, interner),
+            Change::Variable { name, value } => self.record_variable(name, value, interner),
             Change::Schema(name) => {
                 self.received.schema = true;
                 if !name.is_ascii() {
                     // The character set in which COM_INIT_DB would have to send the name is not
                     // reported.
-                    self.bind(Pin::Settings);
+                    self.pin(Pin::Settings);
                 }
                 self.schema = connection::schema(name);
             }
             Change::State(changed) => self.received.state |= changed,
             Change::Characteristics(text) => {
-                self.next = of_next(text);
-                match self.next {
+                self.next_modes = next_modes(text);
+                match self.next_modes {
                     Some(_) => self.pins.add(Pin::Transaction),
-                    None => self.loosen(Pin::Transaction),
+                    None => self.unpin(Pin::Transaction),
                 }
             }
             _ => {}
         }
     }
 
-    fn hear_variable(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
+    fn record_variable(&mut self, name: &[u8], value: &[u8], interner: &Interner) {
         let lower = name.to_ascii_lowercase();
         let name = variables::canonical(&lower);
         if name == b"last_gtid" {
@@ -48,16 +48,16 @@ impl SessionState {
             return;
         }
         self.received.names.push(name.into());
-        match variables::treatment(name) {
+        match variables::handling(name) {
             VariableHandling::Tracked if !is_followable(name, value) => {
-                self.bind_setting(name.into())
+                self.pin_setting(name.into())
             }
             VariableHandling::Tracked => {
                 if name == variables::COLLATION {
                     self.received.collation = Some(value.into());
                 }
-                connection::hear(&mut self.now, name, value, interner);
-                self.look();
+                connection::apply_variable(&mut self.settings, name, value, interner);
+                self.update_modes();
             }
             VariableHandling::InsertId => {
                 let number = str::from_utf8(value)
@@ -65,53 +65,54 @@ impl SessionState {
                     .and_then(|text| text.parse().ok());
                 self.insert_id = number.map_or(InsertId::Unknown, InsertId::Exact);
             }
-            VariableHandling::Binds(pin, harmless) => {
-                self.binding.retain(|(bound, _)| **bound != *name);
+            VariableHandling::Pins(pin, harmless) => {
+                self.pinning.retain(|(bound, _)| **bound != *name);
                 match variables::is_one_of(value, harmless) {
-                    true => self.loosen(pin),
+                    true => self.unpin(pin),
                     false => {
-                        self.binding.push((name.into(), pin));
+                        self.pinning.push((name.into(), pin));
                         self.pins.add(pin);
                     }
                 }
             }
             // A change of our trackers means that later changes are not reported.
-            VariableHandling::Ours if self.is_asked || self.shown.is_some() => {}
-            VariableHandling::Ours => self.bind(Pin::Unknown),
-            VariableHandling::Timestamp | VariableHandling::Elsewhere => {}
+            VariableHandling::Tracker if self.is_querying || self.swap.is_some() => {}
+            VariableHandling::Tracker => self.pin(Pin::Unknown),
+            VariableHandling::Timestamp | VariableHandling::Unfollowed => {}
         }
     }
 
     /// Pins if the server did not report a variable that was set.
-    pub(super) fn expect(&mut self, name: &[u8]) {
+    pub(super) fn require_report(&mut self, name: &[u8]) {
         let name = variables::canonical(name);
         let other = variables::other_name(name);
-        let is_told = self.has_heard(name) || other.is_some_and(|other| self.has_heard(other));
-        if !is_told && !self.is_untold_of(name) {
-            self.bind_setting(name.into());
+        let is_reported =
+            self.was_reported(name) || other.is_some_and(|other| self.was_reported(other));
+        if !is_reported && !self.mark_unreported(name) {
+            self.pin_setting(name.into());
         }
     }
 
-    pub(super) fn note_status(
+    pub(super) fn apply_status(
         &mut self,
         status: Status,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
         let autocommit = status.has(Status::AUTOCOMMIT);
         if autocommit != self.autocommit() {
             let value: &[u8] = if autocommit { b"ON" } else { b"OFF" };
-            self.now = interner.with(&self.now, variables::AUTOCOMMIT, value);
-            on.now = interner.with(&on.now, variables::AUTOCOMMIT, value);
+            self.settings = interner.with(&self.settings, variables::AUTOCOMMIT, value);
+            server.settings = interner.with(&server.settings, variables::AUTOCOMMIT, value);
         }
         if autocommit {
             self.pins.release(UnpinEvent::AutocommitOn);
         }
         if status.has(Status::IN_TRANSACTION) {
-            self.next = None;
+            self.next_modes = None;
             self.pins.add(Pin::Transaction);
         } else {
-            self.loosen(Pin::Transaction);
+            self.unpin(Pin::Transaction);
         }
     }
 }
@@ -119,7 +120,7 @@ impl SessionState {
 /// Returns the modes of the next transaction from the reported characteristics, if no transaction
 /// is open. MariaDB also keeps them for the next one if `SET autocommit = 1` ended one that was
 /// READ ONLY.
-fn of_next(characteristics: &[u8]) -> Option<TransactionModes> {
+fn next_modes(characteristics: &[u8]) -> Option<TransactionModes> {
     let has = |words: &[u8]| {
         characteristics
             .windows(words.len())

@@ -18,35 +18,35 @@ const ACCESS_DENIED: u16 = 1227;
 
 /// State of a session whose server connection has the client's trackers.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct TrackerSwap {
     /// True if the tracker of GTIDs is the client's, too.
     has_gtids: bool,
     /// True if the statement sets trackers, so that only the server knows their values.
     sets: bool,
     /// Variables that the statement may have set, and that the server has not reported.
-    untold: SmallVec<[Box<[u8]>; 4]>,
+    unreported: SmallVec<[Box<[u8]>; 4]>,
 }
 
 /// SQL texts to run after a statement that names trackers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakeBack {
+pub struct TrackerRestore {
     /// Queries the values of the client's trackers.
-    pub question: Option<String>,
+    pub query: Option<String>,
     /// Sets our trackers again.
-    pub ours: &'static str,
+    pub trackers: &'static str,
     /// Set variables to their present values, so that the server reports them. Each may fail: a
     /// variable that the client may not set was not changed.
-    pub tellings: Vec<Vec<u8>>,
+    pub reports: Vec<Vec<u8>>,
 }
 
-impl Shown {
+impl TrackerSwap {
     /// Returns whether values must be queried that the server cannot report by trackers.
-    fn asks(&self) -> bool {
-        self.sets || self.untold.iter().any(|name| is_asked(name))
+    fn needs_query(&self) -> bool {
+        self.sets || self.unreported.iter().any(|name| must_query(name))
     }
 }
 
-fn is_asked(name: &[u8]) -> bool {
+fn must_query(name: &[u8]) -> bool {
     name == variables::RESULTS
 }
 
@@ -55,139 +55,139 @@ impl SessionState {
     /// change of the GTID tracker in a transaction.
     pub fn show_trackers(&mut self, in_transaction: bool) -> Vec<u8> {
         let has_gtids = !in_transaction;
-        self.shown = Some(Shown {
+        self.swap = Some(TrackerSwap {
             has_gtids,
-            ..Shown::default()
+            ..TrackerSwap::default()
         });
-        self.tracking.sql(self.reading.mariadb, has_gtids)
+        self.trackers.sql(self.modes.mariadb, has_gtids)
     }
 
     /// Records that a statement is sent. With the client's trackers set, the session is pinned
     /// afterwards.
-    pub(super) fn runs_shown(&mut self, meaning: &TextAnalysis) {
-        let Some(shown) = &mut self.shown else {
+    pub(super) fn record_tracker_sets(&mut self, analysis: &TextAnalysis) {
+        let Some(swap) = &mut self.swap else {
             return;
         };
-        let mut effects = meaning.effects.iter();
-        shown.sets |= effects.any(|effect| effect.does == EffectKind::Track);
+        let mut effects = analysis.effects.iter();
+        swap.sets |= effects.any(|effect| effect.kind == EffectKind::SetTracker);
         self.pins.add(Pin::Settings);
     }
 
-    /// Records that a called routine may have set variables; `tells`: the reply reports them.
-    pub(super) fn sets_within(&mut self, tells: bool) {
-        match self.shown.is_some() {
-            true => self.bind(Pin::Settings),
-            false => self.is_untold |= !tells,
+    /// Records that a called routine may have set variables. `has_trackers`: it is reported.
+    pub(super) fn set_by_routine(&mut self, has_trackers: bool) {
+        match self.swap.is_some() {
+            true => self.pin(Pin::Settings),
+            false => self.has_unreported |= !has_trackers,
         }
     }
 
     /// Records the variables that a failed statement may have set all the same. Our trackers would
     /// report them with the next OK.
-    pub(super) fn may_have_set(&mut self, does: &EffectKind, code: u16) {
-        let _ = match does {
+    pub(super) fn may_have_set(&mut self, kind: &EffectKind, code: u16) {
+        let _ = match kind {
             _ if matches!(code, UNKNOWN_VARIABLE | ACCESS_DENIED) => false,
-            EffectKind::Told(name) => self.is_untold_of(variables::canonical(name)),
-            EffectKind::Collation => self.is_untold_of_charset(),
+            EffectKind::SetVariable(name) => self.mark_unreported(variables::canonical(name)),
+            EffectKind::SetCharset => self.mark_charset(),
             _ => false,
         };
     }
 
     /// Records that the variable may have been set, so that it is queried later. Returns false if
     /// our trackers are on and report it, or if no query can contain such a name.
-    pub(super) fn is_untold_of(&mut self, name: &[u8]) -> bool {
+    pub(super) fn mark_unreported(&mut self, name: &[u8]) -> bool {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let Some(shown) = self.shown.as_mut().filter(|_| name.iter().all(plain)) else {
+        let Some(swap) = self.swap.as_mut().filter(|_| name.iter().all(plain)) else {
             return false;
         };
-        if !shown.untold.iter().any(|own| **own == *name) {
-            shown.untold.push(name.into());
+        if !swap.unreported.iter().any(|own| **own == *name) {
+            swap.unreported.push(name.into());
         }
         true
     }
 
     /// Records the same for the connection's character set, which consists of several variables.
-    pub(super) fn is_untold_of_charset(&mut self) -> bool {
+    pub(super) fn mark_charset(&mut self) -> bool {
         let names = [variables::CLIENT, variables::RESULTS, variables::COLLATION];
-        names.into_iter().all(|name| self.is_untold_of(name))
+        names.into_iter().all(|name| self.mark_unreported(name))
     }
 
     /// Returns the texts that the server must run now.
     #[must_use]
-    pub fn take_back(&mut self, version: u32, in_transaction: bool) -> TakeBack {
+    pub fn restore_trackers(&mut self, version: u32, in_transaction: bool) -> TrackerRestore {
         self.received = TrackerUpdate::default();
-        let mariadb = self.reading.mariadb;
-        let shown = self.shown.get_or_insert_default();
-        let telling = |name: &[u8]| {
+        let mariadb = self.modes.mariadb;
+        let swap = self.swap.get_or_insert_default();
+        let report = |name: &[u8]| {
             let name = variables::spelling(name, mariadb, version);
             [b"SET @@session.", name, b"=@@session.", name].concat()
         };
-        let told = shown.untold.iter().filter(|name| !is_asked(name));
-        TakeBack {
-            question: shown
-                .asks()
+        let names = swap.unreported.iter().filter(|name| !must_query(name));
+        TrackerRestore {
+            query: swap
+                .needs_query()
                 .then(|| client_trackers::values_of_trackers(mariadb)),
-            ours: client_trackers::trackers_again(mariadb, version, in_transaction),
-            tellings: told.map(|name| telling(name)).collect(),
+            trackers: client_trackers::trackers_again(mariadb, version, in_transaction),
+            reports: names.map(|name| report(name)).collect(),
         }
     }
 
-    /// Handles a failure of these texts: the client's changes are unknown. `is_ours`: our trackers
-    /// are set again.
-    pub fn lost_trackers(&mut self, is_ours: bool) {
-        self.bind(Pin::Unknown);
-        if is_ours {
-            self.shown = None;
+    /// Handles a failure of these texts: the client's changes are unknown. `is_restored`: our
+    /// trackers are set again.
+    pub fn trackers_lost(&mut self, is_restored: bool) {
+        self.pin(Pin::Unknown);
+        if is_restored {
+            self.swap = None;
         }
     }
 
     /// Processes the success of these texts, after their trackers were applied; `row` is the answer
     /// to the query.
-    pub fn took_back<'a>(
+    pub fn trackers_restored<'a>(
         &mut self,
         row: impl Iterator<Item = Option<&'a [u8]>>,
-        on: &mut ServerSessionState,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
-        let Some(shown) = self.shown.take() else {
+        let Some(swap) = self.swap.take() else {
             return;
         };
-        if shown.asks() {
+        if swap.needs_query() {
             let row: Vec<_> = row.collect();
-            self.answered_of_trackers(&row, &shown, on, interner);
+            self.apply_tracker_values(&row, &swap, server, interner);
         }
-        self.take_collation(on, interner);
-        for name in &shown.untold {
-            self.expect(name);
+        self.apply_collation(server, interner);
+        for name in &swap.unreported {
+            self.require_report(name);
         }
         self.received = TrackerUpdate::default();
-        self.loosen(Pin::Settings);
+        self.unpin(Pin::Settings);
     }
 
-    fn answered_of_trackers(
+    fn apply_tracker_values(
         &mut self,
         row: &[Option<&[u8]>],
-        shown: &Shown,
-        on: &mut ServerSessionState,
+        swap: &TrackerSwap,
+        server: &mut ServerSessionState,
         interner: &Interner,
     ) {
-        on.leftovers.counts_of = InfoOwners::NOBODYS;
-        let count = 1 + client_trackers::names(self.reading.mariadb).len();
+        server.owners.count_owner = InfoOwners::NO_CLIENT;
+        let count = 1 + client_trackers::names(self.modes.mariadb).len();
         let Some((results, trackers)) = row.split_first().filter(|_| row.len() == count) else {
             // The row was longer than the limit for stored answers.
-            return self.bind(Pin::Unknown);
+            return self.pin(Pin::Unknown);
         };
         // NULL is reported as an empty string. A SET to its present value would change the
         // collation of results, which no variable shows.
         let (name, value) = (variables::RESULTS, results.unwrap_or_default());
         let change = Change::Variable { name, value };
-        on.hear(&change, interner);
-        self.hear(&change, interner);
-        if shown.sets {
-            let mariadb = self.reading.mariadb;
-            self.tracking.learn(mariadb, shown.has_gtids, trackers);
-            if self.tracking.wants_all_gtids() {
+        server.record_report(&change, interner);
+        self.record_report(&change, interner);
+        if swap.sets {
+            let mariadb = self.modes.mariadb;
+            self.trackers.learn(mariadb, swap.has_gtids, trackers);
+            if self.trackers.wants_all_gtids() {
                 // No other connection reports them.
-                self.bind(Pin::Settings);
+                self.pin(Pin::Settings);
             }
         }
     }

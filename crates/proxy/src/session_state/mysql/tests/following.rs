@@ -106,12 +106,12 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
     ];
     for (name, value) in told {
         let (name, value) = (name.as_bytes(), value.as_bytes());
-        on.hear(&Change::Variable { name, value }, &scene.interner);
+        on.record_report(&Change::Variable { name, value }, &scene.interner);
     }
     session_state.restored(on, &scene.interner);
     let collation = session_state.settings().get(b"collation_connection");
     assert_eq!(collation, Some(&b"utf8mb3_general_ci"[..]));
-    assert!(!session_state.not_placed(&scene.interner));
+    assert!(!session_state.restore_failed(&scene.interner));
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn a_number_that_the_server_does_not_know_is_its_own_collation_and_not_a_client_
     scene.join(1_057);
     let on = &mut scene.core[0].on;
     let (name, value) = (b"collation_connection", b"latin1_bin");
-    on.hear(&Change::Variable { name, value }, &scene.interner);
+    on.record_report(&Change::Variable { name, value }, &scene.interner);
     let session_state = &mut scene.clients[1].session_state;
-    assert!(session_state.not_placed(&scene.interner));
+    assert!(session_state.restore_failed(&scene.interner));
     let collation = session_state.settings().get(b"collation_connection");
     assert_eq!(collation, Some(&b"utf8mb4_general_ci"[..]));
 }
@@ -153,16 +153,22 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
 fn set_trackers(scene: &mut Scene, text: &str, row: [&str; 4]) {
     let session_state = &mut scene.clients[0].session_state;
     let on = &mut scene.core[0].on;
-    let meaning = session_state.read(text.as_bytes(), None);
-    assert!(meaning.names_trackers, "{text}");
+    let analysis = session_state.read(text.as_bytes(), None);
+    assert!(analysis.names_trackers, "{text}");
     session_state.show_trackers(false);
-    session_state.sent(&meaning, on);
-    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-    let back = session_state.take_back(MARIADB, false);
-    assert!(back.question.is_some(), "{text}");
+    session_state.sent(&analysis, on);
+    session_state.succeeded(
+        &analysis,
+        0,
+        &StatementReply::default(),
+        on,
+        &scene.interner,
+    );
+    let back = session_state.restore_trackers(MARIADB, false);
+    assert!(back.query.is_some(), "{text}");
     let row = ["utf8mb4"].into_iter().chain(row);
     let row = row.map(|value| Some(value.as_bytes()));
-    session_state.took_back(row, on, &scene.interner);
+    session_state.trackers_restored(row, on, &scene.interner);
     assert!(!scene.is_bound(0), "{text}");
 }
 
@@ -204,21 +210,27 @@ fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
         let session_state = &mut scene.clients[0].session_state;
         let on = &mut scene.core[0].on;
         let text = b"SET session_track_schema = 1, sql_mode = CONCAT('', ''), wait_timeout = 5";
-        let meaning = session_state.read(text, None);
+        let analysis = session_state.read(text, None);
         session_state.show_trackers(false);
-        session_state.sent(&meaning, on);
+        session_state.sent(&analysis, on);
         assert!(
             session_state.pins.has(Pin::Settings),
             "nobody else gets the connection"
         );
-        session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
-        let back = session_state.take_back(MARIADB, false);
-        let tellings = back
-            .tellings
+        session_state.succeeded(
+            &analysis,
+            0,
+            &StatementReply::default(),
+            on,
+            &scene.interner,
+        );
+        let back = session_state.restore_trackers(MARIADB, false);
+        let reports = back
+            .reports
             .iter()
             .map(|text| String::from_utf8_lossy(text));
         assert_eq!(
-            tellings.collect::<Vec<_>>(),
+            reports.collect::<Vec<_>>(),
             [
                 "SET @@session.sql_mode=@@session.sql_mode",
                 "SET @@session.wait_timeout=@@session.wait_timeout"
@@ -226,10 +238,10 @@ fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
         );
         for name in told {
             let (name, value) = (name.as_bytes(), &b"5"[..]);
-            session_state.hear(&Change::Variable { name, value }, &scene.interner);
+            session_state.record_report(&Change::Variable { name, value }, &scene.interner);
         }
         let row = ["utf8mb4", "", "ON", "OFF", "OFF"].map(|value| Some(value.as_bytes()));
-        session_state.took_back(row.into_iter(), on, &scene.interner);
+        session_state.trackers_restored(row.into_iter(), on, &scene.interner);
         assert_eq!(scene.is_bound(0), is_bound, "{told:?}");
     }
 }
@@ -270,8 +282,10 @@ fn a_reset_forgets_all_but_the_schema() {
     assert!(scene.is_bound(0));
     let fresh: Vec<_> = Model::default().fresh().collect();
     let on = &mut scene.core[0].on;
-    on.renewed(fresh, &scene.interner);
-    scene.clients[0].session_state.renewed(on, &scene.interner);
+    on.apply_reset(fresh, &scene.interner);
+    scene.clients[0]
+        .session_state
+        .apply_reset(on, &scene.interner);
     assert!(!scene.is_bound(0));
     assert_eq!(scene.clients[0].session_state.settings().get(b"@a"), None);
     assert_eq!(scene.clients[0].session_state.schema(), Some(&b"app"[..]));
@@ -294,17 +308,23 @@ fn a_statement_that_sets_for_itself_alone_sets_nothing() {
     let session_state = &mut scene.clients[0].session_state;
     let on = &mut scene.core[0].on;
     let text = b"SET STATEMENT time_zone = '+02:00', max_statement_time = 5 FOR SELECT 1";
-    let meaning = session_state.read(text, None);
-    session_state.sent(&meaning, on);
+    let analysis = session_state.read(text, None);
+    session_state.sent(&analysis, on);
     for (name, value) in [
         (b"time_zone".as_slice(), b"+02:00".as_slice()),
         (b"max_statement_time", b"5"),
     ] {
         let change = Change::Variable { name, value };
-        on.hear(&change, &scene.interner);
-        session_state.hear(&change, &scene.interner);
+        on.record_report(&change, &scene.interner);
+        session_state.record_report(&change, &scene.interner);
     }
-    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+    session_state.succeeded(
+        &analysis,
+        0,
+        &StatementReply::default(),
+        on,
+        &scene.interner,
+    );
     for settings in [session_state.settings(), on.settings()] {
         assert_eq!(settings.get(b"time_zone"), Some(&b"+01:00"[..]));
         assert_eq!(settings.get(b"max_statement_time"), None);
@@ -318,8 +338,8 @@ fn how_texts_are_read_follows_the_sql_mode_and_the_character_set() {
     let modes = scene.clients[0].session_state.modes();
     assert!(modes.ansi_quotes && modes.no_backslash_escapes);
     scene.run(0, "SET NAMES gbk", 0);
-    let meaning = scene.clients[0].session_state.read(b"SELECT 1", None);
-    assert_eq!(meaning, TextAnalysis::unreadable());
+    let analysis = scene.clients[0].session_state.read(b"SELECT 1", None);
+    assert_eq!(analysis, TextAnalysis::unreadable());
 }
 
 /// Fails if the collation id is taken for the name of a character set.
@@ -358,15 +378,15 @@ fn a_comment_for_some_versions_binds_at_a_server_of_another_version() {
         let mut scene = Scene::new(1, 1);
         let fresh = Model::default();
         let on = ServerSessionState::new(fresh.fresh(), None, &scene.interner);
-        let mut on = on.at(true, version);
+        let mut on = on.with_version(true, version);
         let session_state = &mut scene.clients[0].session_state;
-        let meaning = session_state.read(text.as_bytes(), None);
-        session_state.sent(&meaning, &mut on);
+        let analysis = session_state.read(text.as_bytes(), None);
+        session_state.sent(&analysis, &mut on);
         assert_eq!(scene.is_bound(0), is_bound, "{text}");
     }
     let scene = Scene::new(1, 1);
     let prepares = b"PREPARE p FROM 'SELECT 1 /*M!110000 , 2 */'";
-    let meaning = scene.clients[0].session_state.read(prepares, None);
-    let does = &meaning.effects[0].does;
-    assert!(matches!(does, EffectKind::Prepare(_, pins) if pins.has(Pin::Unknown)));
+    let analysis = scene.clients[0].session_state.read(prepares, None);
+    let kind = &analysis.effects[0].kind;
+    assert!(matches!(kind, EffectKind::Prepare(_, pins) if pins.has(Pin::Unknown)));
 }

@@ -40,20 +40,26 @@ fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
     let on = &mut scene.core[0].on;
     let mut behind = |client: usize, error: Option<u16>| {
         let session_state = &mut scene.clients[client].session_state;
-        let meaning = session_state.read(text, None);
-        assert!(meaning.defines_stored_program);
-        session_state.sent(&meaning, on);
-        session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+        let analysis = session_state.read(text, None);
+        assert!(analysis.defines_stored_program);
+        session_state.sent(&analysis, on);
+        session_state.succeeded(
+            &analysis,
+            0,
+            &StatementReply::default(),
+            on,
+            &scene.interner,
+        );
         assert!(session_state.pins.is_empty());
         match error {
             None => session_state.succeeded(
-                &meaning,
+                &analysis,
                 1,
                 &StatementReply::default(),
                 on,
                 &scene.interner,
             ),
-            Some(code) => session_state.failed(&meaning, code, on),
+            Some(code) => session_state.failed(&analysis, code, on),
         }
         session_state.pins.has(Pin::Unknown)
     };
@@ -70,15 +76,15 @@ fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
     let Client { session_state, .. } = &mut scene.clients[0];
     let on = &mut scene.core[0].on;
     let mut step = |text: &str, told: &[u8], in_transaction: bool| {
-        let meaning = session_state.read(text.as_bytes(), None);
-        session_state.sent(&meaning, on);
-        session_state.hear(&Change::Characteristics(told), &scene.interner);
+        let analysis = session_state.read(text.as_bytes(), None);
+        session_state.sent(&analysis, on);
+        session_state.record_report(&Change::Characteristics(told), &scene.interner);
         let status = status(in_transaction, true);
         let reply = StatementReply {
             status,
             ..StatementReply::default()
         };
-        session_state.succeeded(&meaning, 0, &reply, on, &scene.interner);
+        session_state.succeeded(&analysis, 0, &reply, on, &scene.interner);
         session_state.ready(Some(status), on, &scene.interner);
         (
             session_state.pins.to_string(),
@@ -178,9 +184,15 @@ fn a_variable_that_the_server_did_not_tell_of_binds() {
     let mut scene = Scene::new(1, 1);
     let session_state = &mut scene.clients[0].session_state;
     let on = &mut scene.core[0].on;
-    let meaning = session_state.read(b"SET a_new_one = 5", None);
-    session_state.sent(&meaning, on);
-    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+    let analysis = session_state.read(b"SET a_new_one = 5", None);
+    session_state.sent(&analysis, on);
+    session_state.succeeded(
+        &analysis,
+        0,
+        &StatementReply::default(),
+        on,
+        &scene.interner,
+    );
     assert!(session_state.pins.has(Pin::Settings));
 }
 
@@ -195,7 +207,7 @@ impl CatalogLookup for Sets {
         Volatility::Stable
     }
 
-    fn binds(&self, _: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, _: &[u8]) -> Option<Pins> {
         let mut pins = Pins::NONE;
         pins.add(Pin::Settings);
         Some(pins)
@@ -208,26 +220,26 @@ fn what_a_function_may_have_set_untold_is_asked_for_before_anybody_else_has_the_
     let mut scene = Scene::new(1, 1);
     let session_state = &mut scene.clients[0].session_state;
     let on = &mut scene.core[0].on;
-    let meaning = session_state.read(b"SELECT f()", Some(&Sets));
-    let mut run = |tells, fails| {
-        session_state.sent(&meaning, on);
+    let analysis = session_state.read(b"SELECT f()", Some(&Sets));
+    let mut run = |has_trackers, fails| {
+        session_state.sent(&analysis, on);
         let reply = StatementReply {
-            tells,
+            has_trackers,
             ..StatementReply::default()
         };
         match fails {
-            true => session_state.failed(&meaning, 1644, on),
-            false => session_state.succeeded(&meaning, 0, &reply, on, &scene.interner),
+            true => session_state.failed(&analysis, 1644, on),
+            false => session_state.succeeded(&analysis, 0, &reply, on, &scene.interner),
         }
         session_state.ready(None, on, &scene.interner);
         let pins = session_state.pins.has(Pin::Settings);
-        let asks = session_state.question(&scene.pending).is_some();
+        let asks = session_state.state_query(&scene.pending).is_some();
         let told = Change::Variable {
             name: b"group_concat_max_len",
             value: b"4321",
         };
-        session_state.hear(&told, &scene.interner);
-        session_state.answered(on, &scene.interner);
+        session_state.record_report(&told, &scene.interner);
+        session_state.query_answered(on, &scene.interner);
         (pins, asks, session_state.pins.has(Pin::Settings))
     };
     assert_eq!(run(true, false), (false, false, false), "an OK");
@@ -242,10 +254,16 @@ fn a_change_that_no_text_explains_binds() {
     let mut scene = Scene::new(1, 1);
     let session_state = &mut scene.clients[0].session_state;
     let on = &mut scene.core[0].on;
-    let meaning = session_state.read(b"INSERT INTO t VALUES (1)", None);
-    session_state.sent(&meaning, on);
-    session_state.hear(&Change::State(true), &scene.interner);
-    session_state.succeeded(&meaning, 0, &StatementReply::default(), on, &scene.interner);
+    let analysis = session_state.read(b"INSERT INTO t VALUES (1)", None);
+    session_state.sent(&analysis, on);
+    session_state.record_report(&Change::State(true), &scene.interner);
+    session_state.succeeded(
+        &analysis,
+        0,
+        &StatementReply::default(),
+        on,
+        &scene.interner,
+    );
     assert!(session_state.pins.has(Pin::Variables) && session_state.pins.has(Pin::TemporaryTable));
 }
 
@@ -255,13 +273,13 @@ fn what_a_trigger_switches_at_the_newer_of_two_servers_binds() {
     for (version, binds) in [(101_119, false), (110_809, true)] {
         let mut scene = Scene::new(1, 1);
         let session_state = &mut scene.clients[0].session_state;
-        let mut on = scene.core.remove(0).on.at(true, version);
-        let meaning = session_state.read(b"INSERT INTO t VALUES (1)", None);
-        session_state.sent(&meaning, &mut on);
+        let mut on = scene.core.remove(0).on.with_version(true, version);
+        let analysis = session_state.read(b"INSERT INTO t VALUES (1)", None);
+        session_state.sent(&analysis, &mut on);
         let (name, value) = (&b"autocommit"[..], &b"ON"[..]);
-        session_state.hear(&Change::Variable { name, value }, &scene.interner);
+        session_state.record_report(&Change::Variable { name, value }, &scene.interner);
         session_state.succeeded(
-            &meaning,
+            &analysis,
             0,
             &StatementReply::default(),
             &mut on,
@@ -279,7 +297,7 @@ fn variables_that_bind_let_go_as_the_server_tells() {
         let change = Change::Variable { name, value };
         scene.clients[0]
             .session_state
-            .hear(&change, &scene.interner);
+            .record_report(&change, &scene.interner);
         scene.clients[0].session_state.pins.to_string()
     };
     assert_eq!(hear("sql_log_bin", "OFF"), "sql_log_bin or gtid_next");
@@ -295,9 +313,9 @@ fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
         let mut scene = Scene::new(1, 1);
         let session_state = &mut scene.clients[0].session_state;
         let on = &mut scene.core[0].on;
-        let meaning = session_state.read(text.as_bytes(), None);
-        session_state.sent(&meaning, on);
-        session_state.failed(&meaning, code, on);
+        let analysis = session_state.read(text.as_bytes(), None);
+        session_state.sent(&analysis, on);
+        session_state.failed(&analysis, code, on);
         session_state.ready(None, on, &scene.interner);
         session_state.pins.to_string()
     };

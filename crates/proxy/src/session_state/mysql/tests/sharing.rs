@@ -63,7 +63,7 @@ impl Dice {
 }
 
 /// Fails without the code of `settings_diff` for the schema, `SET … = DEFAULT` or the insert id,
-/// without `StatementInfo::hold`, or without `SessionState::question`.
+/// without `StatementInfo::hold`, or without `SessionState::state_query`.
 #[test]
 fn clients_that_share_connections_see_what_they_would_see_on_their_own() {
     let count = std::env::var("EVENKEEL_TEST_SEEDS").map_or(300, |count| count.parse().unwrap());

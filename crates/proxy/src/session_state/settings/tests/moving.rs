@@ -45,7 +45,9 @@ fn a_set_moves_to_another_worker() {
 fn what_is_known_of_a_connection_moves_with_it() {
     let mut scene = Scene::new();
     scene.script(&["SET a.b = 1"]);
-    scene.on.hear(b"TimeZone", b"Asia/Tokyo", &scene.interner);
+    scene
+        .on
+        .record_report(b"TimeZone", b"Asia/Tokyo", &scene.interner);
     let carried = scene.on.export();
     let carried = std::thread::spawn(move || carried).join().unwrap();
     let there = Interner::new();

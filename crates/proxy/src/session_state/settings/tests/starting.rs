@@ -74,7 +74,7 @@ fn a_server_is_asked_once_whether_a_setting_is_one() {
     assert!(proofs.is_missing(&startup));
     let named = interner.of([(&b"application_name"[..], &b"b"[..])]);
     assert!(!proofs.is_missing(&named), "any name is right");
-    on.hear(b"TimeZone", b"UTC", &interner);
+    on.record_report(b"TimeZone", b"UTC", &interner);
     proofs.learn(&startup, &on);
     assert!(!proofs.is_missing(&startup));
     let other = ServerSessionState::new(REPORTS, &interner);
@@ -106,7 +106,7 @@ fn whether_a_role_is_a_superuser_is_no_default_of_its_connection() {
     let interner = Interner::new();
     let mut on = ServerSessionState::new(REPORTS, &interner);
     let before = on.login().get(b"is_superuser").map(<[u8]>::to_vec);
-    on.hear(b"is_superuser", b"off", &interner);
-    on.placed(interner.of([(&b"role"[..], &b"r"[..])]), &interner);
+    on.record_report(b"is_superuser", b"off", &interner);
+    on.restored(interner.of([(&b"role"[..], &b"r"[..])]), &interner);
     assert_eq!(on.login().get(b"is_superuser"), before.as_deref());
 }

@@ -7,10 +7,10 @@ impl Scene {
     /// Sends a report of the server while the client is on it.
     fn report(&mut self, name: &str, value: &str) -> bool {
         let (name, value) = (name.as_bytes(), value.as_bytes());
-        self.on.hear(name, value, &self.interner);
+        self.on.record_report(name, value, &self.interner);
         self.session_state
             .reported
-            .hear(name, value, &self.interner)
+            .record_report(name, value, &self.interner)
     }
 }
 
@@ -59,7 +59,7 @@ fn a_reset_is_explained_by_what_the_server_began_with() {
         .on
         .prepare(&scene.session_state, &scene.interner, &mut Vec::new());
     scene.report("TimeZone", "Asia/Tokyo");
-    scene.on.placed(wanted.unwrap(), &scene.interner);
+    scene.on.restored(wanted.unwrap(), &scene.interner);
     assert!(scene.report("TimeZone", "Etc/UTC"));
     scene.script(&["RESET timezone"]);
     assert_eq!(scene.has(), "timezone=Asia/Tokyo");
@@ -69,8 +69,10 @@ fn a_reset_is_explained_by_what_the_server_began_with() {
         .prepare(&scene.session_state, &scene.interner, &mut out)
         .unwrap();
     assert_eq!(out, b"SET \"timezone\" TO 'Asia/Tokyo';");
-    scene.on.hear(b"TimeZone", b"Asia/Tokyo", &scene.interner);
-    scene.on.placed(wanted, &scene.interner);
+    scene
+        .on
+        .record_report(b"TimeZone", b"Asia/Tokyo", &scene.interner);
+    scene.on.restored(wanted, &scene.interner);
     assert_eq!(told(&mut scene), "TimeZone=Asia/Tokyo");
     assert_eq!(told(&mut scene), "");
 }
@@ -125,8 +127,10 @@ fn a_server_with_other_defaults_is_made_to_look_like_the_one_that_greeted() {
         .prepare(&scene.session_state, &scene.interner, &mut out)
         .unwrap();
     assert_eq!(out, b"SET \"timezone\" TO 'Etc/UTC';");
-    scene.on.hear(b"TimeZone", b"Etc/UTC", &scene.interner);
-    scene.on.placed(wanted, &scene.interner);
+    scene
+        .on
+        .record_report(b"TimeZone", b"Etc/UTC", &scene.interner);
+    scene.on.restored(wanted, &scene.interner);
     assert_eq!(
         scene
             .on
@@ -156,7 +160,9 @@ fn the_encoding_and_the_meaning_of_backslashes_are_those_last_told() {
 fn a_connection_that_was_cleaned_has_nothing() {
     let mut scene = Scene::new();
     scene.script(&["SET a.b = 1"]);
-    scene.on.hear(b"TimeZone", b"Etc/UTC", &scene.interner);
+    scene
+        .on
+        .record_report(b"TimeZone", b"Etc/UTC", &scene.interner);
     scene.on.discarded(&scene.interner);
     assert!(scene.on.settings().is_empty());
     let mut out = Vec::new();
@@ -206,11 +212,11 @@ fn what_a_function_has_set_behind_a_reset_is_not_taken_back() {
     let mut scene = Scene::with_startup(&[("timezone", "Asia/Tokyo")]);
     let own = scene.session_state.settings().clone();
     scene.report("TimeZone", "Asia/Tokyo");
-    scene.on.placed(own, &scene.interner);
+    scene.on.restored(own, &scene.interner);
     scene.report("TimeZone", "Pacific/Auckland");
     let text = "BEGIN; RESET ALL; SELECT hidden()";
     scene.run(text, TransactionStatus::InTransaction);
-    assert!(!scene.owes);
+    assert!(!scene.must_restore);
     scene.run("COMMIT", TransactionStatus::Idle);
     assert_eq!(scene.has(), "timezone=Pacific/Auckland");
 }
@@ -218,24 +224,27 @@ fn what_a_function_has_set_behind_a_reset_is_not_taken_back() {
 #[test]
 fn what_texts_are_read_by_is_the_same_where_the_values_are() {
     let mut scene = Scene::new();
-    let before = scene.session_state.read_by();
+    let before = scene.session_state.parse_settings();
     scene.run("SET work_mem = '1MB'", TransactionStatus::Idle);
-    assert_eq!(scene.session_state.read_by(), before);
+    assert_eq!(scene.session_state.parse_settings(), before);
     scene.report("TimeZone", "Europe/Berlin");
     scene.run("SET timezone = 'Europe/Berlin'", TransactionStatus::Idle);
-    let berlin = scene.session_state.read_by();
+    let berlin = scene.session_state.parse_settings();
     assert_ne!(berlin.literals, before.literals);
     assert_eq!(berlin.names, before.names);
     scene.run("SET array_nulls = off", TransactionStatus::Idle);
-    assert_ne!(scene.session_state.read_by().literals, berlin.literals);
+    assert_ne!(
+        scene.session_state.parse_settings().literals,
+        berlin.literals
+    );
     scene.run("SET search_path = a", TransactionStatus::Idle);
-    assert_ne!(scene.session_state.read_by().names, berlin.names);
+    assert_ne!(scene.session_state.parse_settings().names, berlin.names);
     // `"$user"` in the search path is the session's current user.
-    let here = scene.session_state.read_by();
+    let here = scene.session_state.parse_settings();
     scene.run("SET SESSION AUTHORIZATION bob", TransactionStatus::Idle);
-    assert_ne!(scene.session_state.read_by().names, here.names);
+    assert_ne!(scene.session_state.parse_settings().names, here.names);
     scene.run("RESET SESSION AUTHORIZATION", TransactionStatus::Idle);
     scene.report("TimeZone", "Etc/UTC");
     scene.run("RESET ALL", TransactionStatus::Idle);
-    assert_eq!(scene.session_state.read_by(), before);
+    assert_eq!(scene.session_state.parse_settings(), before);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns the outcome of each server message, after these requests of the client with the tokens
 /// 0, 1, 2…
-fn settled(requests: &[Request], replies: &[u8]) -> Vec<ReplyOutcome> {
+fn outcomes(requests: &[Request], replies: &[u8]) -> Vec<ReplyOutcome> {
     let mut conversation = Conversation::new();
     for (at, request) in requests.iter().enumerate() {
         let _ = conversation.sent(*request, Origin::Client, RequestToken(at as u64));
@@ -17,7 +17,7 @@ fn settled(requests: &[Request], replies: &[u8]) -> Vec<ReplyOutcome> {
     } = boundaries.next(&replies[at..])
     {
         at += passed + length;
-        found.push(conversation.reply(&event).unwrap().settled);
+        found.push(conversation.reply(&event).unwrap().outcome);
     }
     found
 }
@@ -50,7 +50,7 @@ fn which_statement_of_which_request_ended_well_is_told() {
         nth,
     };
     assert_eq!(
-        settled(&requests, &replies),
+        outcomes(&requests, &replies),
         [
             completed(0, 0),
             completed(0, 1),
@@ -78,7 +78,7 @@ fn which_request_failed_is_told() {
         hint: "",
     };
     build::error(&mut replies, &text);
-    let found = settled(&[Request::Parse, Request::Bind, Request::Sync], &replies);
+    let found = outcomes(&[Request::Parse, Request::Bind, Request::Sync], &replies);
     let failed = ReplyOutcome::Failed {
         token: Some(RequestToken(1)),
         sqlstate: SqlState::FEATURE_NOT_SUPPORTED,
@@ -112,19 +112,19 @@ fn answers_are_written_as_a_server_would() {
 #[test]
 fn an_answer_may_wait_for_a_reply_that_follows_and_for_none_else() {
     let mut conversation = Conversation::new();
-    let _ = conversation.answer(LocalReply::ParseComplete, RequestToken(1));
-    assert!(!conversation.owes_reply(), "nothing else will come");
+    let _ = conversation.add_local_reply(LocalReply::ParseComplete, RequestToken(1));
+    assert!(!conversation.is_reply_pending(), "nothing else will come");
     let _ = conversation.sent(Request::Bind, Origin::Client, RequestToken(2));
     let _ = conversation.sent(Request::Sync, Origin::Client, RequestToken(3));
-    let _ = conversation.answer(LocalReply::CloseComplete, RequestToken(4));
-    assert!(conversation.owes_reply());
+    let _ = conversation.add_local_reply(LocalReply::CloseComplete, RequestToken(4));
+    assert!(conversation.is_reply_pending());
     let due = DueAction::Answer(LocalReply::ParseComplete, RequestToken(1));
     assert_eq!(conversation.due(), Some(due));
     assert_eq!(conversation.due(), None);
     conversation.reply(&Event::BindComplete).unwrap();
     let ready = Event::ReadyForQuery(TransactionStatus::Idle);
     conversation.reply(&ready).unwrap();
-    assert!(!conversation.owes_reply());
+    assert!(!conversation.is_reply_pending());
     let due = DueAction::Answer(LocalReply::CloseComplete, RequestToken(4));
     assert_eq!(conversation.due(), Some(due));
     assert!(conversation.is_idle());

@@ -2,8 +2,8 @@
 
 use super::one;
 use crate::sql::postgres::{
-    Creation, creation, defines_query, encoding_is_safe, may_set_role, set_values, sets_locally,
-    string_value, tells_moment,
+    Creation, creation, defines_query, encoding_is_safe, may_mean_now, may_set_role, set_values,
+    sets_locally, string_value,
 };
 
 #[test]
@@ -241,9 +241,9 @@ fn a_string_that_may_stand_for_the_moment_it_is_read_at_is_found() {
         "SELECT U&'n\\006fw'::timestamptz",
         "SELECT 'to'\n'day'::date",
     ] {
-        assert!(tells_moment(text.as_bytes(), false), "{text}");
+        assert!(may_mean_now(text.as_bytes(), false), "{text}");
     }
-    assert!(tells_moment(br"SELECT 'n\x6fw'::timestamptz", true));
+    assert!(may_mean_now(br"SELECT 'n\x6fw'::timestamptz", true));
     for text in [
         "SELECT now(), today FROM tomorrow WHERE a = $1",
         "SELECT 'known', 'nowhere', 'it''s \\n'",
@@ -251,6 +251,6 @@ fn a_string_that_may_stand_for_the_moment_it_is_read_at_is_found() {
         "SELECT '2024-06-01'",
         "SELECT 'epoch', \"now\"",
     ] {
-        assert!(!tells_moment(text.as_bytes(), false), "{text}");
+        assert!(!may_mean_now(text.as_bytes(), false), "{text}");
     }
 }

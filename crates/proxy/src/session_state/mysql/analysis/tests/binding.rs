@@ -21,13 +21,13 @@ fn what_binds() {
         ("UNLOCK TABLES", &["Release(UnlockTables)"]),
         ("FLUSH TABLES WITH READ LOCK", &["Pin(GlobalReadLock)"]),
         ("FLUSH USER_VARIABLES", &["Pin(Variables)"]),
-        ("BACKUP STAGE START", &["make BackupLock stage"]),
-        ("BACKUP STAGE END", &["unmake BackupLock stage"]),
-        ("BACKUP LOCK t", &["make BackupLock lock"]),
-        ("BACKUP UNLOCK", &["unmake BackupLock lock"]),
-        ("HANDLER t OPEN AS h", &["make Handler h"]),
-        ("HANDLER app.t OPEN", &["make Handler t"]),
-        ("HANDLER h CLOSE", &["unmake Handler h"]),
+        ("BACKUP STAGE START", &["create BackupLock stage"]),
+        ("BACKUP STAGE END", &["drop BackupLock stage"]),
+        ("BACKUP LOCK t", &["create BackupLock lock"]),
+        ("BACKUP UNLOCK", &["drop BackupLock lock"]),
+        ("HANDLER t OPEN AS h", &["create Handler h"]),
+        ("HANDLER app.t OPEN", &["create Handler t"]),
+        ("HANDLER h CLOSE", &["drop Handler h"]),
         ("HANDLER h READ FIRST", &[]),
         ("gibberish", &["Pin(Unknown)"]),
         (
@@ -40,14 +40,14 @@ fn what_binds() {
 #[test]
 fn locks_are_counted_where_they_can_be() {
     check(&[
-        ("SELECT GET_LOCK('A b', 10)", &["make NamedLock A b"]),
-        ("SELECT get_lock('a', -1) AS l", &["make NamedLock a"]),
-        ("DO RELEASE_LOCK('a')", &["unmake NamedLock a"]),
+        ("SELECT GET_LOCK('A b', 10)", &["create NamedLock A b"]),
+        ("SELECT get_lock('a', -1) AS l", &["create NamedLock a"]),
+        ("DO RELEASE_LOCK('a')", &["drop NamedLock a"]),
         ("SELECT RELEASE_ALL_LOCKS()", &["Release(UnlockNamed)"]),
-        ("SELECT concat(GET_LOCK('a', 10))", &["make NamedLock a"]),
+        ("SELECT concat(GET_LOCK('a', 10))", &["create NamedLock a"]),
         (
             "SELECT COALESCE(RELEASE_LOCK('a'), 0) AS x",
-            &["unmake NamedLock a"],
+            &["drop NamedLock a"],
         ),
         (
             "DO IFNULL(RELEASE_ALL_LOCKS(), 0)",
@@ -82,29 +82,29 @@ fn temporary_tables_have_names() {
     check(&[
         (
             "CREATE TEMPORARY TABLE x (a INT)",
-            &["make TemporaryTable x"],
+            &["create TemporaryTable x"],
         ),
         (
             "CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS `s`.`x` SELECT 1",
-            &["make TemporaryTable s\0x"],
+            &["create TemporaryTable s\0x"],
         ),
         (
             "DROP TEMPORARY TABLE IF EXISTS x, s.y",
-            &["unmake TemporaryTable x", "unmake TemporaryTable s\0y"],
+            &["drop TemporaryTable x", "drop TemporaryTable s\0y"],
         ),
-        ("DROP TABLE x", &["unmake TemporaryTable x"]),
+        ("DROP TABLE x", &["drop TemporaryTable x"]),
         ("DROP VIEW x", &[]),
-        ("ALTER TABLE x RENAME y", &["Renames"]),
+        ("ALTER TABLE x RENAME y", &["RenameTables"]),
         (
             "USE a; CREATE TEMPORARY TABLE x (a INT)",
-            &["1: Unknown(TemporaryTable)"],
+            &["1: CreateUnknown(TemporaryTable)"],
         ),
         ("DROP TABLE x; SELECT 1", &[]),
     ]);
     let made = read("CREATE TEMPORARY TABLE x (a INT)").of_prepared(b"", b"", b"");
     assert_eq!(
-        made.effects[0].does,
-        EffectKind::Unknown(SessionObject::TemporaryTable)
+        made.effects[0].kind,
+        EffectKind::CreateUnknown(SessionObject::TemporaryTable)
     );
     assert!(
         read("DROP TABLE x")
@@ -133,7 +133,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ("SELECT strange(1) FROM t", &ANY),
         (
             "SET time_zone = strange()",
-            &[&["told time_zone"], &ANY[..]].concat(),
+            &[&["set time_zone"], &ANY[..]].concat(),
         ),
         ("INSERT INTO u VALUES (1)", &["Pin(Variables)"]),
         ("SELECT a FROM u", &[]),
@@ -144,7 +144,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
             &["prepare p (untracked user variables)"],
         ),
         ("EXECUTE p USING @a", &["execute p"]),
-        ("DEALLOCATE PREPARE p", &["unmake Prepared p"]),
+        ("DEALLOCATE PREPARE p", &["drop Prepared p"]),
         ("EXECUTE IMMEDIATE 'SET @a = 1'", &["@a = 1"]),
         ("EXECUTE IMMEDIATE @a", &["Pin(Unknown)", "execute "]),
         (
@@ -161,7 +161,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ),
         (
             "SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1",
-            &["Pin(Variables)", "Restores"],
+            &["Pin(Variables)", "RestoreVariables"],
         ),
         (
             "SET STATEMENT sql_mode = '' FOR SELECT 1",

@@ -82,5 +82,5 @@ fn bodies_that_may_set_system_variables_are_told_from_those_that_set_their_own()
         let pins = bound_by_body(body.as_bytes(), MARIADB);
         assert!(!pins.has(Pin::Settings), "{body}");
     }
-    assert_eq!(effects("SELECT sets(1), sets(2)"), ["SetsWithin"]);
+    assert_eq!(effects("SELECT sets(1), sets(2)"), ["SetByRoutine"]);
 }
