@@ -13,13 +13,15 @@ use evenkeel_proxy::session_state::analysis;
 use evenkeel_proxy::session_state::mysql::{self, SessionObject};
 use evenkeel_wire::sql::mysql::LexerModes;
 
-use crate::config::plan::{Plan, Protocol, ServicePlan};
+use crate::config::plan::{DatabasePlan, Plan, ServicePlan, SqlProtocol};
 use crate::status::{Explanation, Question, StatementStatus};
 use ruled::RuleExplanation;
 
 /// Servers of a service, as far as routing depends on them.
 pub(crate) struct ExplainContext<'a> {
     pub(crate) service: &'a ServicePlan,
+    /// Settings of the service's protocol.
+    pub(crate) database: &'a DatabasePlan,
     /// Index of the primary in the service's list of servers. `None` if there is no primary.
     pub(crate) primary: Option<usize>,
     /// Indexes of the replicas that take reads.
@@ -85,9 +87,9 @@ pub(crate) fn explain(
     known: &ObjectInfo<'_>,
 ) -> Result<Explanation, String> {
     let sql = &question.sql;
-    let read = match context.service.protocol {
-        Protocol::Mysql => parse_mysql(sql, context.modes, known),
-        Protocol::Postgres | Protocol::Tcp => parse_postgres(sql, known),
+    let read = match context.database.protocol {
+        SqlProtocol::Mysql => parse_mysql(sql, context.modes, known),
+        SqlProtocol::Postgres => parse_postgres(sql, known),
     };
     let hint = read.hint.as_ref().map(|hint| resolve_hint(hint, context));
     let rules = RuleExplanation::new(question, context)?;
@@ -190,9 +192,10 @@ fn pin_of(object: SessionObject) -> Pin {
 
 /// Explains a statement from the configuration file alone, if no process is running.
 pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation, String> {
-    let service = find_service(plan.services.iter(), question.service.as_deref())?;
+    let (service, database) = find_service(plan.services.iter(), question.service.as_deref())?;
     let context = ExplainContext {
         service,
+        database,
         primary: Some(0),
         replicas: (1..service.servers.len()).collect(),
         modes: LexerModes::default(),
@@ -207,11 +210,11 @@ pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation,
 pub(crate) fn find_service<'a>(
     services: impl Iterator<Item = &'a ServicePlan>,
     wanted: Option<&str>,
-) -> Result<&'a ServicePlan, String> {
-    let has_routing = |service: &&ServicePlan| service.protocol.is_database();
-    let all: Vec<&ServicePlan> = services.filter(has_routing).collect();
+) -> Result<(&'a ServicePlan, &'a DatabasePlan), String> {
+    let with_database = |service: &'a ServicePlan| Some((service, service.database()?));
+    let all: Vec<_> = services.filter_map(with_database).collect();
     let names = || {
-        let names: Vec<&str> = all.iter().map(|service| service.name.as_str()).collect();
+        let names: Vec<&str> = all.iter().map(|(service, _)| &*service.name).collect();
         names.join(", ")
     };
     match (wanted, all.as_slice()) {
@@ -220,13 +223,13 @@ pub(crate) fn find_service<'a>(
              routed"
                 .to_owned(),
         ),
-        (None, [only]) => Ok(only),
+        (None, [only]) => Ok(*only),
         (None, _) => Err(format!(
             "several services route statements, choose one with --service: {}",
             names()
         )),
         (Some(wanted), _) => {
-            let found = all.iter().find(|service| service.name == wanted);
+            let found = all.iter().find(|(service, _)| service.name == wanted);
             found.copied().ok_or_else(|| {
                 format!(
                     "service {wanted:?} does not route statements or does not exist; choose one \
@@ -243,10 +246,10 @@ fn decide(
     session: &route::SessionContext,
     context: &ExplainContext<'_>,
 ) -> Decision {
-    let split = context.service.database.as_deref().map(|plan| &plan.split);
+    let split = &context.database.split;
     let settings = route::SplitSettings {
-        reads: split.is_some_and(|split| split.reads),
-        primary_reads: split.is_some_and(|split| split.primary_reads),
+        reads: split.reads,
+        primary_reads: split.primary_reads,
     };
     let availability = route::ServerAvailability {
         primary: context.primary,
@@ -358,6 +361,7 @@ mod tests {
             .unwrap_or_else(|| panic!("{:?}", loaded.problems));
         let context = ExplainContext {
             service: &plan.services[0],
+            database: plan.services[0].database().expect("a database service"),
             primary: Some(0),
             replicas: vec![1],
             modes: LexerModes::default(),

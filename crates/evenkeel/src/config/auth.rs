@@ -2,7 +2,7 @@
 
 use super::keys;
 use super::names;
-use super::plan::{AccountPlan, AuthPlan, AuthSource, Monitor, Protocol};
+use super::plan::{AccountPlan, AuthPlan, AuthSource, Monitor, SqlProtocol};
 use super::problem::Problems;
 use super::protocol;
 use super::reader::{Entry, Table};
@@ -36,7 +36,7 @@ pub(super) fn from_monitor(monitor: Option<&Monitor>) -> AuthPlan {
 
 /// Reads the table.
 pub(super) fn read(
-    (protocol, table): (Protocol, &Table<'_>),
+    (protocol, table): (SqlProtocol, &Table<'_>),
     monitor: Option<&Monitor>,
     sources: &Sources,
     problems: &mut Problems,
@@ -101,9 +101,14 @@ fn read_account(
     }
 }
 
-fn read_query(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> Option<String> {
-    if protocol == Protocol::Mysql {
-        protocol::refuse(protocol, "postgres", &POSTGRES_KEYS, (table, problems));
+fn read_query(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) -> Option<String> {
+    if protocol == SqlProtocol::Mysql {
+        protocol::refuse(
+            protocol.name(),
+            "postgres",
+            &POSTGRES_KEYS,
+            (table, problems),
+        );
         return None;
     }
     let query = table.text("query", problems)?;
@@ -118,7 +123,7 @@ fn read_query(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) ->
 
 fn read_users(
     auth: &mut AuthPlan,
-    (protocol, table): (Protocol, &Table<'_>),
+    (protocol, table): (SqlProtocol, &Table<'_>),
     sources: &Sources,
     problems: &mut Problems,
 ) {
@@ -136,7 +141,7 @@ fn read_users(
 
 fn read_allowed(
     auth: &mut AuthPlan,
-    (protocol, table): (Protocol, &Table<'_>),
+    (protocol, table): (SqlProtocol, &Table<'_>),
     problems: &mut Problems,
 ) {
     let help = "write `allow_from = { app = [\"10.0.0.0/8\"], \"*\" = [\"127.0.0.1\"] }`";

@@ -202,7 +202,7 @@ fn probe_accounts(Draft { plan, spans }: &Draft, problems: &mut Problems) {
             "add [service.monitor] with `user` and `password_file`, or use `probe = \"tcp\"`";
         problems.error(&spans.probe, "E_NO_MONITOR", message, help);
     }
-    if logs_in || plan.database.is_some() {
+    if logs_in || plan.database().is_some() {
         return;
     }
     let idle = [

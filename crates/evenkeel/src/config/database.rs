@@ -1,7 +1,7 @@
 //! Reads the settings of services with a database protocol.
 
 use super::keys;
-use super::plan::{DatabasePlan, Monitor, PoolMode, Protocol, SplitPlan, TimesPlan};
+use super::plan::{DatabasePlan, Monitor, PoolMode, SplitPlan, SqlProtocol, TimesPlan};
 use super::problem::Problems;
 use super::reader::Table;
 use super::sources::Sources;
@@ -9,7 +9,7 @@ use super::{auth, pool, split, tls};
 
 /// Reads these settings from the service's keys and its tables.
 pub(super) fn read(
-    protocol: Protocol,
+    protocol: SqlProtocol,
     table: &Table<'_>,
     monitor: Option<&Monitor>,
     sources: &Sources,
@@ -17,7 +17,7 @@ pub(super) fn read(
 ) -> DatabasePlan {
     let mut database = DatabasePlan {
         times: read_times(table, problems),
-        ..DatabasePlan::default()
+        ..DatabasePlan::new(protocol)
     };
     let mut number = |key, field: &mut u32| {
         *field = table.small_number(key, problems).unwrap_or(*field);

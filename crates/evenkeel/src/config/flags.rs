@@ -9,7 +9,7 @@ use super::file::Loaded;
 use super::keys;
 use super::plan::{
     Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Probe, Protocol, Secret, ServerPlan,
-    ServicePlan,
+    ServicePlan, SqlProtocol,
 };
 use super::problem::Problems;
 use super::reader::listed;
@@ -41,14 +41,13 @@ pub fn from_flags(flags: &Flags) -> Loaded {
 fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> Loaded {
     let mut problems = Problems::new(None, "");
     let protocol = read_protocol(flags, &mut problems);
+    let servers = read_servers(flags, &protocol, &mut problems);
     let mut service = ServicePlan::with_defaults("main".to_owned(), protocol);
     service.listen = read_listen(flags, &mut problems);
-    service.servers = read_servers(flags, protocol, &mut problems);
+    service.servers = servers;
     service.balance = read_balance(flags, service.balance, &mut problems);
     let admin = read_admin(flags, &mut problems);
-    if protocol.is_database() {
-        read_account(&mut service, variable, &mut problems);
-    }
+    read_account(&mut service, variable, &mut problems);
     let draft = Draft {
         plan: service,
         spans: ServiceSpans::default(),
@@ -74,7 +73,7 @@ fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
         let Some(named) = scheme("--listen", text, problems) else {
             continue;
         };
-        if *protocol.get_or_insert(named) != named {
+        if protocol.get_or_insert_with(|| named.clone()) != &named {
             let message = format!(
                 "--listen: `{text}` has a different protocol than the previous \
                  address"
@@ -93,8 +92,8 @@ fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
     match scheme {
         "unix" => return None,
         "tcp" => return Some(Protocol::Tcp),
-        "postgres" | "postgresql" => return Some(Protocol::Postgres),
-        "mysql" | "mariadb" => return Some(Protocol::Mysql),
+        "postgres" | "postgresql" => return Some(Protocol::sql(SqlProtocol::Postgres)),
+        "mysql" | "mariadb" => return Some(Protocol::sql(SqlProtocol::Mysql)),
         _ => {}
     }
     let (code, what) = if keys::PROTOCOLS_NOT_YET.contains(&scheme) {
@@ -114,7 +113,7 @@ fn read_listen(flags: &Flags, problems: &mut Problems) -> Vec<Listen> {
         .collect()
 }
 
-fn read_servers(flags: &Flags, protocol: Protocol, problems: &mut Problems) -> Vec<ServerPlan> {
+fn read_servers(flags: &Flags, protocol: &Protocol, problems: &mut Problems) -> Vec<ServerPlan> {
     if flags.to.is_empty() {
         let help = "add `--to 10.0.0.1:3306,10.0.0.2:3306`";
         problems.error(&None, "E_NO_SERVERS", "`--listen` needs servers", help);
@@ -122,9 +121,9 @@ fn read_servers(flags: &Flags, protocol: Protocol, problems: &mut Problems) -> V
     let mut servers = Vec::new();
     for text in &flags.to {
         let named = scheme("--to", text, problems);
-        if named.is_some_and(|named| named != protocol) {
+        if let Some(named) = named.filter(|named| named != protocol) {
             let message = format!("--to: `{text}` has a different protocol than `--listen`");
-            let help = format!("write `--listen {}://…`", named.unwrap_or(protocol).name());
+            let help = format!("write `--listen {}://…`", named.name());
             problems.error(&None, "E_BOTH", message, help);
             continue;
         }
@@ -143,21 +142,25 @@ fn address_of(text: &str) -> Option<&str> {
     }
 }
 
-/// Reads the account from the environment: every user of the machine could see a password among the
+/// Reads the account of a database service from the environment: every user of the machine could see a password among the
 /// flags.
 fn read_account(
     service: &mut ServicePlan,
     variable: impl Fn(&str) -> Option<String>,
     problems: &mut Problems,
 ) {
-    let (name, password) = match service.protocol {
-        Protocol::Mysql => ("MYSQL_USER", "MYSQL_PWD"),
-        Protocol::Postgres | Protocol::Tcp => ("PGUSER", "PGPASSWORD"),
+    let database = match &mut service.protocol {
+        Protocol::Tcp => return,
+        Protocol::Sql(database) => database,
+    };
+    let (name, password) = match database.protocol {
+        SqlProtocol::Postgres => ("PGUSER", "PGPASSWORD"),
+        SqlProtocol::Mysql => ("MYSQL_USER", "MYSQL_PWD"),
     };
     let Some(user) = variable(name).filter(|user| !user.is_empty()) else {
         let message = format!(
             "`{}://` requires an account to query the servers for roles and users",
-            service.protocol.name()
+            database.protocol.name()
         );
         let help = format!("set {name} and {password}, or use a file with [service.monitor]");
         problems.error(&None, "E_NO_ACCOUNT", message, help);
@@ -170,12 +173,8 @@ fn read_account(
         role_interval_ms: Monitor::ROLE_INTERVAL_MS,
         lag_query: None,
     };
-    if let Some(probe) = Probe::of(service.protocol) {
-        service.health.probe = probe;
-    }
-    if let Some(database) = &mut service.database {
-        database.auth = auth::from_monitor(Some(&monitor));
-    }
+    database.auth = auth::from_monitor(Some(&monitor));
+    service.health.probe = Probe::of(database.protocol);
     service.monitor = Some(monitor);
 }
 

@@ -1,6 +1,6 @@
 //! Checks names of users and databases against the limits of the database servers.
 
-use super::plan::Protocol;
+use super::plan::SqlProtocol;
 use super::problem::Problems;
 use super::reader::Entry;
 
@@ -11,10 +11,10 @@ const POSTGRES_BYTES_MAX: usize = 63;
 const MYSQL_BYTES_MAX: usize = 128;
 
 /// Reports a name that no user or database can have.
-pub(super) fn check(protocol: Protocol, entry: &Entry<'_>, problems: &mut Problems) {
+pub(super) fn check(protocol: SqlProtocol, entry: &Entry<'_>, problems: &mut Problems) {
     let bytes_max = match protocol {
-        Protocol::Mysql => MYSQL_BYTES_MAX,
-        Protocol::Postgres | Protocol::Tcp => POSTGRES_BYTES_MAX,
+        SqlProtocol::Mysql => MYSQL_BYTES_MAX,
+        SqlProtocol::Postgres => POSTGRES_BYTES_MAX,
     };
     let bytes = entry.name.len();
     let message = if bytes == 0 {

@@ -181,9 +181,6 @@ pub struct ServicePlan {
     pub monitor: Option<Monitor>,
     /// TLS to servers, for probes, monitors and sessions of database protocols.
     pub server_tls: ServerTls,
-    /// Settings of a service with a database protocol: `None` for tcp, always set for postgres and
-    /// mysql.
-    pub database: Option<Box<DatabasePlan>>,
 }
 
 impl ServicePlan {
@@ -212,55 +209,76 @@ impl ServicePlan {
             health: Health::default(),
             monitor: None,
             server_tls: ServerTls::default(),
-            database: None,
         };
-        match protocol {
+        match &tcp.protocol {
             Protocol::Tcp => tcp,
-            Protocol::Postgres | Protocol::Mysql => ServicePlan {
+            Protocol::Sql(_) => ServicePlan {
                 balance: Algorithm::LeastConnections,
                 // Pools of applications may be idle for days, and an idle session needs few
                 // resources.
                 idle_timeout_ms: 0,
-                database: Some(Box::default()),
                 ..tcp
             },
         }
     }
+
+    /// Returns the settings of a service with a database protocol. `None` for other protocols.
+    pub fn database(&self) -> Option<&DatabasePlan> {
+        match &self.protocol {
+            Protocol::Sql(database) => Some(database),
+            Protocol::Tcp => None,
+        }
+    }
 }
 
-/// Protocol of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Protocol of a service, with the settings that only this protocol has.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// None: bytes are relayed unchanged.
     Tcp,
+    /// Protocol of a database: sessions are parsed, and servers have roles.
+    Sql(Box<DatabasePlan>),
+}
+
+impl Protocol {
+    /// Returns a database protocol with default settings.
+    pub fn sql(protocol: SqlProtocol) -> Protocol {
+        Protocol::Sql(Box::new(DatabasePlan::new(protocol)))
+    }
+
+    /// Returns the word in the file.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Sql(database) => database.protocol.name(),
+        }
+    }
+}
+
+/// Protocol of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SqlProtocol {
     /// PostgreSQL's protocol 3.
     Postgres,
     /// Protocol of MySQL and MariaDB.
     Mysql,
 }
 
-impl Protocol {
+impl SqlProtocol {
     /// Returns the word in the file.
     pub fn name(self) -> &'static str {
         match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Postgres => "postgres",
-            Protocol::Mysql => "mysql",
+            SqlProtocol::Postgres => "postgres",
+            SqlProtocol::Mysql => "mysql",
         }
     }
 
     /// Returns the name for messages.
     pub fn in_words(self) -> &'static str {
         match self {
-            Protocol::Tcp => "TCP",
-            Protocol::Postgres => "PostgreSQL",
-            Protocol::Mysql => "MySQL",
+            SqlProtocol::Postgres => "PostgreSQL",
+            SqlProtocol::Mysql => "MySQL",
         }
-    }
-
-    /// Returns whether sessions are parsed and servers have roles.
-    pub fn is_database(self) -> bool {
-        self != Protocol::Tcp
     }
 }
 
@@ -428,19 +446,18 @@ impl Probe {
     /// Default query of database probes.
     pub const QUERY: &str = "SELECT 1";
 
-    /// Returns the probe that uses a service's protocol. `None` for tcp.
-    pub fn of(protocol: Protocol) -> Option<Probe> {
+    /// Returns the probe that uses a database protocol.
+    pub fn of(protocol: SqlProtocol) -> Probe {
         let query = Probe::QUERY.to_owned();
         match protocol {
-            Protocol::Tcp => None,
-            Protocol::Postgres => Some(Probe::Postgres { query }),
-            Protocol::Mysql => Some(Probe::Mysql { query }),
+            SqlProtocol::Postgres => Probe::Postgres { query },
+            SqlProtocol::Mysql => Probe::Mysql { query },
         }
     }
 
-    /// Returns whether it uses that protocol.
-    pub fn speaks(&self, protocol: Protocol) -> bool {
-        Probe::of(protocol).is_some_and(|own| own.name() == self.name())
+    /// Returns whether the probe uses that protocol.
+    pub fn speaks(&self, protocol: SqlProtocol) -> bool {
+        Probe::of(protocol).name() == self.name()
     }
 
     /// Returns the word in the file.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::keys::{self, Section};
 use super::names;
-use super::plan::{PoolMode, PoolPlan, Protocol};
+use super::plan::{PoolMode, PoolPlan, SqlProtocol};
 use super::problem::Problems;
 use super::protocol;
 use super::reader::Table;
@@ -15,11 +15,8 @@ const OF_SCHEMAS: &str = "remove it: MySQL server connections are not tied to a 
                           with `size`, `user_size` and `service_size`";
 
 /// Reads the table.
-pub(super) fn read(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
+pub(super) fn read(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
     let mut pool = PoolPlan::default();
-    if protocol == Protocol::Mysql {
-        protocol::refuse(protocol, "postgres", &DATABASE_KEYS, (table, problems));
-    }
     if let Some("session") = table.word("mode", problems) {
         pool.mode = PoolMode::Session;
     }
@@ -40,16 +37,26 @@ pub(super) fn read(protocol: Protocol, table: &Table<'_>, problems: &mut Problem
     number("lifetime_ms", &mut pool.lifetime_ms);
     number("wait_ms", &mut pool.wait_ms);
     pool.users = sizes((protocol, table), "users", &keys::POOL_USER, problems);
-    if protocol != Protocol::Mysql {
-        let of = (protocol, table);
-        pool.databases = sizes(of, "databases", &keys::POOL_DATABASE, problems);
+    match protocol {
+        SqlProtocol::Postgres => {
+            let of = (protocol, table);
+            pool.databases = sizes(of, "databases", &keys::POOL_DATABASE, problems);
+        }
+        SqlProtocol::Mysql => {
+            protocol::refuse(
+                protocol.name(),
+                "postgres",
+                &DATABASE_KEYS,
+                (table, problems),
+            );
+        }
     }
     check_order(&pool, table, problems);
     pool
 }
 
 fn sizes(
-    (protocol, table): (Protocol, &Table<'_>),
+    (protocol, table): (SqlProtocol, &Table<'_>),
     key: &str,
     section: &'static Section,
     problems: &mut Problems,

@@ -1,7 +1,7 @@
 //! Reads `protocol`, and checks which keys of a service it permits.
 
 use super::keys;
-use super::plan::Protocol;
+use super::plan::{Protocol, SqlProtocol};
 use super::problem::Problems;
 use super::reader::Table;
 
@@ -85,22 +85,25 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
         return Some(Protocol::Tcp);
     }
     match table.word("protocol", problems)? {
-        "postgres" => Some(Protocol::Postgres),
-        "mysql" => Some(Protocol::Mysql),
+        "postgres" => Some(Protocol::sql(SqlProtocol::Postgres)),
+        "mysql" => Some(Protocol::sql(SqlProtocol::Mysql)),
         _ => Some(Protocol::Tcp),
     }
 }
 
 /// Reports keys that require another protocol.
-pub(super) fn check_keys(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) {
-    if protocol.is_database() {
-        return refuse(protocol, "tcp", &TCP_KEYS, (table, problems));
+pub(super) fn check_keys(protocol: &Protocol, table: &Table<'_>, problems: &mut Problems) {
+    match protocol {
+        Protocol::Tcp => refuse_database_keys(protocol.name(), table, problems),
+        Protocol::Sql(_) => refuse(protocol.name(), "tcp", &TCP_KEYS, (table, problems)),
     }
+}
+
+fn refuse_database_keys(protocol: &str, table: &Table<'_>, problems: &mut Problems) {
     let given = |key: &&str| table.value(key).is_some();
     for key in DATABASE_KEYS.into_iter().filter(given) {
         let message = format!(
-            "`{key}` is for `protocol = \"postgres\"` and `\"mysql\"`, not for `{}`",
-            protocol.name()
+            "`{key}` is for `protocol = \"postgres\"` and `\"mysql\"`, not for `{protocol}`"
         );
         let help = format!("set `protocol = \"postgres\"` or `\"mysql\"`, or remove `{key}`");
         problems.error(&table.key_span(key), "E_PROTOCOL_KEY", message, help);
@@ -109,16 +112,13 @@ pub(super) fn check_keys(protocol: Protocol, table: &Table<'_>, problems: &mut P
 
 /// Reports keys that belong to the protocol `of`, each with its advice.
 pub(super) fn refuse(
-    protocol: Protocol,
+    protocol: &str,
     of: &str,
     keys: &[(&str, &str)],
     (table, problems): (&Table<'_>, &mut Problems),
 ) {
     for (key, instead) in keys.iter().filter(|(key, _)| table.value(key).is_some()) {
-        let message = format!(
-            "`{key}` is for `protocol = \"{of}\"`, not for `{}`",
-            protocol.name()
-        );
+        let message = format!("`{key}` is for `protocol = \"{of}\"`, not for `{protocol}`");
         problems.error(&table.key_span(key), "E_PROTOCOL_KEY", message, *instead);
     }
 }

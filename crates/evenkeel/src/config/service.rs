@@ -46,6 +46,7 @@ pub(super) struct ServiceSpans {
 pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Draft {
     let name = read_name(table, problems);
     let protocol = protocol::read(table, problems);
+    let is_known = protocol.is_some();
     let mut plan = ServicePlan::with_defaults(name, protocol.unwrap_or(Protocol::Tcp));
     let mut spans = ServiceSpans {
         service: table.span.clone(),
@@ -55,14 +56,15 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         role: table.value_span("role"),
         ..ServiceSpans::default()
     };
-    if let Some(protocol) = protocol {
-        protocol::check_keys(protocol, table, problems);
+    if is_known {
+        protocol::check_keys(&plan.protocol, table, problems);
     }
     read_listen(table, &mut plan, &mut spans, problems);
     read_servers(table, &mut plan, &mut spans, problems);
     read_balance(table, &mut plan, problems);
-    if plan.protocol == Protocol::Tcp {
-        plan.role = role::read(table, problems);
+    match plan.protocol {
+        Protocol::Tcp => plan.role = role::read(table, problems),
+        Protocol::Sql(_) => {}
     }
     read_limits(table, &mut plan, problems);
     read_words(table, &mut plan, problems);
@@ -253,8 +255,8 @@ fn read_tables(
     }
     spans.health = table.span.clone();
     spans.probe = table.span.clone();
-    if let (Some(probe), true) = (Probe::of(plan.protocol), table.value("monitor").is_some()) {
-        plan.health.probe = probe;
+    if let (Some(database), true) = (plan.database(), table.value("monitor").is_some()) {
+        plan.health.probe = Probe::of(database.protocol);
     }
     if let Some(health) = table.table("health", &keys::HEALTH, problems) {
         plan.health = health::read(&health, &plan.health, problems);
@@ -269,14 +271,16 @@ fn read_tables(
         plan.server_tls = health::read_server_tls(&tls, sources, problems);
         spans.server_tls = tls.span;
     }
-    if plan.database.is_some() {
-        spans.auth = table.key_span("auth");
-        spans.tls = table.key_span("tls");
-        let monitor = plan.monitor.as_ref();
-        let mut database = database::read(plan.protocol, table, monitor, sources, problems);
-        let splits = database.split.reads;
-        database.rules = rule::read(table, &plan.servers, splits, problems);
-        plan.database = Some(Box::new(database));
+    match &mut plan.protocol {
+        Protocol::Tcp => {}
+        Protocol::Sql(database) => {
+            spans.auth = table.key_span("auth");
+            spans.tls = table.key_span("tls");
+            let monitor = plan.monitor.as_ref();
+            **database = database::read(database.protocol, table, monitor, sources, problems);
+            let splits = database.split.reads;
+            database.rules = rule::read(table, &plan.servers, splits, problems);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 
 use super::keys;
 use super::names;
-use super::plan::{AuthSource, Credential, Protocol, Secret, UserPlan};
+use super::plan::{AuthSource, Credential, Secret, SqlProtocol, UserPlan};
 use super::problem::Problems;
 use super::protocol;
 use super::reader::Table;
@@ -32,7 +32,7 @@ const POSTGRES_KEYS: [(&str, &str); 2] = [
 
 /// Returns the users by name, and the problems of the file.
 pub(super) fn read(
-    protocol: Protocol,
+    protocol: SqlProtocol,
     (path, text): (&Path, &str),
     source: AuthSource,
 ) -> (BTreeMap<String, UserPlan>, Problems) {
@@ -60,15 +60,15 @@ pub(super) fn read(
     (users, problems)
 }
 
-fn read_user(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> UserPlan {
+fn read_user(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) -> UserPlan {
     let secret = |key, problems: &mut Problems| {
         let text = table.text(key, problems)?;
         Some(Secret::new(text.to_owned()))
     };
     let password = secret("password", problems).map(Credential::Password);
     let verifier = secret("verifier", problems).map(match protocol {
-        Protocol::Mysql => Credential::Mysql,
-        Protocol::Postgres | Protocol::Tcp => Credential::Scram,
+        SqlProtocol::Mysql => Credential::Mysql,
+        SqlProtocol::Postgres => Credential::Scram,
     });
     let md5 = secret("md5", problems).map(Credential::Md5);
     UserPlan {
@@ -83,11 +83,16 @@ fn read_user(protocol: Protocol, table: &Table<'_>, problems: &mut Problems) -> 
 fn check_user(
     user: &UserPlan,
     table: &Table<'_>,
-    (protocol, source): (Protocol, AuthSource),
+    (protocol, source): (SqlProtocol, AuthSource),
     problems: &mut Problems,
 ) {
-    if protocol == Protocol::Mysql {
-        protocol::refuse(protocol, "postgres", &POSTGRES_KEYS, (table, problems));
+    if protocol == SqlProtocol::Mysql {
+        protocol::refuse(
+            protocol.name(),
+            "postgres",
+            &POSTGRES_KEYS,
+            (table, problems),
+        );
     }
     let mut given = CREDENTIALS
         .into_iter()
@@ -135,7 +140,7 @@ fn check_form(user: &UserPlan, table: &Table<'_>, problems: &mut Problems) {
 fn check_login(
     user: &UserPlan,
     table: &Table<'_>,
-    (protocol, source): (Protocol, AuthSource),
+    (protocol, source): (SqlProtocol, AuthSource),
     problems: &mut Problems,
 ) {
     let says_nothing = *user == UserPlan::default();
@@ -143,8 +148,8 @@ fn check_login(
     if says_nothing || nowhere_else {
         let message = "this user has no credentials";
         let help = match protocol {
-            Protocol::Mysql => "add `password` or `verifier`, or `certificate = true`",
-            _ => "add `password`, `verifier` or `md5`, or `certificate = true`",
+            SqlProtocol::Mysql => "add `password` or `verifier`, or `certificate = true`",
+            SqlProtocol::Postgres => "add `password`, `verifier` or `md5`, or `certificate = true`",
         };
         problems.error(&table.span, "E_MISSING_KEY", message, help);
     }

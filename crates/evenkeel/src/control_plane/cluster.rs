@@ -432,13 +432,13 @@ impl ControlPlane {
 
 /// Returns whether a service needs the roles of its servers.
 pub(super) fn needs_roles(plan: &ServicePlan) -> bool {
-    let routes_by_role = plan.protocol.is_database() && plan.monitor.is_some();
+    let routes_by_role = plan.database().is_some() && plan.monitor.is_some();
     plan.role != plan::Role::Any || routes_by_role
 }
 
 /// Returns whether a service needs a primary.
 fn needs_primary(plan: &ServicePlan) -> bool {
-    matches!(plan.role, plan::Role::Primary { .. }) || plan.protocol.is_database()
+    matches!(plan.role, plan::Role::Primary { .. }) || plan.database().is_some()
 }
 
 fn role_in(verdict: &ClusterRoles, server_id: u64) -> &Role {

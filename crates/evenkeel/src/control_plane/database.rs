@@ -31,7 +31,7 @@ use super::probing;
 use super::server::{ManagedServer, MonitorConfig};
 use crate::config::Address;
 use crate::config::plan::{
-    AccountPlan, Consistency, DatabasePlan, Monitor, PoolMode, Protocol, ServerTls, ServicePlan,
+    AccountPlan, Consistency, DatabasePlan, Monitor, PoolMode, ServerTls, ServicePlan, SqlProtocol,
 };
 use membership::{EpochCounter, Membership, MonitoredServer};
 use positions::{MonitoredPosition, PositionFollower};
@@ -48,7 +48,7 @@ pub(super) struct MonitorTasks {
 /// Configuration of the tasks. A change restarts them.
 #[derive(Debug, Clone, PartialEq)]
 struct MonitorSources {
-    protocol: Protocol,
+    protocol: SqlProtocol,
     servers: Vec<(Address, u64)>,
     monitor: Option<Monitor>,
     auth: Option<AccountPlan>,
@@ -69,14 +69,14 @@ impl MonitorSources {
         plan: &ServicePlan,
         servers: &BTreeMap<Address, ManagedServer>,
     ) -> Option<MonitorSources> {
-        let database = plan.database.as_ref()?;
+        let database = plan.database()?;
         let auth = &database.auth;
         let listed = plan.servers.iter().filter_map(|one| {
             let state = servers.get(&one.address)?;
             Some((one.address.clone(), state.server.id))
         });
         Some(MonitorSources {
-            protocol: plan.protocol,
+            protocol: database.protocol,
             servers: listed.collect(),
             monitor: plan.monitor.clone(),
             auth: auth.account.clone(),
@@ -88,8 +88,8 @@ impl MonitorSources {
 
     fn database(&self) -> Database {
         match self.protocol {
-            Protocol::Mysql => Database::Mysql,
-            Protocol::Postgres | Protocol::Tcp => Database::Postgres,
+            SqlProtocol::Mysql => Database::Mysql,
+            SqlProtocol::Postgres => Database::Postgres,
         }
     }
 
@@ -134,11 +134,11 @@ impl MonitorTasks {
         monitor_tasks.start_role_checks(reports.clone());
         if let Some(account) = monitor_tasks.sources.reader_account() {
             monitor_tasks.start_positions(&account, &servers)?;
-            match plan.protocol {
-                Protocol::Mysql => monitor_tasks.start_routines(&account, plan, &servers)?,
-                _ => monitor_tasks.start_catalogs(account, plan, &servers),
+            match monitor_tasks.sources.protocol {
+                SqlProtocol::Mysql => monitor_tasks.start_routines(&account, plan, &servers)?,
+                SqlProtocol::Postgres => monitor_tasks.start_catalogs(account, plan, &servers),
             }
-        } else if plan.database.as_deref().is_some_and(shares_connections) {
+        } else if plan.database().is_some_and(shares_connections) {
             monitor_tasks.report_missing_account(&plan.name);
         }
         monitor_tasks.start_auth(servers)?;
@@ -226,7 +226,7 @@ impl MonitorTasks {
             readers,
             server_info: Arc::clone(&self.server_info),
             membership: self.membership.subscribe(),
-            is_split: plan.database.as_ref().is_some_and(|one| one.split.reads),
+            is_split: plan.database().is_some_and(|one| one.split.reads),
             problems: Vec::new(),
         };
         self.run(task.run());
@@ -236,8 +236,8 @@ impl MonitorTasks {
     fn start_auth(&mut self, servers: Vec<MonitoredServer>) -> Result<(), String> {
         let query = self.sources.query.clone();
         match self.sources.protocol {
-            Protocol::Mysql => self.start_lookups(servers, MysqlAuthQuery::new),
-            Protocol::Postgres | Protocol::Tcp => self.start_lookups(servers, |account, tls| {
+            SqlProtocol::Mysql => self.start_lookups(servers, MysqlAuthQuery::new),
+            SqlProtocol::Postgres => self.start_lookups(servers, |account, tls| {
                 PostgresAuthQuery::new(account, tls, query.as_deref())
             }),
         }
@@ -455,7 +455,7 @@ impl ControlPlane {
 
 /// Returns whether replicas serve only reads for which they have the session's writes.
 pub(super) fn tracks(plan: &ServicePlan) -> bool {
-    plan.database.as_ref().is_some_and(|database| {
+    plan.database().is_some_and(|database| {
         let split = &database.split;
         split.reads && split.consistency != Consistency::Eventual
     })

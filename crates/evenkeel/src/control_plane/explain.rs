@@ -6,14 +6,14 @@ use evenkeel_proxy::server_info::{Catalog, Databases};
 
 use super::ControlPlane;
 use super::service::ManagedService;
-use crate::config::plan::Protocol;
+use crate::config::plan::SqlProtocol;
 use crate::explain::{ExplainContext, ObjectInfo, explain, find_service};
 use crate::status::{Explanation, Question};
 
 impl ControlPlane {
     pub(super) fn explain(&self, question: &Question) -> Result<Explanation, String> {
         let plans = self.services.iter().map(|service| &service.plan);
-        let plan = find_service(plans, question.service.as_deref())?;
+        let (plan, settings) = find_service(plans, question.service.as_deref())?;
         let mut services = self.services.iter();
         let found = services.find(|service| service.plan.name == plan.name);
         let Some(service) = found else {
@@ -27,27 +27,35 @@ impl ControlPlane {
             .enumerate();
         let context = ExplainContext {
             service: plan,
+            database: settings,
             primary: database.and_then(|database| database.primary),
             replicas: replicas
                 .filter_map(|(index, is_replica)| is_replica.then_some(index))
                 .collect(),
             modes: service.service.mysql_modes().unwrap_or_default(),
         };
-        if plan.protocol == Protocol::Mysql {
-            return explain_mysql(service, question, &context);
+        match settings.protocol {
+            SqlProtocol::Mysql => explain_mysql(service, question, &context),
+            SqlProtocol::Postgres => explain_postgres(service, question, &context),
         }
-        let loaded = match &service.server_info {
-            Some(server_info) => {
-                read_catalog(server_info.databases(), question.database.as_deref())
-            }
-            None => Err("no account configured to read it".to_owned()),
-        };
-        let known = match &loaded {
-            Ok((name, catalog)) => ObjectInfo::Catalog(name, catalog),
-            Err(why) => ObjectInfo::Unavailable(why.clone()),
-        };
-        explain(question, &context, &known)
     }
+}
+
+/// Explains a statement of PostgreSQL, with the catalog of the database that the question names.
+fn explain_postgres(
+    service: &ManagedService,
+    question: &Question,
+    context: &ExplainContext<'_>,
+) -> Result<Explanation, String> {
+    let loaded = match &service.server_info {
+        Some(server_info) => read_catalog(server_info.databases(), question.database.as_deref()),
+        None => Err("no account configured to read it".to_owned()),
+    };
+    let known = match &loaded {
+        Ok((name, catalog)) => ObjectInfo::Catalog(name, catalog),
+        Err(why) => ObjectInfo::Unavailable(why.clone()),
+    };
+    explain(question, context, &known)
 }
 
 /// Explains a statement of MySQL. One reading covers the routines of all schemas.

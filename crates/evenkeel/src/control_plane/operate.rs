@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::ControlPlane;
 use super::database::{digests, report};
 use super::service::ManagedService;
-use crate::config::plan::Protocol;
+use crate::config::plan::SqlProtocol;
 use crate::status::{Connections, DigestStatus, KillWhich};
 
 /// Time limit of the workers' responses. Missing responses are left out.
@@ -203,13 +203,13 @@ impl ControlPlane {
 /// Checks that the service has pools for each database. MySQL connections change their database
 /// with each client.
 fn check_database(managed: &ManagedService, database: &str) -> Result<(), String> {
-    match managed.plan.protocol {
-        Protocol::Mysql => Err(format!(
+    match managed.plan.database().map(|plan| plan.protocol) {
+        Some(SqlProtocol::Mysql) => Err(format!(
             "service {:?} uses MySQL, whose server connections do not belong to a database: omit \
              {database:?} to act on the whole service",
             managed.plan.name
         )),
-        Protocol::Postgres | Protocol::Tcp => Ok(()),
+        Some(SqlProtocol::Postgres) | None => Ok(()),
     }
 }
 

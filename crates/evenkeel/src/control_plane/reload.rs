@@ -163,8 +163,9 @@ impl ControlPlane {
                 let config = MonitorConfig::of(service);
                 // Built also for known servers, only to check it: the later update must not fail.
                 config.prober(&listed.address).map_err(fail)?;
-                if service.protocol.is_database() {
-                    snapshot::connector(service, &listed.address).map_err(fail)?;
+                if let Some(database) = service.database() {
+                    let protocol = database.protocol;
+                    snapshot::connector(service, protocol, &listed.address).map_err(fail)?;
                 }
                 if needs_roles(service) {
                     config.role_monitor(&listed.address).map_err(fail)?;
@@ -334,13 +335,11 @@ impl ControlPlane {
             database: None,
         };
         let workers = self.engine.workers();
-        let database = plan.database.as_deref();
+        let database = plan.database();
         let server_info = database.map(|_| ServerInfo::new(workers, now_us()));
         let shared = database
             .zip(server_info.as_ref())
-            .map(|(database, server_info)| {
-                snapshot::new_database((plan.protocol, database), workers, server_info)
-            });
+            .map(|(database, server_info)| snapshot::new_database(database, workers, server_info));
         let mut service = ManagedService {
             plan: plan.clone(),
             service: self.engine.add_service(&plan.name, snapshot, shared),
@@ -396,7 +395,7 @@ impl ControlPlane {
 
 /// Returns whether a service continues under a new plan. Sessions of another protocol cannot.
 fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
-    before.name == now.name && before.protocol == now.protocol
+    before.name == now.name && before.protocol.name() == now.protocol.name()
 }
 
 /// Formats a problem as one log line.

@@ -8,7 +8,7 @@ use evenkeel_proxy::{Server, Service, now_ms};
 
 use super::ControlPlane;
 use super::service::ManagedService;
-use crate::config::plan::{Protocol, ServicePlan};
+use crate::config::plan::ServicePlan;
 
 /// Interval between two checks for remaining sessions.
 const LAST_LOOK_MS: u64 = 1_000;
@@ -17,7 +17,7 @@ const LAST_LOOK_MS: u64 = 1_000;
 pub(super) struct Removal {
     pub(super) service: Arc<Service>,
     /// Protocol of its sessions.
-    pub(super) protocol: Protocol,
+    pub(super) protocol: &'static str,
     /// Removed server. `None`: the whole service is removed.
     pub(super) server: Option<Arc<Server>>,
     /// State of the removed service. `None` if only a server is removed.
@@ -55,7 +55,7 @@ impl Removal {
         let until_ms = since_ms.saturating_add(plan.drain_limit_ms);
         Self {
             service: Arc::clone(service),
-            protocol: plan.protocol,
+            protocol: plan.protocol.name(),
             server: None,
             removed_service: None,
             servers,

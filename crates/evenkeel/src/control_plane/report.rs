@@ -228,7 +228,7 @@ impl ControlPlane {
             Eligibility::Unused(why) => Some(why),
             Eligibility::Serves | Eligibility::Reserve => None,
         };
-        let is_database = managed.plan.database.is_some();
+        let is_database = managed.plan.database().is_some();
         let worked = || WorkTotals::sum(known.server.counters.work());
         ServerStatus {
             role: self.role_status(known),
@@ -371,7 +371,7 @@ fn removed_service_status(removal: &Removal) -> ServiceStatus {
     let counters = &removal.service.counters;
     ServiceStatus {
         name: removal.service.name.to_string(),
-        protocol: removal.protocol.name().to_owned(),
+        protocol: removal.protocol.to_owned(),
         state: ServiceState::Stopping,
         reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
         since_unix_ms: unix_ms(removal.since_ms),

@@ -17,7 +17,7 @@ use super::history::History;
 use super::probing::MonitorEvent;
 use super::role_monitor::{RoleMonitorTask, Times};
 use crate::config::Address;
-use crate::config::plan::{self, Monitor, Protocol, ServerTls, ServicePlan, TlsMode};
+use crate::config::plan::{self, Monitor, ServerTls, ServicePlan, SqlProtocol, TlsMode};
 use crate::status::LastProbe;
 
 /// Settings that a server's probes depend on. A change creates a new prober.
@@ -26,7 +26,8 @@ pub(super) struct MonitorConfig {
     health: plan::Health,
     monitor: Option<Monitor>,
     tls: ServerTls,
-    protocol: Protocol,
+    /// Protocol of a database service. `None` for other services.
+    protocol: Option<SqlProtocol>,
 }
 
 impl MonitorConfig {
@@ -35,7 +36,7 @@ impl MonitorConfig {
             health: service.health.clone(),
             monitor: service.monitor.clone(),
             tls: service.server_tls.clone(),
-            protocol: service.protocol,
+            protocol: service.database().map(|database| database.protocol),
         }
     }
 
@@ -78,10 +79,10 @@ impl MonitorConfig {
     /// Returns the monitor that queries the server's role.
     pub(super) fn role_monitor(&self, address: &Address) -> Result<RoleMonitor, String> {
         let database = match (self.protocol, &self.health.probe) {
-            (Protocol::Postgres, _) | (Protocol::Tcp, plan::Probe::Postgres { .. }) => {
+            (Some(SqlProtocol::Postgres), _) | (None, plan::Probe::Postgres { .. }) => {
                 Database::Postgres
             }
-            (Protocol::Mysql, _) | (Protocol::Tcp, _) => Database::Mysql,
+            (Some(SqlProtocol::Mysql), _) | (None, _) => Database::Mysql,
         };
         let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
         let account = self.account().ok_or("no monitor account configured")?;
@@ -106,7 +107,7 @@ impl MonitorConfig {
     }
 
     pub(super) fn tls(&self, address: &Address) -> Result<Tls, String> {
-        let speaks_tls = self.protocol.is_database()
+        let speaks_tls = self.protocol.is_some()
             || !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
         let identity = self.tls.own.as_ref().map(|own| {
             let [certificate, key] =

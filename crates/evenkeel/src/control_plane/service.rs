@@ -72,11 +72,7 @@ impl ManagedService {
 
     /// Loads the TLS settings of the plan. A renewed certificate is used for new clients.
     pub(super) fn adopt_tls(&mut self) {
-        let plan = self
-            .plan
-            .database
-            .as_ref()
-            .and_then(|plan| plan.tls.as_ref());
+        let plan = self.plan.database().and_then(|plan| plan.tls.as_ref());
         match snapshot::acceptor(plan) {
             Ok(acceptor) => self.acceptor = acceptor,
             Err(why) => {
@@ -91,7 +87,7 @@ impl ManagedService {
 
     /// Loads the rules of the plan. Remaining rules keep their hit counts.
     pub(super) fn adopt_rules(&mut self) {
-        let plan = self.plan.database.as_ref();
+        let plan = self.plan.database();
         let plan = plan.filter(|plan| !plan.rules.is_empty());
         let inputs = plan.zip(self.service.database.as_ref());
         self.rules = inputs.map(|(plan, shared)| Arc::new(rules::rule_set(&plan.rules, shared)));

@@ -6,7 +6,7 @@ use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
 
 use super::ExplainContext;
-use crate::config::plan::Protocol;
+use crate::config::plan::SqlProtocol;
 use crate::rules::rules;
 use crate::status::{Explanation, Question, RuleFit};
 
@@ -27,8 +27,7 @@ pub(super) struct RuleExplanation {
 
 impl RuleExplanation {
     pub(super) fn new(question: &Question, context: &ExplainContext<'_>) -> Result<Self, String> {
-        let plan = context.service.database.as_deref();
-        let plans = plan.map_or(&[][..], |plan| &plan.rules);
+        let plans = &context.database.rules;
         let tried = question.rule.as_deref();
         if let Some(tried) = tried.filter(|tried| plans.iter().all(|rule| rule.name != *tried)) {
             let names: Vec<&str> = plans.iter().map(|rule| rule.name.as_str()).collect();
@@ -41,9 +40,9 @@ impl RuleExplanation {
                 ),
             });
         }
-        let dialect = match context.service.protocol {
-            Protocol::Mysql => Dialect::Mysql(context.modes),
-            Protocol::Postgres | Protocol::Tcp => Dialect::Postgres { backslashes: false },
+        let dialect = match context.database.protocol {
+            SqlProtocol::Mysql => Dialect::Mysql(context.modes),
+            SqlProtocol::Postgres => Dialect::Postgres { backslashes: false },
         };
         let rule_set = RuleSet::new(rules(plans, tried), Vec::new());
         let is_restricted =
@@ -69,6 +68,7 @@ impl RuleExplanation {
         let replicas = context.replicas.iter().copied();
         ExplainContext {
             service: context.service,
+            database: context.database,
             primary: context.primary,
             modes: context.modes,
             replicas: replicas.filter(is_among).collect(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use evenkeel::config::{Credential, DatabasePlan, PoolMode, Protocol, ServicePlan};
+use evenkeel::config::{Credential, DatabasePlan, PoolMode, ServicePlan};
 use tempfile::TempDir;
 
 use super::wrong::check;
@@ -26,11 +26,11 @@ fn check_mysql(lines: &str, expected: &str, words: &str) {
 #[test]
 fn the_defaults_are_those_of_a_pooler() {
     let service = of("");
-    assert_eq!(service.protocol, Protocol::Mysql);
+    assert_eq!(service.protocol.name(), "mysql");
     assert_eq!(service.balance.name(), "least-connections");
     assert_eq!(service.idle_timeout_ms, 0);
     assert_eq!(service.health.probe.name(), "mysql");
-    let database = *service.database.expect("a database");
+    let database = service.database().expect("a database").clone();
     assert_eq!(
         (database.pool.mode, database.pool.size),
         (PoolMode::Transaction, 20)
@@ -54,7 +54,7 @@ fn the_tables_of_a_database_reach_the_plan() {
         failover,
         auth,
         ..
-    } = *service.database.expect("a database");
+    } = service.database().expect("a database").clone();
     assert_eq!((times.query_timeout_ms, failover.wait_ms), (1, 19));
     assert_eq!((pool.mode, pool.size), (PoolMode::Transaction, 7));
     assert_eq!(pool.size_of_user("app"), 16);
@@ -121,7 +121,8 @@ fn user_of(lines: &str) -> Result<Option<Credential>, String> {
     )));
     match plan {
         Some(mut plan) => {
-            let database = plan.services.remove(0).database.expect("a database");
+            let database = plan.services.remove(0);
+            let database = database.database().expect("a database");
             Ok(database.auth.users["app"].credential.clone())
         }
         None => {

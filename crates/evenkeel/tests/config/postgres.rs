@@ -6,8 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use evenkeel::config::{
-    Address, AuthSource, Consistency, DatabasePlan, Plan, PoolMode, Probe, Protocol, ServicePlan,
-    TlsMode,
+    Address, AuthSource, Consistency, DatabasePlan, Plan, PoolMode, Probe, ServicePlan, TlsMode,
 };
 use tempfile::TempDir;
 
@@ -60,7 +59,8 @@ fn of(text: &str) -> ServicePlan {
 }
 
 fn database(lines: &str) -> DatabasePlan {
-    *of(&postgres(lines)).database.expect("it speaks PostgreSQL")
+    let service = of(&postgres(lines));
+    service.database().expect("a database service").clone()
 }
 
 /// Checks a PostgreSQL service; `lines` begin in line 6.
@@ -71,11 +71,11 @@ fn check_postgres(lines: &str, expected: &str, words: &str) {
 #[test]
 fn the_defaults_are_those_of_a_pooler() {
     let service = of(&postgres(""));
-    assert_eq!(service.protocol, Protocol::Postgres);
+    assert_eq!(service.protocol.name(), "postgres");
     assert_eq!(service.balance.name(), "least-connections");
     assert_eq!(service.idle_timeout_ms, 0);
     assert_eq!(service.health.probe.name(), "postgres");
-    let database = *service.database.expect("a database");
+    let database = service.database().expect("a database").clone();
     assert_eq!(database.times.login_timeout_ms, 10_000);
     assert_eq!(database.times.query_timeout_ms, 0);
     assert_eq!(
@@ -89,7 +89,7 @@ fn the_defaults_are_those_of_a_pooler() {
     assert_eq!(database.auth.account.expect("the monitor's").user, "m");
     assert_eq!(database.tls, None);
     let tcp = of(&service_of_tcp());
-    assert_eq!((tcp.database, tcp.idle_timeout_ms), (None, 28_800_000));
+    assert_eq!((tcp.database(), tcp.idle_timeout_ms), (None, 28_800_000));
 }
 
 fn service_of_tcp() -> String {
@@ -123,7 +123,7 @@ fn every_key_reaches_the_plan() {
         logins_at_once,
         logins_per_address,
         ..
-    } = *service.database.expect("a database");
+    } = service.database().expect("a database").clone();
     let found = [
         times.query_timeout_ms,
         times.transaction_timeout_ms,
@@ -256,10 +256,11 @@ fn roles_are_asked_by_an_account_in_the_servers_own_protocol() {
     ));
     assert_eq!(own.health.probe, Probe::Tcp);
     let account = own
-        .database
+        .database()
         .expect("a database")
         .auth
         .account
+        .clone()
         .expect("an account");
     assert_eq!(
         (account.user.as_str(), account.database.as_deref()),
@@ -338,7 +339,8 @@ fn pools_are_checked() {
 #[test]
 fn who_keeps_a_connection_does_not_read_elsewhere() {
     let kept = "[service.pool]\nmode = 'session'\n";
-    let database = of(&postgres(kept)).database.expect("a database");
+    let service = of(&postgres(kept));
+    let database = service.database().expect("a database");
     assert_eq!(database.pool.mode, PoolMode::Session);
     check_postgres(
         &format!("{kept}[service.split]\nreads = true"),

@@ -12,7 +12,7 @@ fn with(lines: &str) -> String {
 
 fn rules(lines: &str) -> Vec<RulePlan> {
     let service = plan(&with(lines)).services.remove(0);
-    service.database.expect("a database").rules
+    service.database().expect("a database").rules.clone()
 }
 
 fn check_rule(lines: &str, expected: &str, words: &str) {

@@ -40,7 +40,7 @@ impl Files {
         let loaded = load(&self.directory.path().join("evenkeel.toml"));
         assert_eq!(loaded.problems.list, [], "{users}");
         let service = loaded.plan.expect("a plan").services.remove(0);
-        service.database.expect("a database").auth
+        service.database().expect("a database").auth.clone()
     }
 
     /// Checks that there is exactly one problem, at the place of the file's name, with these words.

@@ -13,7 +13,7 @@ pub(super) use variables::VARIABLES;
 use super::Console;
 use super::error::ConsoleError;
 use super::stats::{Totals, totals};
-use crate::config::plan::Protocol;
+use crate::config::plan::SqlProtocol;
 use crate::log::rfc3339;
 use crate::status::{
     ClientStatus, Connections, DatabaseStatus, RuleStatus, ServerStatus, ServiceStatus, Status,
@@ -129,7 +129,7 @@ impl PooledService<'_> {
     /// Returns the database of a client's pool. Empty for MySQL, where connections change their
     /// schema.
     fn pool_of<'c>(&self, client: &'c ClientStatus) -> &'c str {
-        match self.service.protocol == Protocol::Mysql.name() {
+        match self.service.protocol == SqlProtocol::Mysql.name() {
             true => "",
             false => &client.database,
         }

@@ -1,14 +1,16 @@
 //! Checks services with a database protocol, and the peers of their cancel requests.
 
-use super::super::plan::{AuthSource, DatabasePlan, Listen, PeersPlan, PoolMode, Probe, Protocol};
+use super::super::plan::{
+    AuthSource, DatabasePlan, Listen, PeersPlan, PoolMode, Probe, Protocol, SqlProtocol,
+};
 use super::super::problem::{Problems, SourceSpan};
 use super::super::service::Draft;
 use super::reaches;
 
 /// Runs the checks of services with a database protocol.
 pub(super) fn check(draft: &Draft, problems: &mut Problems) {
-    if let Some(database) = &draft.plan.database {
-        probe(draft, problems);
+    if let Some(database) = draft.plan.database() {
+        probe(draft, database.protocol, problems);
         accounts(draft, database, problems);
         certificates(draft, database, problems);
         cleartext(draft, database, problems);
@@ -16,14 +18,14 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
 }
 
 /// Checks that the probe uses the service's protocol, in which servers report their role.
-fn probe(Draft { plan, spans }: &Draft, problems: &mut Problems) {
+fn probe(Draft { plan, spans }: &Draft, protocol: SqlProtocol, problems: &mut Problems) {
     let probe = plan.health.probe.name();
-    let own = plan.protocol.name();
+    let own = protocol.name();
     let help = format!("set `probe = \"{own}\"` in [service.health], or remove `probe`");
     match plan.health.probe {
-        _ if plan.health.probe.speaks(plan.protocol) => {}
+        _ if plan.health.probe.speaks(protocol) => {}
         Probe::Http { .. } | Probe::Mysql { .. } | Probe::Postgres { .. } => {
-            let speaks = plan.protocol.in_words();
+            let speaks = protocol.in_words();
             let message = format!("`probe = \"{probe}\"` does not support {speaks}");
             problems.error(&spans.probe, "E_ROLE_PROBE", message, help);
         }
@@ -45,7 +47,7 @@ fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     if spans.monitor.is_some() || plan.monitor.is_some() {
         return;
     }
-    let asks = plan.health.probe.speaks(plan.protocol);
+    let asks = plan.health.probe.speaks(database.protocol);
     if plan.servers.len() > 1 && !asks {
         let message = "determining which server is the primary requires an account";
         let help = "add [service.monitor] with `user` and `password_file`";
@@ -106,7 +108,10 @@ pub(in super::super) fn peers(
     drafts: &[Draft],
     problems: &mut Problems,
 ) {
-    let cancels = |draft: &&Draft| draft.plan.protocol == Protocol::Postgres;
+    let cancels = |draft: &&Draft| match &draft.plan.protocol {
+        Protocol::Sql(database) => database.protocol == SqlProtocol::Postgres,
+        Protocol::Tcp => false,
+    };
     let mut served = drafts.iter().filter(cancels);
     if span.is_some() && served.next().is_none() {
         let message = "[peers] has no effect: no service forwards cancel requests";

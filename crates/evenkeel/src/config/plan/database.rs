@@ -1,10 +1,12 @@
 //! Defines the settings of services with a database protocol.
 
-use super::{AuthPlan, FailoverPlan, PoolPlan, RulePlan, SplitPlan, TlsPlan};
+use super::{AuthPlan, FailoverPlan, PoolPlan, RulePlan, SplitPlan, SqlProtocol, TlsPlan};
 
-/// Settings of a service with a database protocol; TCP services have none.
+/// Settings of a service with a database protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabasePlan {
+    /// Protocol of the database.
+    pub protocol: SqlProtocol,
     /// Time limits of a session.
     pub times: TimesPlan,
     /// Concurrent logins, 1 to 1 000 000; further ones wait. Default 1 000.
@@ -27,9 +29,11 @@ pub struct DatabasePlan {
     pub tls: Option<TlsPlan>,
 }
 
-impl Default for DatabasePlan {
-    fn default() -> DatabasePlan {
+impl DatabasePlan {
+    /// Returns the default settings of a protocol.
+    pub fn new(protocol: SqlProtocol) -> DatabasePlan {
         DatabasePlan {
+            protocol,
             times: TimesPlan::default(),
             logins_at_once: 1_000,
             logins_per_address: 100,

@@ -26,7 +26,7 @@ const PIN_CAUSES_SHOWN: usize = 10;
 /// Returns the database part of a service's status. `None` for a service without a database
 /// protocol.
 pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<DatabaseStatus> {
-    let plan = managed.plan.database.as_deref()?;
+    let plan = managed.plan.database()?;
     let shared = managed.service.database.as_ref()?;
     let stats = shared.stats();
     let sum = |of: fn(&ServiceStats) -> &LocalCounter| stats.iter().map(|one| of(one).get()).sum();

@@ -21,8 +21,8 @@ use zeroize::Zeroizing;
 
 use crate::config::Address;
 use crate::config::plan::{
-    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, RulePlan,
-    RuleTo, ServicePlan, TlsPlan,
+    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, RulePlan, RuleTo,
+    ServicePlan, SqlProtocol, TlsPlan,
 };
 use crate::control_plane::ControlPlane;
 use crate::control_plane::cluster::needs_roles;
@@ -34,13 +34,13 @@ const IDLE_MS_WHILE_DRAINING: u64 = 1_000;
 
 /// Returns the state that the workers of a new service share.
 pub(in crate::control_plane) fn new_database(
-    (protocol, plan): (Protocol, &DatabasePlan),
+    plan: &DatabasePlan,
     workers: usize,
     server_info: &Arc<ServerInfo>,
 ) -> Arc<DatabaseService> {
-    let make = match protocol {
-        Protocol::Mysql => DatabaseService::mysql,
-        Protocol::Postgres | Protocol::Tcp => DatabaseService::postgres,
+    let make = match plan.protocol {
+        SqlProtocol::Mysql => DatabaseService::mysql,
+        SqlProtocol::Postgres => DatabaseService::postgres,
     };
     let database = make(
         workers,
@@ -89,7 +89,7 @@ fn failover_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
 
 /// Closes unused server connections soon, for a service that accepts no new clients.
 pub(in crate::control_plane) fn shrink_pools(service: &ManagedService) {
-    let plan = service.plan.database.as_deref();
+    let plan = service.plan.database();
     if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
         let settings = connection_pool::PoolSettings {
             min_idle: 0,
@@ -108,7 +108,7 @@ impl ControlPlane {
         members: &[Member],
         servers: &[Arc<Server>],
     ) -> Option<DatabaseSnapshot> {
-        let plan = service.plan.database.as_deref()?;
+        let plan = service.plan.database()?;
         let shared = service.service.database.as_ref()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
         let assigned_roles = self.assigned_roles(service, plan);
@@ -166,7 +166,7 @@ impl ControlPlane {
             replicas: assignment.replicas,
             spares: assignment.spares,
             tls: service.acceptor.clone(),
-            server_encryption: self.encryption(service),
+            server_encryption: self.encryption(service, plan.protocol),
             peers: self.peers.servers(),
             rules: service.rules.clone(),
         })
@@ -175,8 +175,7 @@ impl ControlPlane {
     /// Returns whether the servers' roles differ from those published to the data plane.
     pub(in crate::control_plane) fn has_new_assignment(&self, index: usize) -> bool {
         let service = &self.services[index];
-        let (Some(plan), snapshot) = (service.plan.database.as_deref(), service.service.snapshot())
-        else {
+        let (Some(plan), snapshot) = (service.plan.database(), service.service.snapshot()) else {
             return false;
         };
         let Some(published) = &snapshot.database else {
@@ -233,13 +232,18 @@ impl ControlPlane {
 
     /// Returns how connections to each server are encrypted, including removed servers, on which
     /// the last statements may have to be canceled.
-    fn encryption(&self, service: &ManagedService) -> HashMap<u64, ServerEncryption> {
+    fn encryption(
+        &self,
+        service: &ManagedService,
+        protocol: SqlProtocol,
+    ) -> HashMap<u64, ServerEncryption> {
         let listed = service.plan.servers.iter();
         let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
         let removals = self.removals.iter();
         let removals = removals.filter(|removal| removal.service.id == service.service.id);
         let servers = listed.chain(removals.filter_map(|removal| removal.server.as_ref()));
-        let encryption = servers.map(|server| (server.id, encryption(&service.plan, server)));
+        let encryption =
+            servers.map(|server| (server.id, encryption(&service.plan, protocol, server)));
         encryption.collect()
     }
 
@@ -253,7 +257,7 @@ impl ControlPlane {
 
     /// Applies the parts of a changed plan that are not in the snapshot.
     pub(in crate::control_plane) fn adopt_database_plan(&self, service: &ManagedService) {
-        let plan = service.plan.database.as_deref();
+        let plan = service.plan.database();
         if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
             shared.set_settings(pool_settings(plan), failover_settings(plan));
             shared.set_digests(digests_max(plan));
@@ -349,10 +353,10 @@ pub(in crate::control_plane) fn acceptor(
     Ok(Some(Arc::new(acceptor)))
 }
 
-fn encryption(plan: &ServicePlan, server: &Server) -> ServerEncryption {
+fn encryption(plan: &ServicePlan, protocol: SqlProtocol, server: &Server) -> ServerEncryption {
     let address = server.name.parse::<Address>();
     let address = address.map_err(|error| error.message);
-    match address.and_then(|address| connector(plan, &address)) {
+    match address.and_then(|address| connector(plan, protocol, &address)) {
         Ok(Some(connector)) => ServerEncryption::Encrypted(connector),
         Ok(None) => ServerEncryption::Plaintext,
         Err(why) => {
@@ -366,16 +370,17 @@ fn encryption(plan: &ServicePlan, server: &Server) -> ServerEncryption {
 /// Returns the TLS settings towards a server. `None`: off.
 pub(in crate::control_plane) fn connector(
     plan: &ServicePlan,
+    protocol: SqlProtocol,
     address: &Address,
 ) -> Result<Option<Connector>, String> {
     let tls = MonitorConfig::of(plan).tls(address)?;
-    Connector::new(&tls, alpn_protocol(plan.protocol)).map_err(|error| error.to_string())
+    Connector::new(&tls, alpn_protocol(protocol)).map_err(|error| error.to_string())
 }
 
-fn alpn_protocol(protocol: Protocol) -> AlpnProtocol {
+fn alpn_protocol(protocol: SqlProtocol) -> AlpnProtocol {
     match protocol {
-        Protocol::Postgres => AlpnProtocol::Postgres,
-        Protocol::Mysql | Protocol::Tcp => AlpnProtocol::Unnamed,
+        SqlProtocol::Postgres => AlpnProtocol::Postgres,
+        SqlProtocol::Mysql => AlpnProtocol::Unnamed,
     }
 }
 
