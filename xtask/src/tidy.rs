@@ -7,6 +7,7 @@ mod documents;
 mod edges;
 mod names;
 mod prose;
+mod protocols;
 mod purity;
 mod registration;
 mod rust;
@@ -70,6 +71,7 @@ fn problems(tree: &Tree) -> Vec<Problem> {
     problems.extend(edges::check(tree));
     problems.extend(names::check(tree));
     problems.extend(registration::check(tree));
+    problems.extend(protocols::check(tree));
     problems.extend(purity::check(tree));
     problems.extend(words::check(tree));
     problems.extend(prose::check(tree));

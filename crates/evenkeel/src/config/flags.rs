@@ -142,8 +142,8 @@ fn address_of(text: &str) -> Option<&str> {
     }
 }
 
-/// Reads the account of a database service from the environment: every user of the machine could see a password among the
-/// flags.
+/// Reads the account of a database service from the environment: every user of the machine could
+/// see a password among the flags.
 fn read_account(
     service: &mut ServicePlan,
     variable: impl Fn(&str) -> Option<String>,
