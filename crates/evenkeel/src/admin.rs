@@ -95,7 +95,7 @@ pub async fn serve(
 ) {
     let consoles = [
         (listeners.postgres, Dialect::Postgres),
-        (listeners.mysql, Dialect::MySql),
+        (listeners.mysql, Dialect::Mysql),
     ];
     let console = console::serve(consoles, &settings, control.clone(), closing.clone());
     let app = TowerToHyperService::new(routes::router(settings.clone(), control));

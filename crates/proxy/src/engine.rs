@@ -28,8 +28,7 @@ use crate::listen::{Accepted, Listener, ListenerShared};
 use crate::numbers::Numbers;
 use crate::record::CutReason;
 use crate::server::Server;
-use crate::service::database::DatabaseService;
-use crate::service::{Service, ServiceSnapshot};
+use crate::service::{Protocol, Service, ServiceSnapshot};
 use crate::session::cancel::{self, ForwardedKill, KillOutcome, KillRequest};
 use crate::session::mysql;
 use crate::upstream::queue;
@@ -341,10 +340,10 @@ impl Engine {
         &self,
         name: &str,
         view: ServiceSnapshot,
-        database: Option<Arc<DatabaseService>>,
+        protocol: Protocol,
     ) -> Arc<Service> {
         let workers = self.workers();
-        let service = Service::new(self.new_id(), name.into(), view, workers, database);
+        let service = Service::new(self.new_id(), name.into(), view, workers, protocol);
         let service = Arc::new(service);
         self.shared.registry.add(&service);
         service

@@ -32,4 +32,4 @@ pub use clock::{now_ms, now_us};
 pub use fast_random::fast_random;
 pub use random::secret;
 pub use server::{Endpoint, Server};
-pub use service::{Service, ServiceSnapshot, database, digests, rules, stats};
+pub use service::{Protocol, Service, ServiceSnapshot, database, digests, rules, stats};

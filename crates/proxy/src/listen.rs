@@ -22,7 +22,7 @@ use crate::engine::WorkerCommand;
 use crate::engine::event::Event;
 use crate::engine::worker::Worker;
 use crate::relay::yield_now;
-use crate::service::Service;
+use crate::service::{self, Service};
 use crate::session;
 use crate::settings::Keepalive;
 use crate::socket::keep_alive;
@@ -336,9 +336,9 @@ fn accept_failed(worker: &Worker, error: &io::Error) {
 fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
     let sessions = &worker.shared.sessions;
     let shared = &worker.shared;
-    let weight = |index: usize| match accepted.service.database {
-        Some(_) => shared.pooled_weight(index),
-        None => sessions[index].load(Relaxed),
+    let weight = |index: usize| match accepted.service.protocol {
+        service::Protocol::Sql(_) => shared.pooled_weight(index),
+        service::Protocol::Tcp => sessions[index].load(Relaxed),
     };
     let own = weight(worker.index);
     let (idlest, fewest) = (0..sessions.len())
@@ -346,7 +346,7 @@ fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
         .min_by_key(|(_, weight)| *weight)
         .unwrap_or((worker.index, own));
     // Long sessions justify a wake-up. Among equally loaded workers the first one is chosen.
-    if accepted.service.database.is_some() {
+    if accepted.service.database().is_some() {
         sessions[idlest].fetch_add(1, Relaxed);
         match idlest == worker.index {
             true => start(worker, accepted),

@@ -83,6 +83,15 @@ impl ServiceSnapshot {
     }
 }
 
+/// Protocol of a service, with the state that its workers share.
+#[derive(Debug, Clone)]
+pub enum Protocol {
+    /// Bytes are relayed unchanged.
+    Tcp,
+    /// Protocol of a database: sessions are parsed, and server connections pooled.
+    Sql(Arc<DatabaseService>),
+}
+
 /// A service; lives until it is removed from the configuration and its sessions have ended.
 #[derive(Debug)]
 pub struct Service {
@@ -95,8 +104,8 @@ pub struct Service {
     /// Permits for clients, limited by `max_connections`.
     pub permits: Permits,
     pub(crate) queue: Queue,
-    /// Set for a service with a database protocol.
-    pub database: Option<Arc<DatabaseService>>,
+    /// Protocol of its clients and servers.
+    pub protocol: Protocol,
     view: ArcSwap<ServiceSnapshot>,
 }
 
@@ -106,7 +115,7 @@ impl Service {
         name: Arc<str>,
         view: ServiceSnapshot,
         workers: usize,
-        database: Option<Arc<DatabaseService>>,
+        protocol: Protocol,
     ) -> Self {
         Self {
             id,
@@ -114,8 +123,16 @@ impl Service {
             counters: ServiceCounters::new(workers),
             permits: Permits::new(view.settings.max_connections),
             queue: Queue::default(),
-            database,
+            protocol,
             view: ArcSwap::from_pointee(view),
+        }
+    }
+
+    /// Returns the shared state of a service with a database protocol. `None` for other protocols.
+    pub fn database(&self) -> Option<&Arc<DatabaseService>> {
+        match &self.protocol {
+            Protocol::Sql(database) => Some(database),
+            Protocol::Tcp => None,
         }
     }
 
@@ -144,7 +161,7 @@ impl Service {
     /// Returns the modes in which MySQL servers read texts of clients that have set none; `None`:
     /// no server has sent a greeting yet, or the service is not MySQL.
     pub fn mysql_modes(&self) -> Option<LexerModes> {
-        self.database.as_ref()?.as_mysql()?.modes(&self.snapshot())
+        self.database()?.as_mysql()?.modes(&self.snapshot())
     }
 
     /// Returns the number of clients that are served or wait.

@@ -29,8 +29,8 @@ use crate::engine::worker::Worker;
 use crate::listen::Accepted;
 use crate::record::{Record, TerminationReason};
 use crate::relay::RelayOutcome;
-use crate::service::Service;
 use crate::service::database::ProtocolService;
+use crate::service::{Protocol, Service};
 use crate::socket::Socket;
 
 /// Steps that one session may take before it yields to the worker's other sessions.
@@ -55,15 +55,27 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
             lingering_close::close_gracefully(&worker, client);
             TerminationReason::OverLimit
         }
-        Some(permit) => match service.database.as_ref().map(|shared| &shared.protocol) {
-            None => tcp::serve_session(&worker, &permit, &live, client, &mut record).await,
-            Some(ProtocolService::Postgres(_)) => {
-                postgres::serve_session(&worker, &permit, &live, enrolled.key, client, &mut record)
-                    .await
-            }
-            Some(ProtocolService::MySql(_)) => {
-                mysql::serve_session(&worker, &permit, &live, enrolled.key, client, &mut record)
-                    .await
+        Some(permit) => match &service.protocol {
+            Protocol::Tcp => tcp::serve_session(&worker, &permit, &live, client, &mut record).await,
+            Protocol::Sql(database) => {
+                let (worker, record) = (&worker, &mut record);
+                match database.protocol {
+                    ProtocolService::Postgres(_) => {
+                        postgres::serve_session(
+                            worker,
+                            &permit,
+                            &live,
+                            enrolled.key,
+                            client,
+                            record,
+                        )
+                        .await
+                    }
+                    ProtocolService::Mysql(_) => {
+                        mysql::serve_session(worker, &permit, &live, enrolled.key, client, record)
+                            .await
+                    }
+                }
             }
         },
     };

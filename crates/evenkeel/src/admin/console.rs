@@ -44,7 +44,7 @@ struct Console {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Postgres,
-    MySql,
+    Mysql,
 }
 
 impl Dialect {
@@ -52,7 +52,7 @@ impl Dialect {
     fn version(self) -> &'static str {
         match self {
             Self::Postgres => postgres::VERSION,
-            Self::MySql => mysql::VERSION,
+            Self::Mysql => mysql::VERSION,
         }
     }
 }
@@ -115,6 +115,6 @@ async fn serve_session(console: &Console, dialect: Dialect, socket: TcpStream, p
     let stream = Stream::new(socket);
     match dialect {
         Dialect::Postgres => drop(postgres::serve_session(console, stream, peer).await),
-        Dialect::MySql => drop(mysql::serve_session(console, stream, peer).await),
+        Dialect::Mysql => drop(mysql::serve_session(console, stream, peer).await),
     }
 }

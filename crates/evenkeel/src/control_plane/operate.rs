@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use evenkeel_proxy::Protocol;
 use evenkeel_proxy::engine::operate::SessionFilter;
 use tokio::sync::oneshot;
 
@@ -68,7 +69,7 @@ impl ControlPlane {
         database: Option<&str>,
     ) -> Result<u64, String> {
         let managed = self.find_service(service)?;
-        let shared = managed.service.database.as_ref();
+        let shared = managed.service.database();
         Ok(shared.map_or(0, |shared| shared.open_connections(database)))
     }
 
@@ -93,7 +94,7 @@ impl ControlPlane {
     /// Returns whether an operator has paused exactly this: the service, or the database.
     pub(super) fn is_paused(&self, service: &str, database: Option<&str>) -> bool {
         let managed = self.find_service(service).ok();
-        let shared = managed.and_then(|managed| managed.service.database.as_ref());
+        let shared = managed.and_then(|managed| managed.service.database());
         let paused = shared.map(|shared| shared.paused()).unwrap_or_default();
         match database {
             Some(database) => paused.databases.contains(database),
@@ -111,7 +112,7 @@ impl ControlPlane {
         if self.engine.resume(&managed.service, database) {
             return Ok(format!("{object} resumed"));
         }
-        let database_service = managed.service.database.as_ref();
+        let database_service = managed.service.database();
         if database.is_some() && database_service.is_some_and(|shared| shared.paused().all) {
             return Err(format!(
                 "service {service} is paused as a whole, not only this database: resume without a \
@@ -164,7 +165,7 @@ impl ControlPlane {
     /// Returns the name of a service that an operator has paused.
     pub(super) fn paused_service(&self) -> Option<&str> {
         let is_paused = |one: &&ManagedService| {
-            let shared = one.service.database.as_ref();
+            let shared = one.service.database();
             shared.is_some_and(|shared| !shared.paused().is_empty())
         };
         let paused = self.services.iter().find(is_paused);
@@ -189,9 +190,9 @@ impl ControlPlane {
                 "no service named {wanted:?}, see `evenkeel status`"
             ));
         };
-        match managed.service.database {
-            Some(_) => Ok(managed),
-            None => Err(format!(
+        match managed.service.protocol {
+            Protocol::Sql(_) => Ok(managed),
+            Protocol::Tcp => Err(format!(
                 "service {wanted:?} uses protocol {}; only services with `protocol = \"postgres\"` \
                  or `\"mysql\"` pool server connections",
                 managed.plan.protocol.name()

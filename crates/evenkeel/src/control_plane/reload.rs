@@ -7,7 +7,7 @@ use std::sync::Arc;
 use evenkeel_policy::server_set::ServerSet;
 use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::{Server, ServiceSnapshot, now_ms, now_us};
+use evenkeel_proxy::{Protocol, Server, ServiceSnapshot, now_ms, now_us};
 
 use super::cluster::needs_roles;
 use super::database::snapshot;
@@ -335,14 +335,17 @@ impl ControlPlane {
             database: None,
         };
         let workers = self.engine.workers();
-        let database = plan.database();
-        let server_info = database.map(|_| ServerInfo::new(workers, now_us()));
-        let shared = database
-            .zip(server_info.as_ref())
-            .map(|(database, server_info)| snapshot::new_database(database, workers, server_info));
+        let (protocol, server_info) = match &plan.protocol {
+            config::Protocol::Tcp => (Protocol::Tcp, None),
+            config::Protocol::Sql(database) => {
+                let server_info = ServerInfo::new(workers, now_us());
+                let shared = snapshot::new_database(database, workers, &server_info);
+                (Protocol::Sql(shared), Some(server_info))
+            }
+        };
         let mut service = ManagedService {
             plan: plan.clone(),
-            service: self.engine.add_service(&plan.name, snapshot, shared),
+            service: self.engine.add_service(&plan.name, snapshot, protocol),
             cursor,
             listening: Vec::new(),
             weights: BTreeMap::new(),

@@ -89,7 +89,7 @@ impl ManagedService {
     pub(super) fn adopt_rules(&mut self) {
         let plan = self.plan.database();
         let plan = plan.filter(|plan| !plan.rules.is_empty());
-        let inputs = plan.zip(self.service.database.as_ref());
+        let inputs = plan.zip(self.service.database());
         self.rules = inputs.map(|(plan, shared)| Arc::new(rules::rule_set(&plan.rules, shared)));
     }
 

@@ -145,7 +145,7 @@ impl ControlPlane {
         let databases = self
             .services
             .iter()
-            .filter_map(|one| one.service.database.as_ref());
+            .filter_map(|one| one.service.database());
         for database in databases {
             let writes = database.knowledge.writes();
             writes.share(are_shared, evenkeel_proxy::now_us());

@@ -175,7 +175,7 @@ impl Tally {
 }
 
 fn publish(worker: &Worker, service: &Service, tally: &Tally) {
-    if let Some(shared) = &service.database {
+    if let Some(shared) = service.database() {
         let activities = &shared.stats()[worker.index].activities;
         activities.set(&tally.doing, &tally.pins);
     }

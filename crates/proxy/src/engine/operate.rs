@@ -42,7 +42,7 @@ impl Engine {
     /// Makes clients of a database (`None`: of all) wait, and closes free connections. When
     /// [`DatabaseService::open_connections`] returns zero, no statement runs at the servers.
     pub fn pause(&self, service: &Service, database: Option<&str>) {
-        if let Some(shared) = &service.database {
+        if let Some(shared) = service.database() {
             shared.pool_registry.pause(database);
             self.reconnect(service, database);
         }
@@ -50,7 +50,7 @@ impl Engine {
 
     /// Ends a pause; without a database, every pause. Returns false if nothing was paused.
     pub fn resume(&self, service: &Service, database: Option<&str>) -> bool {
-        let Some(shared) = &service.database else {
+        let Some(shared) = service.database() else {
             return false;
         };
         let mut tasks = Vec::new();
@@ -62,7 +62,7 @@ impl Engine {
     /// Closes every connection to a database (`None`: to all) as soon as it is free; new ones are
     /// opened when needed. Findings about statements there are discarded.
     pub fn reconnect(&self, service: &Service, database: Option<&str>) {
-        let own = service.database.as_ref();
+        let own = service.database();
         if let Some(own) = own.and_then(|own| own.as_postgres()) {
             own.forget_trials(database);
         }
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     fn retire_pools(&self, service: &Service, is_meant: impl Fn(&PoolHandle) -> bool) {
-        let Some(shared) = &service.database else {
+        let Some(shared) = service.database() else {
             return;
         };
         for ticket in shared.pool_registry.retire_pools(is_meant) {
@@ -89,7 +89,7 @@ impl Engine {
     /// Applies the sizes of the current snapshot to the existing pools.
     pub(super) fn resize_pools(&self, service: &Service) {
         let view = service.snapshot();
-        let (Some(shared), Some(own)) = (&service.database, &view.database) else {
+        let (Some(shared), Some(own)) = (service.database(), &view.database) else {
             return;
         };
         let mut tasks = Vec::new();
@@ -99,7 +99,7 @@ impl Engine {
 
     /// Limits all server connections of a pooled service.
     pub fn limit_pools(&self, service: &Service, limit: u32) {
-        let Some(shared) = &service.database else {
+        let Some(shared) = service.database() else {
             return;
         };
         let mut tasks = Vec::new();

@@ -242,7 +242,7 @@ pub struct DatabaseService {
 #[derive(Debug)]
 pub(crate) enum ProtocolService {
     Postgres(Arc<postgres::shared::PostgresService>),
-    MySql(Arc<mysql::shared::MysqlService>),
+    Mysql(Arc<mysql::shared::MysqlService>),
 }
 
 /// A worker, a user, and a database.
@@ -299,7 +299,7 @@ impl DatabaseService {
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
     ) -> Self {
-        let protocol = ProtocolService::MySql(Arc::default());
+        let protocol = ProtocolService::Mysql(Arc::default());
         Self::new(
             workers,
             knowledge,
@@ -339,14 +339,14 @@ impl DatabaseService {
     pub(crate) fn as_postgres(&self) -> Option<&Arc<postgres::shared::PostgresService>> {
         match &self.protocol {
             ProtocolService::Postgres(protocol) => Some(protocol),
-            ProtocolService::MySql(_) => None,
+            ProtocolService::Mysql(_) => None,
         }
     }
 
     /// Returns MySQL's part. `None`: another protocol.
     pub(crate) fn as_mysql(&self) -> Option<&Arc<mysql::shared::MysqlService>> {
         match &self.protocol {
-            ProtocolService::MySql(protocol) => Some(protocol),
+            ProtocolService::Mysql(protocol) => Some(protocol),
             ProtocolService::Postgres(_) => None,
         }
     }

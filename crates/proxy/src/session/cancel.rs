@@ -71,11 +71,11 @@ pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &
     let (task_worker, service) = (Rc::clone(worker), Arc::clone(service));
     worker.spawn(async move {
         let sending = async {
-            match service.database.as_ref().map(|shared| &shared.protocol) {
+            match service.database().map(|shared| &shared.protocol) {
                 Some(ProtocolService::Postgres(_)) => {
                     postgres::cancel::send(&task_worker, &service, &target).await
                 }
-                Some(ProtocolService::MySql(_)) => {
+                Some(ProtocolService::Mysql(_)) => {
                     return mysql::cancel::send(&task_worker, &service, &target).await;
                 }
                 None => {}

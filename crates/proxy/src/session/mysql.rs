@@ -187,7 +187,7 @@ pub(super) async fn serve_session(
     record: &mut Record,
 ) -> TerminationReason {
     let (Some(service), Some(worker_pool)) = (
-        permit.service().database.clone(),
+        permit.service().database().cloned(),
         worker.worker_pool::<ServerConnection>(permit.service()),
     ) else {
         return TerminationReason::NoServer;

@@ -65,7 +65,7 @@ pub(super) fn pin(
     let Some(cause) = handle.set_pins(pins, source) else {
         return;
     };
-    let database = service.database.as_ref();
+    let database = service.database();
     if database.is_some_and(|database| database.pinned(&cause)) {
         info!(
             service = &*service.name,

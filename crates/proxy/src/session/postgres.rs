@@ -218,7 +218,8 @@ pub(super) async fn serve_session(
     record: &mut Record,
 ) -> TerminationReason {
     let service = permit.service();
-    let (Some(shared), Some(worker_pool)) = (service.database.clone(), worker.worker_pool(service))
+    let (Some(shared), Some(worker_pool)) =
+        (service.database().cloned(), worker.worker_pool(service))
     else {
         return TerminationReason::NoServer;
     };

@@ -63,7 +63,7 @@ pub(crate) type Parameters = Vec<(Box<[u8]>, Box<[u8]>)>;
 /// Credential that logs a user in to servers.
 pub(crate) enum Credential {
     Postgres(postgres::login::Credential),
-    MySql(mysql::login::Credential),
+    Mysql(mysql::login::Credential),
 }
 
 impl PoolUser {
@@ -71,14 +71,14 @@ impl PoolUser {
     pub(crate) fn postgres(&self) -> Option<&postgres::login::Credential> {
         match &self.credential {
             Credential::Postgres(credential) => Some(credential),
-            Credential::MySql(_) => None,
+            Credential::Mysql(_) => None,
         }
     }
 
     /// Returns MySQL's credential. `None`: not a user of MySQL.
     pub(crate) fn mysql(&self) -> Option<&mysql::login::Credential> {
         match &self.credential {
-            Credential::MySql(credential) => Some(credential),
+            Credential::Mysql(credential) => Some(credential),
             Credential::Postgres(_) => None,
         }
     }

@@ -105,7 +105,7 @@ async fn retire_replica_pools(worker: Weak<Worker>, task: VacateTask) {
 }
 
 fn retire_at_replicas(worker: &Worker, service: &Service, task: &VacateTask) {
-    let Some(shared) = &service.database else {
+    let Some(shared) = service.database() else {
         return;
     };
     let is_meant = |one: &PoolHandle| {
@@ -124,7 +124,7 @@ fn retire_at_replicas(worker: &Worker, service: &Service, task: &VacateTask) {
 
 /// Discards what is known about a name that belongs to another database from now on.
 fn replaced(service: &Service, name: &str) {
-    let shared = service.database.as_ref();
+    let shared = service.database();
     let known = shared.and_then(|shared| shared.knowledge.databases().get(name));
     if let Some(database) = known {
         database.replaced();
@@ -153,7 +153,7 @@ fn services_with(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
 
 /// Closes the service's idle connections at all workers, and suspends reads of the catalog.
 fn vacate(worker: &Worker, service: &Service, task: &VacateTask) {
-    let Some(shared) = &service.database else {
+    let Some(shared) = service.database() else {
         return;
     };
     let name = &*task.effect.database;

@@ -98,9 +98,9 @@ impl ConsoleCommand {
             "SHOW" => show(&mut line, dialect)?,
             "SET" => Some(Self::Set),
             "USE" => one(&line).flatten().map(Self::Use),
-            "KILL" if dialect == Dialect::MySql => kill(&mut line)?,
+            "KILL" if dialect == Dialect::Mysql => kill(&mut line)?,
             "KILL_CLIENT" => Some(Self::KillClient(client(line.word()?)?)),
-            word if IGNORED.contains(&word) && dialect == Dialect::MySql => Some(Self::Set),
+            word if IGNORED.contains(&word) && dialect == Dialect::Mysql => Some(Self::Set),
             word => one(&line).and_then(|scope| command(word, scope)),
         }
         .ok_or_else(|| unknown(text))
@@ -159,7 +159,7 @@ fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<ConsoleCommand>,
     if what.is("HELP") && line.is_over() {
         return Ok(Some(ConsoleCommand::Help));
     }
-    let is_schemas = what.is("DATABASES") && dialect == Dialect::MySql;
+    let is_schemas = what.is("DATABASES") && dialect == Dialect::Mysql;
     let show = match is_schemas {
         true => Some(Show::Schemas),
         false => Show::named(&what.text),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn mysql(text: &str) -> Option<ConsoleCommand> {
-        ConsoleCommand::parse(text, Dialect::MySql).ok()
+        ConsoleCommand::parse(text, Dialect::Mysql).ok()
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn restrict(
     reads: &Arc<Mutex<Vec<Show>>>,
 ) -> rusqlite::Result<()> {
     // In MySQL `"a"` is a text if no column has that name.
-    let is_mysql = dialect == Dialect::MySql;
+    let is_mysql = dialect == Dialect::Mysql;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, is_mysql)?;
     for (limit, max) in LIMITS {
         database.set_limit(*limit, *max)?;

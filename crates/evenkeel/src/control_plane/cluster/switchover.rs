@@ -124,7 +124,7 @@ impl ControlPlane {
 
     fn active_work(&self, server_id: u64) -> Vec<Arc<Load>> {
         let services = self.services.iter();
-        let shared = services.filter_map(|one| one.service.database.as_ref());
+        let shared = services.filter_map(|one| one.service.database());
         shared.map(|shared| shared.busy(server_id)).collect()
     }
 }

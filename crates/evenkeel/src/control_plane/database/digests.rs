@@ -14,7 +14,7 @@ const OTHER: &str = "other";
 
 /// Returns all digests of a service, by total time in descending order.
 pub(in crate::control_plane) fn all(managed: &ManagedService) -> Vec<DigestStatus> {
-    let shared = managed.service.database.as_ref();
+    let shared = managed.service.database();
     let digests = shared.and_then(|shared| shared.digests().clone());
     let mut all = digests.map_or_else(Vec::new, |digests| digests.all());
     all.sort_by_key(|one| (Reverse(one.work.busy_us), one.digest));

@@ -27,7 +27,7 @@ const PIN_CAUSES_SHOWN: usize = 10;
 /// protocol.
 pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<DatabaseStatus> {
     let plan = managed.plan.database()?;
-    let shared = managed.service.database.as_ref()?;
+    let shared = managed.service.database()?;
     let stats = shared.stats();
     let sum = |of: fn(&ServiceStats) -> &LocalCounter| stats.iter().map(|one| of(one).get()).sum();
     let paused = shared.paused();

@@ -90,7 +90,7 @@ fn failover_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
 /// Closes unused server connections soon, for a service that accepts no new clients.
 pub(in crate::control_plane) fn shrink_pools(service: &ManagedService) {
     let plan = service.plan.database();
-    if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
+    if let (Some(shared), Some(plan)) = (service.service.database(), plan) {
         let settings = connection_pool::PoolSettings {
             min_idle: 0,
             idle_ms: IDLE_MS_WHILE_DRAINING,
@@ -109,7 +109,7 @@ impl ControlPlane {
         servers: &[Arc<Server>],
     ) -> Option<DatabaseSnapshot> {
         let plan = service.plan.database()?;
-        let shared = service.service.database.as_ref()?;
+        let shared = service.service.database()?;
         let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
         let assigned_roles = self.assigned_roles(service, plan);
         let assignment = RoleAssignment::of(&assigned_roles, members);
@@ -258,7 +258,7 @@ impl ControlPlane {
     /// Applies the parts of a changed plan that are not in the snapshot.
     pub(in crate::control_plane) fn adopt_database_plan(&self, service: &ManagedService) {
         let plan = service.plan.database();
-        if let (Some(shared), Some(plan)) = (&service.service.database, plan) {
+        if let (Some(shared), Some(plan)) = (service.service.database(), plan) {
             shared.set_settings(pool_settings(plan), failover_settings(plan));
             shared.set_digests(digests_max(plan));
             shared.set_login_limits(login_limits(plan));
@@ -270,7 +270,7 @@ impl ControlPlane {
 
 /// Notifies the data plane whether there is a primary. Sessions that wait for one continue.
 pub(in crate::control_plane) fn set_primary_status(service: &Service) {
-    let Some(shared) = &service.database else {
+    let Some(shared) = service.database() else {
         return;
     };
     let snapshot = service.snapshot();

@@ -159,7 +159,7 @@ impl ControlPlane {
         let admitted: u32 = services.iter().map(|service| service.active()).sum();
         let not_admitted = sessions.saturating_sub(admitted);
         let (pooled, others): (Vec<_>, Vec<_>) =
-            services.iter().partition(|one| one.database.is_some());
+            services.iter().partition(|one| one.database().is_some());
         let clients = |of: &[&Arc<Service>]| of.iter().map(|one| one.active()).sum::<u32>();
         let acquiring = clients(&pooled);
         let clients = clients(&others);
@@ -362,7 +362,7 @@ fn half(server: &Server) -> u32 {
 
 /// Returns the number of server connections that the pools of services have opened.
 fn count_open(pooled: &[&Arc<Service>]) -> u32 {
-    let shared = pooled.iter().filter_map(|one| one.database.as_ref());
+    let shared = pooled.iter().filter_map(|one| one.database());
     let open: u64 = shared.map(|one| one.open_connections(None)).sum();
     u32::try_from(open).unwrap_or(u32::MAX)
 }

@@ -436,7 +436,7 @@ impl PoolableConnection for ServerConnection {
         };
         (
             parts.core,
-            AnyTransferState::MySql(Box::new(transfer_state)),
+            AnyTransferState::Mysql(Box::new(transfer_state)),
         )
     }
 
@@ -445,7 +445,7 @@ impl PoolableConnection for ServerConnection {
         core: ConnectionCore,
         transfer_state: AnyTransferState,
     ) -> Option<Box<Self>> {
-        let AnyTransferState::MySql(parts) = transfer_state else {
+        let AnyTransferState::Mysql(parts) = transfer_state else {
             return None;
         };
         Some(Box::new(Self {

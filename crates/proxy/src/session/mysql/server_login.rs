@@ -76,10 +76,7 @@ pub(super) async fn open(
 ) -> Result<Box<ServerConnection>, ConnectError> {
     let reaching = reach(worker, service, &pooled.server);
     let connection = open_on(worker, service, pooled, reaching).await?;
-    let shared = service
-        .database
-        .as_ref()
-        .and_then(|database| database.as_mysql());
+    let shared = service.database().and_then(|database| database.as_mysql());
     if let Some(shared) = shared {
         let baselines = &shared.logins.baselines;
         baselines.refresh(&pooled.pool_user, &connection.baseline);
@@ -110,10 +107,7 @@ async fn open_on(
     reaching: impl Future<Output = Result<Stream, ConnectError>>,
 ) -> Result<Box<ServerConnection>, ConnectError> {
     let view = service.view_owned();
-    let shared = service
-        .database
-        .as_ref()
-        .and_then(|database| database.as_mysql());
+    let shared = service.database().and_then(|database| database.as_mysql());
     let shared = shared.ok_or_else(ConnectError::outdated)?;
     let joining = async {
         let line = ServerPackets::new(worker, &pooled.server, reaching.await?);

@@ -260,7 +260,7 @@ impl ServerConnection {
 
 /// Returns the texts of statements without literals.
 fn statements(service: &Service, digests: &[u64]) -> String {
-    let database = service.database.as_ref();
+    let database = service.database();
     let text = |digest: &u64| database.map(|database| database.statement_of(*digest));
     let texts: Vec<_> = digests.iter().filter_map(text).collect();
     texts.join("; ")

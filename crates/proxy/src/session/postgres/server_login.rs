@@ -56,7 +56,7 @@ pub(super) async fn open(
         join(worker, stream, pooled).await
     };
     let connection = with_login_timeout(&view, &pooled.server, joining).await?;
-    let shared = service.database.as_ref();
+    let shared = service.database();
     let protocol = shared.and_then(|shared| shared.as_postgres());
     // The parameters of a replication connection apply to no other client.
     if let Some(protocol) = protocol.filter(|_| pooled.pool_user.replication.is_none()) {
@@ -68,7 +68,7 @@ pub(super) async fn open(
 /// Waits for the first reading of the catalog of a database that replaced another of that name.
 /// Sessions of the old one continue in it, and the effects of its functions must be known first.
 async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
-    let shared = service.database.as_ref();
+    let shared = service.database();
     let known =
         shared.and_then(|shared| shared.knowledge.databases().get(&pooled.pool_user.database));
     let Some(database) = known.filter(|database| database.is_awaited()) else {

@@ -80,7 +80,7 @@ pub(crate) struct ConnectionCore {
 /// Protocol state of a server connection that is being moved to another worker.
 pub(crate) enum TransferState {
     Postgres(Box<postgres::server::TransferState>),
-    MySql(Box<mysql::server::TransferState>),
+    Mysql(Box<mysql::server::TransferState>),
 }
 
 /// A connection in transfer to another worker.

@@ -38,7 +38,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             .registry
             .pooled_services_besides(self.service.id)
         {
-            let Some(shared) = &other.database else {
+            let Some(shared) = other.database() else {
                 continue;
             };
             let mut tasks = Vec::new();
@@ -62,10 +62,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let registry = &worker.shared.registry;
         registry.handle_freed_permit(server);
         for other in registry.pooled_services_besides(self.service.id) {
-            let pools = other
-                .database
-                .as_ref()
-                .map(|shared| &shared.pool_registry.pools);
+            let pools = other.database().map(|shared| &shared.pool_registry.pools);
             if let Some(pools) = pools.filter(|pools| pools.waiting() > 0) {
                 let mut tasks = Vec::new();
                 pools.serve(clock::now_ms(), &mut tasks);

@@ -19,7 +19,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             return;
         }
         self.last_maintenance_ms.set(now_ms);
-        if let Some(shared) = &self.service.database {
+        if let Some(shared) = self.service.database() {
             shared.failover_queue.run_maintenance(now_ms);
         }
         self.registry.remove_unused();

@@ -32,7 +32,7 @@ impl WorkerPools {
         if let Some(worker_pool) = known.borrow().get(&service.id) {
             return Some(Rc::clone(worker_pool));
         }
-        let registry = &service.database.as_ref()?.pool_registry;
+        let registry = &service.database()?.pool_registry;
         let worker_pool = Rc::new(WorkerPool::new(worker, service, registry));
         known
             .borrow_mut()

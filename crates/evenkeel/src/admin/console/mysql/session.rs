@@ -41,7 +41,7 @@ pub(in crate::admin::console) async fn serve_session(
         Ok(None) => return Ok(()),
         Err(end) => return send_final_error(&mut stream, 2, end).await,
     };
-    let dialect = Dialect::MySql;
+    let dialect = Dialect::Mysql;
     let runner = CommandRunner {
         console,
         dialect,

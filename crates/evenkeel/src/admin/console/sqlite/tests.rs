@@ -23,7 +23,7 @@ fn lists() -> Vec<Row> {
 
 /// Returns the columns and rows of a statement over `lists`.
 fn asked(text: &str) -> Result<(Vec<String>, Vec<Vec<String>>), ConsoleError> {
-    let query = query(text, Dialect::MySql)?;
+    let query = query(text, Dialect::Mysql)?;
     let rows = run(&query, &[Value::Integer(1)], &[(Show::Lists, lists())])?;
     let plain = |row: Row| {
         let values = row.into_iter().map(|value| value.unwrap_or("NULL".into()));
@@ -150,7 +150,7 @@ fn what_is_no_select_over_these_tables_is_refused() {
         ("SELECT nobody", ConsoleErrorKind::NoColumn),
         ("SELECT nobody()", ConsoleErrorKind::Syntax),
     ] {
-        for dialect in [Dialect::Postgres, Dialect::MySql] {
+        for dialect in [Dialect::Postgres, Dialect::Mysql] {
             let error = query(text, dialect).expect_err(text);
             assert_eq!(error.kind, why, "{text}: {}", error.message);
         }

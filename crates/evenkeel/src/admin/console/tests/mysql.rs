@@ -417,7 +417,7 @@ async fn from_elsewhere_everybody_must_show_the_token() {
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
-            serve_session(&console, Dialect::MySql, stream, elsewhere).await;
+            serve_session(&console, Dialect::Mysql, stream, elsewhere).await;
         });
         let mut client = Client::to(address).await;
         let outcome = client.log_in("me", given, password::CACHING_SHA2).await;

@@ -106,7 +106,7 @@ impl<'a> LoginHandler<'a> {
             server_user: proof.server_user.into(),
             // The schema is a session setting: connections are used for all schemas.
             database: "".into(),
-            credential: pool_registry::Credential::MySql(
+            credential: pool_registry::Credential::Mysql(
                 proof.credential.unwrap_or(Credential::Nothing),
             ),
             generation: proof.generation,
