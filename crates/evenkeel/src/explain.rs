@@ -261,7 +261,7 @@ fn decide(
 
 fn resolve_hint(hint: &analysis::RoutingHint, context: &ExplainContext<'_>) -> ResolvedHint {
     let mut servers = context.service.servers.iter();
-    hint.routed(|name| servers.position(|server| server.name.as_bytes() == name))
+    hint.resolve(|name| servers.position(|server| server.name.as_bytes() == name))
 }
 
 fn target(target: RouteTarget, context: &ExplainContext<'_>) -> String {

@@ -195,8 +195,8 @@ fn play<C: Client>(options: &Options, scenario: &Scenario, pooler: &Pooler) -> R
         rng: ChaosRng::new(options.seed, 0),
         only: &options.event,
     };
-    let limit = Duration::from_millis(options.limit_ms);
-    let bed = TestBed::new(pooler.address, limit, options.seed);
+    let answer_timeout = Duration::from_millis(options.limit_ms);
+    let bed = TestBed::new(pooler.address, answer_timeout, options.seed);
     make_tables::<C>(&bed)?;
     scenario.wait_caught_up()?;
     let may_split = matches!(options.pooler, PoolerKind::IoUring | PoolerKind::Epoll);

@@ -55,11 +55,11 @@ impl Wrk {
         if !output.status.success() {
             bail!("wrk: {text}{}", String::from_utf8_lossy(&output.stderr));
         }
-        read(&text).with_context(|| format!("wrk reported something else than usual:\n{text}"))
+        parse_report(&text).with_context(|| format!("cannot parse the report of wrk:\n{text}"))
     }
 }
 
-pub(crate) fn read(text: &str) -> Option<WrkReport> {
+pub(crate) fn parse_report(text: &str) -> Option<WrkReport> {
     let mut report = WrkReport::default();
     for line in text.lines().map(str::trim) {
         if let Some((requests, _)) = line.split_once(" requests in ") {
@@ -71,7 +71,7 @@ pub(crate) fn read(text: &str) -> Option<WrkReport> {
                 .split(|c: char| !c.is_ascii_digit())
                 .filter(|word| word.len() < 12);
             let counts = words.filter_map(|word| word.parse::<u64>().ok());
-            // "Non-2xx or 3xx responses: N" begins with two digits that are not counts.
+            // "Non-2xx or 3xx responses: N" contains two digits (2xx, 3xx) that are not counts.
             let skip = if line.starts_with("Non-2xx") { 2 } else { 0 };
             report.errors += counts.skip(skip).sum::<u64>();
         }
@@ -93,6 +93,6 @@ mod tests {
             requests_per_s: 9664.2,
             errors: 46,
         };
-        assert_eq!(read(text), Some(expected));
+        assert_eq!(parse_report(text), Some(expected));
     }
 }

@@ -2,9 +2,9 @@
 //! catalogs, positions, logins. Sessions never query a server themselves.
 
 mod accounts;
+mod auth_lookup_queue;
 mod catalog;
 mod databases;
-mod logins;
 mod positions;
 pub mod routines;
 
@@ -20,14 +20,14 @@ use evenkeel_policy::causality::Writes;
 use tokio::sync::Notify;
 
 pub use accounts::{AuthMethod, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement};
+pub use auth_lookup_queue::{LookupError, LookupRequest, PostgresAuthRecord, Verifier};
 pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 pub(crate) use databases::FIRST_READING_LIMIT;
 pub use databases::{Database, Databases};
-pub use logins::{LookupError, LookupRequest, PostgresAuthRecord, Verifier};
 pub use positions::{PositionTracker, Positions, ReplicaProgress};
 pub use routines::Routines;
 
-use logins::LookupQueue;
+use auth_lookup_queue::LookupQueue;
 
 /// Server info of one service, shared by all workers.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl ServerInfo {
         &self.track
     }
 
-    /// Returns a user's login record from a server, queried after this call.
+    /// Returns a user's authentication record from a server, queried after this call.
     ///
     /// # Errors
     /// If there is no such user, or no server can be queried.
@@ -179,8 +179,8 @@ impl ServerInfo {
         self.logins.look_up(user).await
     }
 
-    /// Waits for the next login lookup; for the control plane. Skips lookups whose session has
-    /// ended.
+    /// Waits for the next request for an authentication record; for the control plane. Skips
+    /// requests whose session has ended.
     pub async fn next_login(&self) -> LookupRequest<PostgresAuthRecord> {
         self.logins.next().await
     }
@@ -194,7 +194,7 @@ impl ServerInfo {
         self.accounts.look_up(user).await
     }
 
-    /// Waits for the next lookup of account rows; for the control plane, like [`Self::next_login`].
+    /// Waits for the next request for account rows, like [`Self::next_login`].
     pub async fn next_accounts(&self) -> LookupRequest<MysqlAuthRecords> {
         self.accounts.next().await
     }

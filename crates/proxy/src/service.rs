@@ -20,7 +20,7 @@ use crate::fast_random::fast_random;
 use crate::server::Server;
 use crate::settings::ServiceSettings;
 use crate::upstream::queue::Queue;
-use database::{DatabaseService, DatabaseSnapshot, Sizes};
+use database::{ConnectionLimits, DatabaseService, DatabaseSnapshot};
 use rules::RuleSet;
 
 /// Immutable description of how a service is served from now on.
@@ -65,8 +65,10 @@ impl ServiceSnapshot {
         members.any(|(member, server)| member.accepting && server.id == server_id)
     }
 
-    fn sizes(&self) -> Option<&Sizes> {
-        self.database.as_ref().map(|database| &database.sizes)
+    fn connection_limits(&self) -> Option<&ConnectionLimits> {
+        self.database
+            .as_ref()
+            .map(|database| &database.connection_limits)
     }
 
     /// Returns whether the server belongs to the service.
@@ -150,12 +152,12 @@ impl Service {
         self.snapshot().database.as_ref()?.rules.clone()
     }
 
-    /// Replaces the snapshot. Returns true if the sizes of the pools have changed.
+    /// Replaces the snapshot. Returns true if the limits of connections have changed.
     pub(crate) fn replace_view(&self, view: ServiceSnapshot) -> bool {
         self.permits.set_limit(view.settings.max_connections);
         let new = Arc::new(view);
         let before = self.view.swap(Arc::clone(&new));
-        before.sizes() != new.sizes()
+        before.connection_limits() != new.connection_limits()
     }
 
     /// Returns the modes in which MySQL servers read texts of clients that have set none; `None`:

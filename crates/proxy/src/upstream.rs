@@ -3,11 +3,11 @@
 
 pub(crate) mod cancel_target;
 pub(crate) mod connect;
+pub(crate) mod database_change;
 pub(crate) mod pool_registry;
 pub(crate) mod queue;
 pub(crate) mod server_login;
 pub(crate) mod server_permit;
-pub(crate) mod vacating;
 pub(crate) mod worker_pool;
 
 use std::sync::Arc;

@@ -17,9 +17,9 @@ use std::process::Command;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
 use evenkeel_proxy::session_state::mysql::{
-    CatalogLookup, FOLLOWED, HoldPolicy, InfoNeeds, InfoUsage, InitialSettings, ServerSessionState,
-    SessionState, SettingsDiff, StatementReply, TextAnalysis, bound_by_body, settings_diff,
-    trackers,
+    CatalogLookup, FOLLOWED, HoldPolicy, InitialSettings, ObservedResultReads, ResultReads,
+    ServerSessionState, SessionState, SettingsDiff, StatementReply, TextAnalysis, bound_by_body,
+    settings_diff, trackers,
 };
 use evenkeel_proxy::session_state::settings::Interner;
 use evenkeel_wire::mysql::trackers::Trackers;
@@ -142,7 +142,7 @@ struct Client {
 /// Two servers that execute the same statements, so that their data is the same.
 struct Scene {
     interner: Interner,
-    asked: InfoUsage,
+    observed_reads: ObservedResultReads,
     lent: Vec<Lent>,
     clients: Vec<Client>,
     direct: Place,
@@ -207,7 +207,7 @@ impl Scene {
             mariadb: version.contains("MariaDB"),
             version: number(&version),
             interner,
-            asked: InfoUsage::default(),
+            observed_reads: ObservedResultReads::default(),
             lent: Vec::new(),
             clients: Vec::new(),
             direct,
@@ -309,7 +309,7 @@ impl Scene {
 
     /// Prepares a connection for a client: connection `any`, unless the client has one.
     fn lend(&mut self, client: usize, meaning: &TextAnalysis, any: usize) {
-        let needs = self.asked.needs(meaning);
+        let needs = self.observed_reads.needs(meaning);
         if meaning.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);
         }
@@ -323,7 +323,7 @@ impl Scene {
         }
     }
 
-    fn fit(&mut self, client: usize, needs: InfoNeeds) {
+    fn fit(&mut self, client: usize, needs: ResultReads) {
         let client = &mut self.clients[client];
         let Lent { connection, on } = &mut self.lent[client.at];
         let mut sql = Vec::new();
@@ -351,7 +351,7 @@ impl Scene {
         let meaning = self.clients[at]
             .journal
             .read(text.as_bytes(), Some(&Learnt));
-        self.asked.note(meaning.needs);
+        self.observed_reads.note(meaning.needs);
         self.lend(at, &meaning, any);
         let client = &mut self.clients[at];
         let Lent { connection, on } = &mut self.lent[client.at];
@@ -381,7 +381,7 @@ impl Scene {
         let last = answer.parts.last().map(|part| part.status);
         let status = if answer.error.is_some() { None } else { last };
         journal.ready(status, on, &self.interner);
-        client.is_held = client.journal.hold(&self.asked) != HoldPolicy::No;
+        client.is_held = client.journal.hold(&self.observed_reads) != HoldPolicy::Release;
         if !client.is_held {
             self.ask(at);
         }
@@ -397,7 +397,7 @@ impl Scene {
         if others.next().is_some() {
             return;
         }
-        let Some(question) = client.journal.state_query(&self.asked) else {
+        let Some(question) = client.journal.state_query(&self.observed_reads) else {
             return;
         };
         let answer = connection.query(str::from_utf8(question.text()).unwrap());
@@ -449,7 +449,7 @@ fn settings_follow_clients_from_connection_to_connection_as_if_they_had_their_ow
     println!("seed {seed}");
     let mut dice = Dice(seed);
     let mut scene = Scene::new(&[45, 8, 33], 5);
-    scene.asked.note(InfoNeeds::ALL);
+    scene.observed_reads.note(ResultReads::ALL);
     let texts = std::env::var("EVENKEEL_TEST_TEXTS").map_or(600, |count| count.parse().unwrap());
     for _ in 0..texts {
         let client = dice.below(scene.clients.len());

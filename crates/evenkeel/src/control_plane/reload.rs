@@ -356,7 +356,7 @@ impl ControlPlane {
             state: status::ServiceState::Down,
             state_since_ms: now_ms(),
             server_info,
-            noted_since_us: 0,
+            writes_recorded_since_us: 0,
             acceptor: None,
             rules: None,
             monitor_tasks: None,

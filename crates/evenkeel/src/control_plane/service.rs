@@ -40,8 +40,9 @@ pub(super) struct ManagedService {
     pub(super) state_since_ms: u64,
     /// Server information for sessions. `None` for a service without a database protocol.
     pub(super) server_info: Option<Arc<ServerInfo>>,
-    /// Time since when sessions record their writes, so that their reads see them. Zero: always.
-    pub(super) noted_since_us: u64,
+    /// Time since which sessions record their writes, so that their reads see them; 0: from their
+    /// beginning.
+    pub(super) writes_recorded_since_us: u64,
     /// TLS settings towards clients. `None`: off.
     pub(super) acceptor: Option<Arc<Acceptor>>,
     /// Statement rules of the plan. `None`: there are none.
@@ -65,8 +66,8 @@ impl ManagedService {
     pub(super) fn prepare_tracking(&mut self, plan: &ServicePlan) {
         let starts_tracking = tracks(plan) && !tracks(&self.plan);
         if let (true, Some(server_info)) = (starts_tracking, &self.server_info) {
-            self.noted_since_us = now_us() + ADOPTION_US;
-            server_info.record_write(0, self.noted_since_us);
+            self.writes_recorded_since_us = now_us() + ADOPTION_US;
+            server_info.record_write(0, self.writes_recorded_since_us);
         }
     }
 

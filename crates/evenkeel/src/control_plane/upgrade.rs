@@ -147,8 +147,8 @@ impl ControlPlane {
             .iter()
             .filter_map(|one| one.service.database());
         for database in databases {
-            let writes = database.knowledge.writes();
-            writes.share(are_shared, evenkeel_proxy::now_us());
+            let writes = database.server_info.writes();
+            writes.set_shared(are_shared, evenkeel_proxy::now_us());
         }
     }
 

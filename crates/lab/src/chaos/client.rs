@@ -63,7 +63,7 @@ pub(super) trait Client: Sized + 'static {
     fn leftovers() -> Vec<Leftover>;
 
     /// Logs in.
-    fn connect(address: SocketAddr, name: &str, limit: Duration) -> Result<Self, Failure>;
+    fn connect(address: SocketAddr, name: &str, answer_timeout: Duration) -> Result<Self, Failure>;
 
     /// Returns the answer to one statement.
     fn run_query(&mut self, text: &str) -> Result<Rows, Failure>;

@@ -11,8 +11,8 @@ pub(super) enum Failure {
     Ended(SqlError),
     /// The connection broke without an error message.
     Lost(String),
-    /// No answer arrived within the limit.
-    Late(String),
+    /// No answer arrived in time.
+    TimedOut(String),
     /// The answer violates the protocol, or belongs to another session.
     Broken(String),
 }
@@ -23,16 +23,16 @@ pub(super) struct SqlError {
     /// SQLSTATE; for MySQL the error number, which is more specific.
     pub(super) code: String,
     pub(super) text: String,
-    pub(super) meaning: ErrorMeaning,
+    pub(super) outcome: CommandOutcome,
 }
 
-/// Meaning of an error for the command.
+/// Outcome of a command that an error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ErrorMeaning {
+pub(super) enum CommandOutcome {
     /// The command was not executed.
-    NotDone,
+    NotExecuted,
     /// The outcome is unknown.
-    Doubtful,
+    Unknown,
     /// The command was cancelled on request.
     Cancelled,
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Failure {
             Failure::Refused(error) => write!(f, "{} ({})", error.text, error.code),
             Failure::Ended(error) => write!(f, "ended: {} ({})", error.text, error.code),
             Failure::Lost(why) => write!(f, "connection lost: {why}"),
-            Failure::Late(what) => write!(f, "late: {what}"),
+            Failure::TimedOut(what) => write!(f, "timed out: {what}"),
             Failure::Broken(what) => write!(f, "broken: {what}"),
         }
     }

@@ -76,8 +76,8 @@ impl all::Client for Client {
         ]
     }
 
-    fn connect(address: SocketAddr, _: &str, limit: Duration) -> Result<Client, Failure> {
-        Client::log_in(address, limit)
+    fn connect(address: SocketAddr, _: &str, answer_timeout: Duration) -> Result<Client, Failure> {
+        Client::log_in(address, answer_timeout)
     }
 
     fn run_query(&mut self, text: &str) -> Result<Rows, Failure> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use super::failure::{ErrorMeaning, Failure};
+use super::failure::{CommandOutcome, Failure};
 
 /// Outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,11 +190,11 @@ impl Observations {
             Failure::Broken(what) => {
                 self.record_violation(Violation::Protocol, format!("{session}: {what}"))
             }
-            Failure::Late(what) => {
+            Failure::TimedOut(what) => {
                 self.record_violation(Violation::Stuck, format!("{session}: {what}"))
             }
             Failure::Refused(error) | Failure::Ended(error)
-                if error.meaning == ErrorMeaning::Cancelled =>
+                if error.outcome == CommandOutcome::Cancelled =>
             {
                 let what = format!(
                     "{session}: received a cancel it did not request: {}",
@@ -222,7 +222,7 @@ impl Observations {
 pub(super) fn outcome(failure: &Failure) -> Outcome {
     let text = failure.to_string();
     match failure {
-        Failure::Refused(error) if error.meaning != ErrorMeaning::Doubtful => {
+        Failure::Refused(error) if error.outcome != CommandOutcome::Unknown => {
             Outcome::Refused(text)
         }
         _ => Outcome::Unknown(text),

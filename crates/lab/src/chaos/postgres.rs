@@ -66,8 +66,12 @@ impl all::Client for Client {
         ]
     }
 
-    fn connect(address: SocketAddr, name: &str, limit: Duration) -> Result<Client, Failure> {
-        Client::log_in_as(address, name, limit)
+    fn connect(
+        address: SocketAddr,
+        name: &str,
+        answer_timeout: Duration,
+    ) -> Result<Client, Failure> {
+        Client::log_in_as(address, name, answer_timeout)
     }
 
     fn run_query(&mut self, text: &str) -> Result<Rows, Failure> {
@@ -92,7 +96,7 @@ impl all::Client for Client {
         build::parse(&mut packet, b"read", text.as_bytes(), &[]);
         build::sync(&mut packet);
         self.send(&packet)?;
-        self.reply()?.good().map(drop)
+        self.reply()?.into_result().map(drop)
     }
 
     fn read(&mut self, word: &str) -> Result<Rows, Failure> {
@@ -101,7 +105,7 @@ impl all::Client for Client {
         build::execute(&mut packet, b"", 0);
         build::sync(&mut packet);
         self.send(&packet)?;
-        self.reply()?.good().map(|reply| reply.rows)
+        self.reply()?.into_result().map(|reply| reply.rows)
     }
 
     /// Changes a setting that servers do not report; `application_name`, which they report, is set
@@ -121,9 +125,9 @@ impl all::Client for Client {
     }
 
     fn unsolicited(&mut self) -> Vec<String> {
-        let notified = std::mem::take(&mut self.notified);
+        let notification_channels = std::mem::take(&mut self.notification_channels);
         let told = |channel| format!("a notification on {channel}");
-        notified.into_iter().map(told).collect()
+        notification_channels.into_iter().map(told).collect()
     }
 
     fn leave(self) {

@@ -1,4 +1,4 @@
-//! Implements a client's end of a TCP connection, with a limit for every answer.
+//! Implements a client's end of a TCP connection, with a timeout for every answer.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -17,20 +17,25 @@ pub(super) struct Socket {
     stream: TcpStream,
     /// Bytes that were received and not yet read.
     incoming: Vec<u8>,
-    /// Limit for any answer.
-    limit: Duration,
+    /// Maximum time to wait for an answer of the server.
+    answer_timeout: Duration,
 }
 
 impl Socket {
-    pub(super) fn reach(address: SocketAddr, limit: Duration) -> Result<Socket, Failure> {
+    pub(super) fn connect(
+        address: SocketAddr,
+        answer_timeout: Duration,
+    ) -> Result<Socket, Failure> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT).map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
-        stream.set_write_timeout(Some(limit)).map_err(lost)?;
+        stream
+            .set_write_timeout(Some(answer_timeout))
+            .map_err(lost)?;
         Ok(Socket {
             address,
             stream,
             incoming: Vec::new(),
-            limit,
+            answer_timeout,
         })
     }
 
@@ -44,21 +49,26 @@ impl Socket {
     }
 
     /// Marks the first `length` bytes as read.
-    pub(super) fn read_away(&mut self, length: usize) {
+    pub(super) fn consume(&mut self, length: usize) {
         self.incoming.drain(..length);
     }
 
     /// Returns the deadline of an answer that is awaited from now.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.limit
+        Instant::now() + self.answer_timeout
     }
 
     /// Waits for more bytes.
     pub(super) fn receive(&mut self, deadline: Instant) -> Result<(), Failure> {
-        let late = || Failure::Late(format!("no answer within {} ms", self.limit.as_millis()));
+        let timed_out = || {
+            Failure::TimedOut(format!(
+                "no answer within {} ms",
+                self.answer_timeout.as_millis()
+            ))
+        };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(late());
+            return Err(timed_out());
         }
         self.stream.set_read_timeout(Some(left)).map_err(lost)?;
         let mut bytes = [0; 16 * 1024];
@@ -68,25 +78,25 @@ impl Socket {
                 self.incoming.extend_from_slice(&bytes[..count]);
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(late()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(timed_out()),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(lost(error)),
         }
     }
 
-    /// Returns the limit for any answer.
-    pub(super) fn limit(&self) -> Duration {
-        self.limit
+    /// Returns the maximum time to wait for an answer.
+    pub(super) fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
     }
 
-    /// Sets the limit for answers and returns the previous one.
-    pub(super) fn set_limit(&mut self, limit: Duration) -> Duration {
-        std::mem::replace(&mut self.limit, limit)
+    /// Sets the maximum time to wait for an answer and returns the previous one.
+    pub(super) fn set_answer_timeout(&mut self, answer_timeout: Duration) -> Duration {
+        std::mem::replace(&mut self.answer_timeout, answer_timeout)
     }
 
     /// Disconnects abruptly: by a reset or a close.
-    pub(super) fn vanish(self, by_reset: bool) {
-        if by_reset {
+    pub(super) fn abort(self, with_reset: bool) {
+        if with_reset {
             let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         }
     }

@@ -13,17 +13,17 @@ use super::seed::ChaosRng;
 pub(super) struct TestBed {
     pub(super) address: SocketAddr,
     /// Limit for any answer; longer than writes may wait for a new primary.
-    pub(super) limit: Duration,
+    pub(super) answer_timeout: Duration,
     pub(super) seed: u64,
     pub(super) observations: Observations,
     end: AtomicBool,
 }
 
 impl TestBed {
-    pub(super) fn new(address: SocketAddr, limit: Duration, seed: u64) -> TestBed {
+    pub(super) fn new(address: SocketAddr, answer_timeout: Duration, seed: u64) -> TestBed {
         TestBed {
             address,
-            limit,
+            answer_timeout,
             seed,
             observations: Observations::default(),
             end: AtomicBool::new(false),
@@ -31,7 +31,7 @@ impl TestBed {
     }
 
     pub(super) fn connect<C: Client>(&self, name: &str) -> Result<C, Failure> {
-        C::connect(self.address, name, self.limit)
+        C::connect(self.address, name, self.answer_timeout)
     }
 
     pub(super) fn rng(&self, participant: u64) -> ChaosRng {

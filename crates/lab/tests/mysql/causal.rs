@@ -87,7 +87,7 @@ fn leave_transactions(bed: &TestBed, begin: &str) {
         client.run(begin);
         client.run(PORT);
     }
-    clients.into_iter().for_each(|client| client.vanish(false));
+    clients.into_iter().for_each(|client| client.abort(false));
     bed.wait("the ends of their sessions", || {
         let status = bed.balancer.status().unwrap();
         service(&status, "db")["sessions"]["current"] == 0

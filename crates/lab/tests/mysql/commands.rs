@@ -320,15 +320,15 @@ fn many_rows_come_whole_and_in_order() {
 fn a_client_that_leaves_in_the_middle_of_an_answer_leaves_nothing_to_the_next() {
     for io in DRIVERS {
         let bed = TestBed::set_up(io, ONE);
-        for by_reset in [true, false] {
+        for with_reset in [true, false] {
             let mut leaver = bed.client();
             leaver.query_later("select seq, repeat('z', 300) from seq_1_to_100000");
-            leaver.vanish(by_reset);
+            leaver.abort(with_reset);
             assert_eq!(bed.client().value("select 'mine'"), "mine", "{io}");
             let mut leaver = bed.client();
             leaver.run("begin");
             leaver.run("set @left = 1");
-            leaver.vanish(by_reset);
+            leaver.abort(with_reset);
             let mut next = bed.client();
             assert_eq!(next.value("select @left, @@in_transaction"), "NULL|0");
         }

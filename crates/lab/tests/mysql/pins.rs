@@ -325,14 +325,14 @@ fn a_role_is_gone_with_its_client_even_if_that_resets_its_connection() {
 fn a_client_that_leaves_takes_all_of_it_along() {
     for io in DRIVERS {
         let bed = TestBed::set_up(io, ONE);
-        for by_reset in [true, false] {
+        for with_reset in [true, false] {
             let mut leaver = bed.client();
             leaver.run("create temporary table gone (a int)");
             leaver.run("select get_lock('gone', 1)");
             leaver.run("select @gone := 5");
             leaver.run("set sql_mode = 'ANSI'");
             leaver.run("use other");
-            leaver.vanish(by_reset);
+            leaver.abort(with_reset);
             let mut next = bed.client();
             assert!(next.refusal("select * from gone").starts_with("1146 "));
             let left = "select is_free_lock('gone'), @gone, database(), @@sql_mode like '%ANSI%'";

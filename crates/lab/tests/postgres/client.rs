@@ -218,8 +218,8 @@ impl Client {
     }
 
     /// Disconnects without Terminate: by a reset or a close.
-    pub(crate) fn vanish(self, by_reset: bool) {
-        if by_reset {
+    pub(crate) fn abort(self, with_reset: bool) {
+        if with_reset {
             let linger = Some(Duration::ZERO);
             SockRef::from(&self.stream).set_linger(linger).unwrap();
         }

@@ -124,7 +124,7 @@ fn make_tablespace(server: &Server) {
     direct.run("create tablespace apart location ''");
 }
 
-/// TO SEE THIS RED: let `Session::vacates` do nothing.
+/// TO SEE THIS RED: let `Session::start_database_change` do nothing.
 #[test]
 fn a_database_that_only_idle_connections_of_the_pool_are_in_can_be_dropped_renamed_and_copied() {
     for io in DRIVERS {

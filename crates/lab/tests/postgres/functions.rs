@@ -44,7 +44,7 @@ fn what_a_function_leaves_behind_that_was_just_made_or_replaced_is_nobody_else_s
                 client.run(&enters(true));
                 client.exchange(call, 1);
                 assert_eq!(client.value(TENANT), "7", "{io}");
-                client.vanish(false);
+                client.abort(false);
                 assert_eq!(bed.client().value(TENANT), "", "{io}: {is_replaced}");
             }
             let mut direct = Client::connect(shared().address);
@@ -102,7 +102,7 @@ fn what_runs_by_a_trigger_a_view_or_a_field_leaves_behind_nothing_for_anybody_el
             client.query(changes);
             client.run(runs);
             let own = client.value(TENANT);
-            client.vanish(false);
+            client.abort(false);
             let others = bed.client().value(TENANT);
             if (&*own, &*others) != ("7", "") {
                 wrong.push((io, changes, runs, own, others));
@@ -183,7 +183,7 @@ fn what_code_prepares_or_holds_open_is_nobody_else_s() {
             client.run(text);
             assert_eq!(other.refusal(again), refusal, "{io}: {text}");
             client.run(again);
-            client.vanish(false);
+            client.abort(false);
             for _ in 0..3 {
                 assert_eq!(other.refusal(again), refusal, "{io}: {text}");
             }
@@ -225,7 +225,7 @@ fn what_a_procedural_language_keeps_for_one_client_no_other_finds() {
             client.run("select 1");
             client.run(keeping);
             assert_eq!(client.value("select kept()"), "mine", "{io}: {keeping}");
-            client.vanish(false);
+            client.abort(false);
             let own = "select coalesce(kept(), '')";
             assert_eq!(bed.client().value(own), "", "{io}: {keeping}");
         }

@@ -72,7 +72,7 @@ fn what_a_statement_leaves_unseen_nobody_else_meets() {
         makes(&mut client);
         let own = client.value("select a from trial_hidden");
         assert_eq!(own, "mine", "{io}: it is bound");
-        client.vanish(false);
+        client.abort(false);
         assert_eq!(log_in(&bed).value(HIDDEN), "f", "{io}: who stayed");
     }
 }
@@ -127,7 +127,7 @@ fn what_is_known_to_leave_something_binds_though_its_transaction_released_as_muc
         for _ in 0..20 {
             does(&mut client, &["discard temp"]);
         }
-        client.vanish(false);
+        client.abort(false);
         makes(&mut log_in(&bed));
         does(&mut log_in(&bed), &["discard temp", MAKES]);
         assert_eq!(log_in(&bed).value(HIDDEN), "f", "{io}");
@@ -151,7 +151,7 @@ fn a_role_that_may_not_look_at_what_is_left_ends_nobody_elses_trial() {
         tenant.run("select 'of a tenant'");
         tenant.run("select 1");
         assert_ne!(tenant.backend(), backend, "{io}: nobody could look");
-        tenant.vanish(false);
+        tenant.abort(false);
         let mut client = log_in();
         let backend = client.backend();
         client.run("select 'of nobody', 2");
@@ -194,7 +194,7 @@ fn what_is_sent_and_left_while_the_server_is_asked_is_done() {
             client.run(&format!("select 1 as trial_{round}"));
             let text = format!("insert into trial_left values ('{round}')");
             client.send_script(&Script::new().query(&text).terminate());
-            client.vanish(false);
+            client.abort(false);
             // The next client must find the connection free: a queued client that disconnects is
             // not served.
             let count = "select count(*) from trial_left";
@@ -287,7 +287,7 @@ fn state_of_an_earlier_client_condemns_no_statement_of_a_later_one() {
         let mut second = log_in();
         assert_eq!(second.value(HIDDEN), "t", "{io}: the table was left unseen");
         second.run(new);
-        second.vanish(false);
+        second.abort(false);
 
         let mut third = log_in();
         assert_eq!(third.value(HIDDEN), "f", "{io}: the connection was renewed");

@@ -32,7 +32,7 @@ fn leaves(does: &[(Script, usize)], asks: &str, expect: &str) {
             let received = client.exchange(script, *replies);
             let is_refused = received.iter().any(|line| line.starts_with('E'));
             assert!(!is_refused, "{io}: {number}: {received:?}");
-            client.vanish(false);
+            client.abort(false);
             assert_eq!(bed.client().value(asks), expect, "{io}: {number}");
         }
     }
@@ -45,7 +45,7 @@ fn leaves_in_turn(does: &[&[&str]], asks: &str, expect: &str) {
             let bed = TestBed::set_up(io, ONE);
             let mut client = bed.client();
             texts.iter().for_each(|text| client.run(text));
-            client.vanish(false);
+            client.abort(false);
             assert_eq!(bed.client().value(asks), expect, "{io}: {texts:?}");
         }
     }
@@ -98,7 +98,7 @@ fn a_statement_that_sql_was_given_behind_a_deallocate_all_goes_with_its_client()
         client.exchange(&prepare("left_given", "select 'mine'"), 1);
         assert_eq!(client.value("execute left_given"), "mine", "{io}");
         client.run("commit");
-        client.vanish(false);
+        client.abort(false);
         let reply = bed.client().refusal("execute left_given");
         assert_eq!(reply, "26000", "{io}");
     }

@@ -41,10 +41,10 @@ fn notifications_reach_who_listens_while_it_is_idle() {
 fn a_listener_that_leaves_leaves_no_channel_behind() {
     for io in DRIVERS {
         let bed = TestBed::set_up(io, ONE);
-        for by_reset in [true, false] {
+        for with_reset in [true, false] {
             let mut listener = bed.client();
             listener.run("listen gone");
-            listener.vanish(by_reset);
+            listener.abort(with_reset);
             let mut next = bed.client();
             assert_eq!(
                 next.value("select count(*) from pg_listening_channels()"),
@@ -109,7 +109,7 @@ fn who_has_dropped_what_bound_it_is_bound_no_longer() {
 fn a_client_that_dies_frees_its_locks_and_its_tables() {
     for io in DRIVERS {
         let bed = TestBed::set_up(io, ONE);
-        for (number, by_reset) in [true, false, true, false].into_iter().enumerate() {
+        for (number, with_reset) in [true, false, true, false].into_iter().enumerate() {
             let mut client = bed.client();
             client.run("select pg_advisory_lock(4711)");
             client.run("create temp table left_behind (a int)");
@@ -118,7 +118,7 @@ fn a_client_that_dies_frees_its_locks_and_its_tables() {
                 client.run("begin");
                 client.run("create temp table more (a int)");
             }
-            client.vanish(by_reset);
+            client.abort(with_reset);
             let mut next = bed.client();
             assert_eq!(
                 next.value("select count(*) from pg_class where relname = 'left_behind'"),
@@ -163,7 +163,7 @@ fn a_lock_of_a_statement_that_failed_binds_in_spite_of_the_release_before_it() {
         client.query("select pg_advisory_lock(4712), 1 / (random() * 0)::int");
         client.run("rollback to s");
         client.run("commit");
-        client.vanish(false);
+        client.abort(false);
         // The server connection was reset on release, because the client was pinned.
         assert_eq!(
             other.value("select count(*) from pg_locks where locktype = 'advisory'"),
@@ -190,7 +190,7 @@ fn reset_all_leaves_nobody_elses_role_behind() {
         client.exchange(&acts, 1);
         assert_eq!(client.value("select current_user"), "acted_as");
         client.run("select pg_advisory_unlock_all(); close all; unlisten *; reset all");
-        client.vanish(false);
+        client.abort(false);
         assert_eq!(bed.client().value("select current_user"), "sbtest", "{io}");
     }
 }
@@ -203,10 +203,10 @@ fn open_transactions_of_clients_that_die_are_rolled_back_at_once() {
         admin.run("drop table if exists undone");
         admin.run("create table undone (a int)");
         admin.run("grant all on undone to sbtest");
-        for by_reset in [true, false] {
+        for with_reset in [true, false] {
             let mut client = bed.client();
             client.run("begin; insert into undone values (1)");
-            client.vanish(by_reset);
+            client.abort(with_reset);
             let open = "select count(*) from pg_stat_activity where state like 'idle in%'";
             let waited = eventually(LIMIT, "its transaction is over", || {
                 Ok((admin.value(open) == "0").then_some(()))
@@ -260,7 +260,7 @@ fn what_functions_procedures_triggers_and_views_leave_in_a_session_is_nobody_els
             let mut client = bed.client();
             client.exchange(&enters, 1);
             assert_eq!(client.value("show app.tenant"), "7", "{io}");
-            client.vanish(false);
+            client.abort(false);
             let tenant = "select coalesce(current_setting('app.tenant', true), '')";
             assert_eq!(bed.client().value(tenant), "", "{io}");
         }
@@ -456,7 +456,7 @@ fn a_lock_in_a_text_that_a_setting_sent_just_before_it_reveals_goes_with_its_cli
             !received.iter().any(|line| line.starts_with('E')),
             "{received:?}"
         );
-        client.vanish(false);
+        client.abort(false);
         let held = "select count(*) from pg_locks where locktype = 'advisory' and objid = 4713";
         assert_eq!(bed.client().value(held), "0", "{io}: {received:?}");
     };

@@ -353,7 +353,7 @@ fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
         let mut other = bed.client();
         other.run("drop table if exists half");
         other.run("create table half (a text)");
-        for (number, by_reset) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
+        for (number, with_reset) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
             let mut client = bed.client();
             let script = match number {
                 0 | 1 => Script::new()
@@ -375,7 +375,7 @@ fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
             if number < 2 {
                 assert_eq!(client.receive_message(), "G");
             }
-            client.vanish(by_reset);
+            client.abort(with_reset);
             assert_eq!(other.value("select count(*) from half"), "0");
         }
         // Both connections of the pool are usable again.

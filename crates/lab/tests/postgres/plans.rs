@@ -120,7 +120,7 @@ fn a_temporary_table_hides_the_one_of_its_name_from_whoever_prepares_behind_it()
             for name in ["behind", "before"] {
                 received.extend(client.exchange(&execute(name, &[]), 1));
             }
-            client.vanish(false);
+            client.abort(false);
         }
         received
     });

@@ -239,7 +239,7 @@ fn its_connection_is_nobody_elses_and_closes_behind_it() {
         let bed = TestBed::set_up(io, ONE);
         let mut normal = walsender(bed.address, &[("replication", "OFF")]);
         let of_normal = normal.backend();
-        for by_reset in [true, false] {
+        for with_reset in [true, false] {
             let mut first = walsender(bed.address, LOGICAL);
             let of_first = first.backend();
             first.run("set work_mem = '3MB'");
@@ -248,7 +248,7 @@ fn its_connection_is_nobody_elses_and_closes_behind_it() {
             assert_ne!(of_first, of_second, "{io}");
             assert_eq!(normal.backend(), of_normal, "{io}");
             assert_eq!(normal.value("show application_name"), "", "{io}");
-            first.vanish(by_reset);
+            first.abort(with_reset);
             wait_gone(&of_first);
             let mut third = walsender(bed.address, LOGICAL);
             assert!(![of_first, of_second, of_normal.clone()].contains(&third.backend()));
@@ -278,8 +278,8 @@ fn who_streams_and_leaves_leaves_no_walsender_behind() {
             stream(&mut client);
             let leave = Script::new().copy_data(b"");
             match way {
-                "reset" => client.vanish(true),
-                "end" => client.vanish(false),
+                "reset" => client.abort(true),
+                "end" => client.abort(false),
                 "terminate" => client.send_script(&leave.terminate()),
                 _ => client.send_script(&leave.copy_done().terminate()),
             }

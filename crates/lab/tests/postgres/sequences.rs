@@ -44,7 +44,7 @@ fn what_an_insert_drew_is_told_in_its_transaction_and_behind_it_once_somebody_ha
         other.exchange(&copy, 1);
         let id = other.value("select max(id) from drawing");
         assert_eq!(other.value("select lastval()"), id, "{io}");
-        other.vanish(false);
+        other.abort(false);
         assert_eq!(client.refusal("select lastval()"), "55000", "{io}");
     }
 }

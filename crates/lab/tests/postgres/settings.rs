@@ -385,7 +385,7 @@ fn what_a_portal_has_set_that_has_more_rows_to_give_follows_its_client_alone() {
             let received = client.exchange(&script, 1);
             assert_eq!(received, ["1", "2", "D 42", "s", "Z Idle"], "{io}: {text}");
             assert_eq!(client.value("show app.tenant"), "42", "{io}: {text}");
-            client.vanish(false);
+            client.abort(false);
             let tenant = "select coalesce(current_setting('app.tenant', true), '')";
             assert_eq!(bed.client().value(tenant), "", "{io}: {text}");
         }

@@ -56,7 +56,7 @@ fn wrong(login: &Login<'_>, texts: &[&str]) -> Vec<String> {
             let mut client = Client::log_in(bed.address, login).unwrap();
             client.run(text);
             let own = client.value(LEFT);
-            client.vanish(false);
+            client.abort(false);
             let mut other = Client::log_in(bed.address, login).unwrap();
             let others = other.value(LEFT);
             if own == NOTHING || others != NOTHING {

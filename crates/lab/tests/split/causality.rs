@@ -200,7 +200,7 @@ fn eventual_consistency_reads_what_a_replica_has() {
     }
 }
 
-/// TO SEE THIS RED: leave `noted_since_us` at zero.
+/// TO SEE THIS RED: leave `writes_recorded_since_us` at zero.
 #[test]
 fn a_session_reads_what_it_wrote_before_a_reload_that_has_reads_see_it() {
     for (reads, consistency) in [(true, "eventual"), (false, "read-your-writes")] {

@@ -14,7 +14,7 @@ pub struct CausalitySettings {
     pub stale_ms: u64,
     /// True if Galera nodes may serve reads that must see the session's writes. A node that is
     /// leaving its cluster replies with the data it has, regardless of the requested wait.
-    pub causal: bool,
+    pub galera_wait: bool,
 }
 
 /// Known state of a replica that takes clients.
@@ -33,7 +33,7 @@ pub struct Replica<'a> {
 impl Replica<'_> {
     /// Returns the replica without support for waits, because their duration would be unknown.
     #[must_use]
-    pub fn at_once(self) -> Self {
+    pub fn without_wait_support(self) -> Self {
         Self {
             wait: WaitSupport::Nothing,
             ..self
@@ -91,7 +91,7 @@ pub struct ReadChoice {
     pub soonest: Option<usize>,
     /// Number of replicas that are fresh after a wait for all committed transactions. Zero if any
     /// replica is fresh.
-    pub causal: usize,
+    pub fresh_after_sync: usize,
     /// Indices of servers that must not be chosen without a wait.
     pub barred: MemberSet,
     /// Indices of servers that must not be chosen even with a wait for all committed transactions.
@@ -108,7 +108,7 @@ pub fn assess(
 ) -> Freshness {
     let target = match requires {
         RequiredPosition::Nothing => return Freshness::Fresh,
-        _ if replica.wait == WaitSupport::Everything && !settings.causal => {
+        _ if replica.wait == WaitSupport::Everything && !settings.galera_wait => {
             return Freshness::Behind;
         }
         RequiredPosition::Everything(_) => return at_best(replica, settings),
@@ -154,21 +154,21 @@ pub fn readers<'a>(
         let is_fresh = freshness == Freshness::Fresh;
         readers.replicas += usize::from(may_read);
         readers.fresh += usize::from(is_fresh);
-        let is_causal = freshness == Freshness::AfterSync;
-        readers.causal += usize::from(is_causal);
+        let is_after_sync = freshness == Freshness::AfterSync;
+        readers.fresh_after_sync += usize::from(is_after_sync);
         if freshness == Freshness::AfterPosition {
             soonest = soonest.min_some((server.replica.lag_ms, index));
         }
         if server.is_tried || !server.is_primary && !is_fresh {
             readers.barred.insert(index);
-            if !is_causal {
+            if !is_after_sync {
                 readers.barred_waiting.insert(index);
             }
         }
     }
     match readers.fresh {
         0 => readers.soonest = soonest.map(|(_, index)| index),
-        _ => readers.causal = 0,
+        _ => readers.fresh_after_sync = 0,
     }
     readers
 }

@@ -43,7 +43,7 @@ impl Writes {
     }
 
     /// Sets whether another process writes, too.
-    pub fn share(&self, are_shared: bool, now_us: u64) {
+    pub fn set_shared(&self, are_shared: bool, now_us: u64) {
         if self.are_shared.swap(are_shared, SeqCst) {
             self.wrote(0, now_us);
         }
@@ -83,9 +83,9 @@ const WANTED_FOR_US: u64 = 1_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleIntervals {
     /// Interval while reads need a position.
-    pub wanted_us: u64,
+    pub with_reads_us: u64,
     /// Interval while no read needs one.
-    pub unwanted_us: u64,
+    pub without_reads_us: u64,
 }
 
 /// Schedule of queries for the primary's position: soon after a write, one query at a time. A query
@@ -123,8 +123,8 @@ impl Sampler {
         }
         let is_wanted = last_wanted_us > 0 && last_wanted_us + WANTED_FOR_US >= last_write_us;
         let interval_us = match is_wanted {
-            true => self.intervals.wanted_us,
-            false => self.intervals.unwanted_us,
+            true => self.intervals.with_reads_us,
+            false => self.intervals.without_reads_us,
         };
         // Strictly after the write: at the same moment, the order would be unknown.
         Some((self.queried_us + interval_us).max(last_write_us + 1))

@@ -1,4 +1,4 @@
-//! Tests of tokens and choices.
+//! Tests which replicas may serve a read that must see the writes of its session.
 
 mod simulation;
 
@@ -8,7 +8,7 @@ use crate::cluster::Gtids;
 const SETTINGS: CausalitySettings = CausalitySettings {
     wait_ms: 50,
     stale_ms: 1_000,
-    causal: true,
+    galera_wait: true,
 };
 
 fn lsn(at: u64) -> Position {
@@ -48,7 +48,7 @@ fn requires_everything(token: &CausalityToken, epoch: u64) -> bool {
 }
 
 #[test]
-fn insert_positions_behind_a_page_header_mean_the_start_of_the_page() {
+fn insert_positions_after_a_page_header_mean_the_start_of_the_page() {
     let page = 8192;
     let segment = WAL_SEGMENT_BYTES;
     for (at, expected) in [
@@ -69,7 +69,7 @@ fn insert_positions_behind_a_page_header_mean_the_start_of_the_page() {
 }
 
 #[test]
-fn positions_of_two_timelines_or_databases_are_never_reached() {
+fn a_position_on_another_timeline_or_of_another_database_system_does_not_count() {
     let ahead = Position::Lsn(Lsn {
         timeline: 2,
         at: 99,
@@ -84,122 +84,145 @@ fn positions_of_two_timelines_or_databases_are_never_reached() {
 #[test]
 fn a_session_that_wrote_nothing_reads_anywhere() {
     let mut token = CausalityToken::new();
-    token.settle(&sample(1, 10, 100));
+    token.apply_sample(&sample(1, 10, 100));
     assert_eq!(token.requires(1), RequiredPosition::Nothing);
 }
 
 #[test]
-fn a_write_needs_a_sample_that_was_asked_for_after_its_answer() {
+fn a_write_requires_a_sample_queried_after_its_reply() {
     let mut token = CausalityToken::new();
     token.wrote(10, 1);
     for queried_us in [9, 10] {
-        token.settle(&sample(1, queried_us, 100));
-        assert!(requires_everything(&token, 1), "asked at {queried_us}");
+        token.apply_sample(&sample(1, queried_us, 100));
+        assert!(
+            requires_everything(&token, 1),
+            "sample queried at {queried_us}"
+        );
     }
-    token.settle(&sample(1, 11, 200));
+    token.apply_sample(&sample(1, 11, 200));
     assert_eq!(position(&token, 1), Some(lsn(200)));
-    token.settle(&sample(1, 12, 300));
-    assert_eq!(position(&token, 1), Some(lsn(200)), "no need for more");
+    token.apply_sample(&sample(1, 12, 300));
+    assert_eq!(
+        position(&token, 1),
+        Some(lsn(200)),
+        "a later sample must not raise the position"
+    );
     token.wrote(20, 1);
     assert!(requires_everything(&token, 1));
 }
 
 #[test]
-fn a_write_that_tells_its_position_needs_no_sample() {
+fn a_write_with_a_reported_position_requires_no_sample() {
     let mut token = CausalityToken::new();
     token.wrote_at(&gtid(7), 10, 1);
     token.wrote_at(&gtid(9), 11, 1);
     assert_eq!(position(&token, 1), Some(gtid(9)));
-    token.forget(&gtid(8));
+    token.drop_if_reached(&gtid(8));
     assert_eq!(position(&token, 1), Some(gtid(9)));
-    token.forget(&gtid(9));
+    token.drop_if_reached(&gtid(9));
     assert_eq!(token.requires(1), RequiredPosition::Nothing);
 }
 
 #[test]
-fn a_session_may_have_written_before_writes_were_noted() {
+fn a_session_may_have_written_before_writes_were_recorded() {
     let mut token = CausalityToken::new();
     token.assume_writes_before(10, 1);
     assert!(requires_everything(&token, 1));
-    token.settle(&sample(1, 11, 200));
+    token.apply_sample(&sample(1, 11, 200));
     assert_eq!(position(&token, 1), Some(lsn(200)));
-    token.forget(&lsn(200));
+    token.drop_if_reached(&lsn(200));
     token.assume_writes_before(10, 1);
     assert_eq!(
         token.requires(1),
         RequiredPosition::Nothing,
-        "once is enough"
+        "the session must not assume earlier writes twice"
     );
     token.assume_writes_before(20, 1);
     token.wrote_at(&lsn(300), 25, 1);
-    assert!(requires_everything(&token, 1), "not only what it told");
+    assert!(
+        requires_everything(&token, 1),
+        "the reported position does not cover earlier writes"
+    );
 }
 
 #[test]
-fn after_a_change_of_primary_the_token_is_what_the_new_one_has() {
+fn after_a_primary_change_the_token_requires_a_sample_of_the_new_primary() {
     let mut token = CausalityToken::new();
     token.wrote_at(&gtid(7), 10, 1);
     assert!(requires_everything(&token, 2));
-    assert!(token.is_of_earlier(2) && !token.is_of_earlier(1));
-    assert!(!CausalityToken::new().is_of_earlier(2), "it wrote nothing");
-    token.settle(&sample(2, 10, 90));
-    assert!(requires_everything(&token, 2), "asked before the answer");
-    token.settle(&sample(2, 11, 100));
-    assert!(!token.is_of_earlier(2));
+    assert!(token.wrote_before_epoch(2) && !token.wrote_before_epoch(1));
+    assert!(
+        !CausalityToken::new().wrote_before_epoch(2),
+        "the session wrote nothing"
+    );
+    token.apply_sample(&sample(2, 10, 90));
+    assert!(
+        requires_everything(&token, 2),
+        "the sample was queried before the reply to the write"
+    );
+    token.apply_sample(&sample(2, 11, 100));
+    assert!(!token.wrote_before_epoch(2));
     assert_eq!(position(&token, 2), Some(lsn(100)));
-    token.settle(&sample(1, 50, 900));
-    assert_eq!(position(&token, 2), Some(lsn(100)), "of the old primary");
+    token.apply_sample(&sample(1, 50, 900));
+    assert_eq!(
+        position(&token, 2),
+        Some(lsn(100)),
+        "samples of the old primary must be ignored"
+    );
 }
 
 #[test]
-fn what_was_written_before_and_after_a_change_of_primary_is_what_the_new_one_has_then() {
+fn writes_on_both_primaries_require_a_sample_of_the_new_primary() {
     let mut token = CausalityToken::new();
     token.wrote_at(&gtid(7), 10, 1);
     token.wrote_at(&gtid(8), 20, 2);
-    assert!(requires_everything(&token, 2), "the 7th may be lost");
-    token.settle(&sample(2, 21, 100));
+    assert!(requires_everything(&token, 2), "write 7 may be lost");
+    token.apply_sample(&sample(2, 21, 100));
     assert_eq!(position(&token, 2), Some(lsn(100)));
     token.wrote(30, 1);
-    assert!(requires_everything(&token, 2), "an answer from the old one");
+    assert!(
+        requires_everything(&token, 2),
+        "the reply is from the old primary"
+    );
 }
 
 #[test]
-fn under_global_consistency_the_last_write_of_all_counts() {
+fn under_global_consistency_the_last_write_of_any_session_counts() {
     let writes = Writes::new(2, 5);
     assert!(
         requires_everything(&writes.token(1, 6), 1),
-        "the process before"
+        "the previous process may have written"
     );
     writes.wrote(0, 20);
     writes.wrote(1, 10);
     let mut token = writes.token(1, 30);
-    token.settle(&sample(1, 15, 100));
+    token.apply_sample(&sample(1, 15, 100));
     assert!(requires_everything(&token, 1));
-    token.settle(&sample(1, 21, 200));
+    token.apply_sample(&sample(1, 21, 200));
     assert_eq!(position(&token, 1), Some(lsn(200)));
 }
 
 #[test]
-fn while_another_process_writes_only_what_is_asked_now_is_new_enough() {
+fn while_another_process_writes_only_samples_queried_now_are_accepted() {
     let writes = Writes::new(1, 5);
-    writes.share(true, 10);
+    writes.set_shared(true, 10);
     let covers = |queried_us: u64, now_us: u64| {
         let mut token = writes.token(1, now_us);
-        token.settle(&sample(1, queried_us, 100));
+        token.apply_sample(&sample(1, queried_us, 100));
         position(&token, 1).is_some()
     };
     assert!(!covers(29, 30) && covers(31, 30));
-    writes.share(false, 40);
+    writes.set_shared(false, 40);
     assert!(!covers(39, 90) && covers(41, 90));
-    writes.share(false, 80);
+    writes.set_shared(false, 80);
     assert!(covers(41, 90));
 }
 
 #[test]
-fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
+fn samples_are_queried_after_writes_one_at_a_time_and_not_too_often() {
     let intervals = SampleIntervals {
-        wanted_us: 1_000,
-        unwanted_us: 50_000,
+        with_reads_us: 1_000,
+        without_reads_us: 50_000,
     };
     let mut sampler = Sampler::new(intervals);
     assert_eq!(sampler.due_us(1, 0, 1), None);
@@ -216,51 +239,59 @@ fn samples_are_asked_for_after_writes_one_at_a_time_and_not_too_often() {
 }
 
 #[test]
-fn a_primary_is_asked_less_often_while_no_read_wants_to_know() {
+fn primary_is_sampled_less_often_while_no_read_needs_a_sample() {
     let intervals = SampleIntervals {
-        wanted_us: 1_000,
-        unwanted_us: 50_000,
+        with_reads_us: 1_000,
+        without_reads_us: 50_000,
     };
     let mut sampler = Sampler::new(intervals);
-    assert_eq!(sampler.due_us(1, 5_000, 0), Some(50_000), "the first");
+    assert_eq!(
+        sampler.due_us(1, 5_000, 0),
+        Some(50_000),
+        "the first sample"
+    );
     sampler.sent(50_000);
     sampler.answered(Some(&sample(1, 50_000, 100)));
     assert_eq!(sampler.due_us(1, 60_000, 0), Some(100_000));
-    assert_eq!(sampler.due_us(1, 60_000, 60_500), Some(60_001), "wanted");
+    assert_eq!(
+        sampler.due_us(1, 60_000, 60_500),
+        Some(60_001),
+        "a read needs a sample"
+    );
     assert_eq!(sampler.due_us(1, 1_060_500, 60_500), Some(1_060_501));
     assert_eq!(
         sampler.due_us(1, 1_060_501, 60_500),
         Some(1_060_502),
-        "a single write is asked for at once"
+        "a sample after a single write is queried immediately"
     );
     sampler.sent(1_060_502);
     sampler.answered(Some(&sample(1, 1_060_502, 200)));
     assert_eq!(
         sampler.due_us(1, 1_060_510, 60_500),
         Some(1_110_502),
-        "it was wanted too long ago"
+        "the last read that needed a sample is too long ago"
     );
 }
 
 #[test]
-fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
-    let (behind, there, target) = (lsn(9), lsn(10), lsn(10));
+fn a_replica_is_assessed_by_its_position_and_wait_support() {
+    let (not_reached, reached, target) = (lsn(9), lsn(10), lsn(10));
     let required = RequiredPosition::Position(&target);
     let unknown = RequiredPosition::Everything("unknown");
     let waiting = |wait, lag_ms| Replica {
         wait,
         lag_ms,
-        ..replica(&behind)
+        ..replica(&not_reached)
     };
     for (requires, replica, expected) in [
         (
             RequiredPosition::Nothing,
-            replica(&behind),
+            replica(&not_reached),
             Freshness::Fresh,
         ),
-        (required, replica(&there), Freshness::Fresh),
-        (required, replica(&behind), Freshness::Behind),
-        (unknown, replica(&there), Freshness::Behind),
+        (required, replica(&reached), Freshness::Fresh),
+        (required, replica(&not_reached), Freshness::Behind),
+        (unknown, replica(&reached), Freshness::Behind),
         (
             required,
             waiting(WaitSupport::Position, Some(50)),
@@ -295,7 +326,7 @@ fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
             required,
             Replica {
                 wait: WaitSupport::Everything,
-                ..replica(&there)
+                ..replica(&reached)
             },
             Freshness::Fresh,
         ),
@@ -311,17 +342,17 @@ fn a_replica_is_judged_by_what_it_has_and_can_wait_for() {
 }
 
 #[test]
-fn a_node_that_could_wait_serves_nothing_that_was_written_unless_it_may() {
-    let there = lsn(10);
+fn galera_node_is_behind_after_a_write_unless_waits_are_allowed() {
+    let reached = lsn(10);
     let node = Replica {
         wait: WaitSupport::Everything,
-        ..replica(&there)
+        ..replica(&reached)
     };
     let settings = CausalitySettings {
-        causal: false,
+        galera_wait: false,
         ..SETTINGS
     };
-    let required = RequiredPosition::Position(&there);
+    let required = RequiredPosition::Position(&reached);
     assert_eq!(assess(required, &node, 0, &settings), Freshness::Behind);
     assert_eq!(assess(required, &node, 0, &SETTINGS), Freshness::Fresh);
     let nothing = RequiredPosition::Nothing;
@@ -329,7 +360,7 @@ fn a_node_that_could_wait_serves_nothing_that_was_written_unless_it_may() {
 }
 
 #[test]
-fn what_a_replica_said_long_ago_counts_no_more() {
+fn an_old_report_of_a_replica_does_not_count() {
     let position = lsn(10);
     let assess = |now_us| {
         let requires = RequiredPosition::Position(&position);
@@ -340,36 +371,36 @@ fn what_a_replica_said_long_ago_counts_no_more() {
 }
 
 #[test]
-fn a_read_goes_to_who_has_it_or_waits_for_the_nearest() {
-    let (behind, there) = (lsn(9), lsn(10));
-    let soon = |lag_ms| Replica {
+fn a_read_prefers_fresh_replicas_then_waits_on_the_least_lagging() {
+    let (not_reached, reached) = (lsn(9), lsn(10));
+    let waiting = |lag_ms| Replica {
         wait: WaitSupport::Position,
         lag_ms: Some(lag_ms),
-        ..replica(&behind)
+        ..replica(&not_reached)
     };
-    let of = |replicas: &[Replica<'_>]| {
+    let choose = |replicas: &[Replica<'_>]| {
         let servers = replicas.iter().map(|replica| reader(*replica));
-        readers(RequiredPosition::Position(&there), servers, 0, &SETTINGS)
+        readers(RequiredPosition::Position(&reached), servers, 0, &SETTINGS)
     };
-    let now = of(&[soon(1), replica(&there), replica(&there)]);
+    let now = choose(&[waiting(1), replica(&reached), replica(&reached)]);
     assert_eq!((now.replicas, now.fresh, now.soonest), (3, 2, None));
     assert!(now.barred.contains(0) && !now.barred.contains(1));
-    let later = of(&[replica(&behind), soon(30), soon(20)]);
+    let later = choose(&[replica(&not_reached), waiting(30), waiting(20)]);
     assert_eq!(
         (later.replicas, later.fresh, later.soonest),
         (3, 0, Some(2))
     );
-    assert_eq!(of(&[replica(&behind)]).soonest, None);
-    assert_eq!(of(&[]), ReadChoice::default());
+    assert_eq!(choose(&[replica(&not_reached)]).soonest, None);
+    assert_eq!(choose(&[]), ReadChoice::default());
 }
 
 #[test]
-fn a_read_goes_neither_to_who_failed_it_nor_to_who_takes_no_reads() {
-    let there = lsn(10);
+fn readers_excludes_servers_that_failed_the_read_or_serve_no_reads() {
+    let reached = lsn(10);
     let primary = Candidate {
         is_primary: true,
         is_replica: false,
-        ..reader(replica(&there))
+        ..reader(replica(&reached))
     };
     let tried = |server| Candidate {
         is_tried: true,
@@ -377,9 +408,9 @@ fn a_read_goes_neither_to_who_failed_it_nor_to_who_takes_no_reads() {
     };
     let other = Candidate {
         is_replica: false,
-        ..reader(replica(&there))
+        ..reader(replica(&reached))
     };
-    let replica = reader(replica(&there));
+    let replica = reader(replica(&reached));
     let servers = [primary, replica, tried(replica), other, tried(primary)];
     let found = readers(RequiredPosition::Nothing, servers, 0, &SETTINGS);
     assert_eq!((found.replicas, found.fresh), (1, 1));
@@ -397,7 +428,7 @@ fn reader(replica: Replica<'_>) -> Candidate<'_> {
 }
 
 #[test]
-fn a_spare_is_never_told_to_wait_but_serves_who_requires_nothing() {
+fn a_backup_never_waits_but_serves_reads_without_requirements() {
     let written = gtid(7);
     let node = Replica {
         applied: None,
@@ -406,8 +437,8 @@ fn a_spare_is_never_told_to_wait_but_serves_who_requires_nothing() {
     };
     let requires = RequiredPosition::Position(&written);
     assert_eq!(assess(requires, &node, 0, &SETTINGS), Freshness::AfterSync);
-    let spare = node.at_once();
-    assert_eq!(assess(requires, &spare, 0, &SETTINGS), Freshness::Behind);
-    let fresh = assess(RequiredPosition::Nothing, &spare, 0, &SETTINGS);
+    let backup = node.without_wait_support();
+    assert_eq!(assess(requires, &backup, 0, &SETTINGS), Freshness::Behind);
+    let fresh = assess(RequiredPosition::Nothing, &backup, 0, &SETTINGS);
     assert_eq!(fresh, Freshness::Fresh);
 }

@@ -62,9 +62,9 @@ impl CausalityToken {
 
     /// Assumes a write at the time when recording of writes began: the session may have written
     /// before.
-    pub fn assume_writes_before(&mut self, noted_since_us: u64, epoch: u64) {
-        if self.wrote_us < noted_since_us {
-            self.wrote(noted_since_us, epoch);
+    pub fn assume_writes_before(&mut self, writes_recorded_since_us: u64, epoch: u64) {
+        if self.wrote_us < writes_recorded_since_us {
+            self.wrote(writes_recorded_since_us, epoch);
         }
     }
 
@@ -87,7 +87,7 @@ impl CausalityToken {
 
     /// Applies a newer sample of the primary's position. Must be called before a read; a sample
     /// without news is ignored.
-    pub fn settle(&mut self, sample: &Sample) {
+    pub fn apply_sample(&mut self, sample: &Sample) {
         // A session may have connected to a primary before it was notified of the new epoch.
         let is_later = sample.queried_us > self.wrote_us;
         let is_news = match self.wrote {
@@ -122,12 +122,12 @@ impl CausalityToken {
     /// Returns whether the session wrote in an earlier epoch, and it is unknown which of its writes
     /// the present primary has.
     #[must_use]
-    pub fn is_of_earlier(&self, epoch: u64) -> bool {
+    pub fn wrote_before_epoch(&self, epoch: u64) -> bool {
         self.epoch < epoch && !matches!(self.wrote, LastWrite::Nothing)
     }
 
-    /// Forgets a position that every server has reached.
-    pub fn forget(&mut self, everywhere: &Position) {
+    /// Drops the position if every server has reached it.
+    pub fn drop_if_reached(&mut self, everywhere: &Position) {
         if let LastWrite::At(position) = &self.wrote
             && position.is_reached_by(everywhere)
         {

@@ -30,41 +30,48 @@ impl Bench {
     }
 
     /// Reports over an old connection, a second later.
-    fn hears(&mut self, id: u64, status: impl Into<ReplicationState>) -> ClusterRoles {
-        self.answer(id, status.into(), false)
+    fn report(&mut self, id: u64, status: impl Into<ReplicationState>) -> ClusterRoles {
+        self.apply(id, status.into(), false)
     }
 
-    /// Reports over a fresh connection, a second later.
-    fn hears_fresh(&mut self, id: u64, status: impl Into<ReplicationState>) -> ClusterRoles {
-        self.answer(id, status.into(), true)
+    /// Reports over a new connection, a second later.
+    fn report_on_new_connection(
+        &mut self,
+        id: u64,
+        status: impl Into<ReplicationState>,
+    ) -> ClusterRoles {
+        self.apply(id, status.into(), true)
     }
 
-    /// Reports for every server twice, the second time over fresh connections, in this order.
-    fn all_say<S: Into<ReplicationState> + Clone>(&mut self, words: &[(u64, S)]) -> ClusterRoles {
-        for (id, status) in words {
-            self.hears(*id, status.clone());
+    /// Reports for every server twice, the second time over new connections, in this order.
+    fn report_all_twice<S: Into<ReplicationState> + Clone>(
+        &mut self,
+        reports: &[(u64, S)],
+    ) -> ClusterRoles {
+        for (id, status) in reports {
+            self.report(*id, status.clone());
         }
-        for (id, status) in words {
-            self.hears_fresh(*id, status.clone());
+        for (id, status) in reports {
+            self.report_on_new_connection(*id, status.clone());
         }
         self.cluster.roles()
     }
 
     /// Reports over an old connection, `ms` later.
-    fn hears_after(
+    fn report_after(
         &mut self,
         ms: u64,
         id: u64,
         status: impl Into<ReplicationState>,
     ) -> ClusterRoles {
-        self.answer_after(ms, id, status.into(), false)
+        self.apply_after(ms, id, status.into(), false)
     }
 
-    fn answer(&mut self, id: u64, status: ReplicationState, fresh: bool) -> ClusterRoles {
-        self.answer_after(1_000, id, status, fresh)
+    fn apply(&mut self, id: u64, status: ReplicationState, fresh: bool) -> ClusterRoles {
+        self.apply_after(1_000, id, status, fresh)
     }
 
-    fn answer_after(
+    fn apply_after(
         &mut self,
         ms: u64,
         id: u64,
@@ -81,20 +88,20 @@ impl Bench {
         self.cluster.roles()
     }
 
-    fn loses(&mut self, id: u64) -> ClusterRoles {
+    fn server_down(&mut self, id: u64) -> ClusterRoles {
         self.now_ms += 1_000;
         self.cluster.server_down(self.now_ms, id);
         self.cluster.roles()
     }
 
-    fn cannot_tell(&mut self, id: u64) -> ClusterRoles {
+    fn role_unknown(&mut self, id: u64) -> ClusterRoles {
         self.now_ms += 1_000;
         let why = "the account lacks REPLICATION CLIENT".to_owned();
         self.cluster.role_unknown(id, why);
         self.cluster.roles()
     }
 
-    fn names(&mut self, id: u64) -> ClusterRoles {
+    fn override_primary(&mut self, id: u64) -> ClusterRoles {
         self.now_ms += 1_000;
         self.cluster.override_primary(Some(id));
         self.cluster.roles()
@@ -107,7 +114,7 @@ fn role(roles: &ClusterRoles, id: u64) -> &Role {
 }
 
 #[track_caller]
-fn is_unfit(roles: &ClusterRoles, id: u64, because: &str) {
+fn assert_unfit(roles: &ClusterRoles, id: u64, because: &str) {
     match role(roles, id) {
         Role::Unfit(why) => assert!(why.contains(because), "{why}"),
         other => panic!("db{id} is {other:?}, not unfit because {because:?}"),
@@ -115,7 +122,7 @@ fn is_unfit(roles: &ClusterRoles, id: u64, because: &str) {
 }
 
 #[track_caller]
-fn has_problem(roles: &ClusterRoles, id: Option<u64>, about: &str) {
+fn assert_problem(roles: &ClusterRoles, id: Option<u64>, about: &str) {
     let mut problems = roles.problems.iter();
     let found = problems.any(|one| one.server == id && one.message.contains(about));
     assert!(
@@ -126,7 +133,7 @@ fn has_problem(roles: &ClusterRoles, id: Option<u64>, about: &str) {
 }
 
 #[track_caller]
-fn is_replica(roles: &ClusterRoles, id: u64, lag_ms: Option<u64>) {
+fn assert_replica(roles: &ClusterRoles, id: u64, lag_ms: Option<u64>) {
     match role(roles, id) {
         Role::Replica(Lag { ms, .. }) => assert_eq!(*ms, lag_ms, "lag of db{id}"),
         other => panic!("db{id} is {other:?}, not a replica"),

@@ -44,11 +44,11 @@ impl ConnectionLimits {
 
     /// Changes the limits, except those of the service and the server, which do not belong to the
     /// pool.
-    pub(super) fn set_limits(&self, quotas: &PoolLimits) {
+    pub(super) fn set_limits(&self, limits: &PoolLimits) {
         if let [pool, _, user, database, _] = &*self.0 {
-            pool.permits().set_limit(quotas.pool);
-            user.permits().set_limit(quotas.user);
-            database.permits().set_limit(quotas.database);
+            pool.permits().set_limit(limits.pool);
+            user.permits().set_limit(limits.user);
+            database.permits().set_limit(limits.database);
         }
     }
 

@@ -153,10 +153,10 @@ impl SharedPools {
 
     /// Changes the limits of a pool, its user and its database after a reload. The caller must then
     /// call [`SharedPools::serve`].
-    pub fn set_quotas(&self, pool: &Arc<Pool>, quotas: &PoolLimits) {
+    pub fn set_pool_limits(&self, pool: &Arc<Pool>, limits: &PoolLimits) {
         let state = self.lock();
         if let Some(record) = state.pools.get(&pool.id) {
-            record.pool_limits.set_limits(quotas);
+            record.pool_limits.set_limits(limits);
         }
     }
 

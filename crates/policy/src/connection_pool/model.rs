@@ -146,12 +146,12 @@ fn key(user: u64) -> PoolKey {
 fn scene() -> (Arc<SharedPools>, [Thread; 2], [Arc<Pool>; 2]) {
     let shared_pools = Arc::new(SharedPools::new(2, 1, settings()));
     let server = Arc::new(Load::new(None));
-    let quotas = PoolLimits {
+    let limits = PoolLimits {
         pool: UNLIMITED,
         user: UNLIMITED,
         database: UNLIMITED,
     };
-    let pools = [0, 1].map(|user| shared_pools.pool(key(user), &quotas, &server));
+    let pools = [0, 1].map(|user| shared_pools.pool(key(user), &limits, &server));
     let mut threads = [0, 1].map(|worker| Thread::new(worker, &shared_pools));
     let ticket = threads[0].acquire(&pools[0]);
     deliver(&mut threads);
@@ -269,12 +269,12 @@ fn two_workers_that_want_the_last_place_open_one_connection() {
     loom::model(|| {
         let shared_pools = Arc::new(SharedPools::new(2, 1, settings()));
         let server = Arc::new(Load::new(None));
-        let quotas = PoolLimits {
+        let limits = PoolLimits {
             pool: UNLIMITED,
             user: UNLIMITED,
             database: UNLIMITED,
         };
-        let pool = shared_pools.pool(key(0), &quotas, &server);
+        let pool = shared_pools.pool(key(0), &limits, &server);
         let threads = [0, 1].map(|worker| Thread::new(worker, &shared_pools));
         let other = Arc::clone(&pool);
         let ended = run(

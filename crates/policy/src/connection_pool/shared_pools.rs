@@ -134,8 +134,8 @@ impl SharedPools {
     }
 
     /// Returns the pool of a key, and creates it if needed.
-    pub fn pool(&self, key: PoolKey, quotas: &PoolLimits, server: &Arc<Load>) -> Arc<Pool> {
-        self.lock().pool(key, quotas, server)
+    pub fn pool(&self, key: PoolKey, limits: &PoolLimits, server: &Arc<Load>) -> Arc<Pool> {
+        self.lock().pool(key, limits, server)
     }
 
     /// Cancels the wait of a client that disconnected or timed out.
@@ -277,14 +277,14 @@ impl State {
         }
     }
 
-    fn pool(&mut self, key: PoolKey, quotas: &PoolLimits, server: &Arc<Load>) -> Arc<Pool> {
+    fn pool(&mut self, key: PoolKey, limits: &PoolLimits, server: &Arc<Load>) -> Arc<Pool> {
         if let Some(id) = self.ids.get(&key) {
             return Arc::clone(&self.pools[id].pool);
         }
         let id = self.next_pool;
         self.next_pool += 1;
         let pool = Arc::new(Pool::new(id, key, self.workers));
-        let pool_limits = self.pool_limits(&key, quotas, server);
+        let pool_limits = self.pool_limits(&key, limits, server);
         let record = PoolRecord::new(Arc::clone(&pool), pool_limits, self.workers);
         self.pools.insert(id, record);
         self.ids.insert(key, id);
@@ -294,14 +294,14 @@ impl State {
     fn pool_limits(
         &mut self,
         key: &PoolKey,
-        quotas: &PoolLimits,
+        limits: &PoolLimits,
         server: &Arc<Load>,
     ) -> ConnectionLimits {
         let own = [
-            ConnectionLimit::Own(Arc::new(Permits::new(quotas.pool))),
+            ConnectionLimit::Own(Arc::new(Permits::new(limits.pool))),
             self.limit(LimitScope::Service, UNLIMITED),
-            self.limit(LimitScope::User(key.user), quotas.user),
-            self.limit(LimitScope::Database(key.database), quotas.database),
+            self.limit(LimitScope::User(key.user), limits.user),
+            self.limit(LimitScope::Database(key.database), limits.database),
         ];
         ConnectionLimits::new(own, ConnectionLimit::Server(Arc::clone(server)))
     }

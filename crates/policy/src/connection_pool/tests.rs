@@ -272,13 +272,13 @@ fn limits_of_user_database_server_and_pool_hold_each() {
     let narrow = |scope: usize| {
         let mut scene = Scene::new(9, settings());
         let limit = |of: usize| if of == scope { 1 } else { UNLIMITED };
-        let quotas = PoolLimits {
+        let limits = PoolLimits {
             pool: limit(0),
             user: limit(1),
             database: limit(2),
         };
         scene.server = Arc::new(Load::new((scope == 3).then_some(1)));
-        let pool = scene.shared_pools.pool(key(1), &quotas, &scene.server);
+        let pool = scene.shared_pools.pool(key(1), &limits, &scene.server);
         scene.wait(0, &pool, 0);
         scene.wait(1, &pool, 0);
         scene.tasks().len()
@@ -505,7 +505,7 @@ fn two_limits_in_the_way_are_made_room_under_at_once() {
     let mut scene = Scene::new(9, settings());
     scene.server = Arc::new(Load::new(Some(1)));
     let elsewhere = Arc::new(Load::new(None));
-    let quotas = PoolLimits {
+    let limits = PoolLimits {
         user: 1,
         ..NO_QUOTAS
     };
@@ -514,7 +514,7 @@ fn two_limits_in_the_way_are_made_room_under_at_once() {
             server,
             ..key(user)
         };
-        scene.shared_pools.pool(key, &quotas, load)
+        scene.shared_pools.pool(key, &limits, load)
     };
     // One fills the user's limit at another server, one the server's limit for another user.
     let pools = [

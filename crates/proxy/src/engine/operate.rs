@@ -86,14 +86,16 @@ impl Engine {
         }
     }
 
-    /// Applies the sizes of the current snapshot to the existing pools.
+    /// Applies the limits of the current snapshot to the existing pools.
     pub(super) fn resize_pools(&self, service: &Service) {
         let view = service.snapshot();
         let (Some(shared), Some(own)) = (service.database(), &view.database) else {
             return;
         };
         let mut tasks = Vec::new();
-        shared.pool_registry.resize(&own.sizes, &mut tasks);
+        shared
+            .pool_registry
+            .resize(&own.connection_limits, &mut tasks);
         self.send_tasks(service, tasks);
     }
 

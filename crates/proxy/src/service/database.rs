@@ -34,7 +34,7 @@ pub use super::login_limiter::LoginLimits;
 pub use crate::session::pinning::{PinCause, PinCount};
 pub use crate::upstream::pool_registry::pause::Paused;
 
-/// Present configuration of a database service; replaced together with its
+/// Current configuration of a database service; replaced together with its
 /// [`ServiceSnapshot`](super::ServiceSnapshot).
 #[derive(Debug)]
 pub struct DatabaseSnapshot {
@@ -44,16 +44,16 @@ pub struct DatabaseSnapshot {
     pub split: route::SplitSettings,
     /// Consistency that reads require.
     pub consistency: Consistency,
-    /// Time from which sessions record their writes; zero: they always did.
-    pub noted_since_us: u64,
+    /// Time since which sessions record their writes; 0: from their beginning.
+    pub writes_recorded_since_us: u64,
     /// Limits of the wait for consistency.
     pub causality: causality::CausalitySettings,
     /// Limits of server connections.
-    pub sizes: Sizes,
+    pub connection_limits: ConnectionLimits,
     /// Maximum number of prepared statements kept on one server connection.
     pub statements_max: usize,
     /// Time limits.
-    pub times: Times,
+    pub time_limits: TimeLimits,
     /// Login rules.
     pub auth: Auth,
     /// Names of the servers in the service, in the snapshot's order: hints use these names.
@@ -62,13 +62,13 @@ pub struct DatabaseSnapshot {
     pub primary: Option<usize>,
     /// Number of changes of the primary.
     pub epoch: u64,
-    /// Members that take reads, in the order of the servers, with the load of running statements.
+    /// Servers that serve reads, in the snapshot's order, each with its load.
     pub readers: ServerSet,
-    /// Load of running statements, by server index.
-    pub busy: Vec<Arc<Load>>,
-    /// True for replicas that take reads, by server index.
+    /// Number of sessions that have or await a connection at each server, by server index.
+    pub server_loads: Vec<Arc<Load>>,
+    /// True for replicas that serve reads, by server index.
     pub replicas: Vec<bool>,
-    /// True for backup servers, which take reads only while no other replica has a connection; by
+    /// True for spare replicas, which may lag and serve reads only while no other replica can; by
     /// server index.
     pub spares: Vec<bool>,
     /// TLS towards clients.
@@ -83,7 +83,7 @@ pub struct DatabaseSnapshot {
 
 /// Limits of server connections; [`u32::MAX`]: no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sizes {
+pub struct ConnectionLimits {
     /// Limit for one user and database at one server.
     pub pool: u32,
     /// Limit for the service.
@@ -100,7 +100,7 @@ pub struct Sizes {
 
 /// Time limits; zero: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct TimeLimits {
     /// Limit of a query, from its first byte to the end of its result.
     pub query: Duration,
     /// Limit of a transaction, from its beginning to its end.
@@ -110,7 +110,7 @@ pub struct Times {
     /// Limit of a login.
     pub login: Duration,
     /// Limit of a login's wait for a server that can check its credentials.
-    pub without_server: Duration,
+    pub login_server_wait: Duration,
 }
 
 /// Login rules.
@@ -186,8 +186,8 @@ impl DatabaseSnapshot {
     }
 
     /// Resolves a hint in a comment for the router.
-    pub(crate) fn routed(&self, hint: &RoutingHint) -> route::ResolvedHint {
-        hint.routed(|name| self.names.iter().position(|known| known.as_bytes() == name))
+    pub(crate) fn resolve_hint(&self, hint: &RoutingHint) -> route::ResolvedHint {
+        hint.resolve(|name| self.names.iter().position(|known| known.as_bytes() == name))
     }
 }
 
@@ -206,8 +206,8 @@ impl Auth {
     }
 }
 
-impl Sizes {
-    pub(crate) fn quotas(&self, user: &str, database: &str) -> connection_pool::PoolLimits {
+impl ConnectionLimits {
+    pub(crate) fn limits_of(&self, user: &str, database: &str) -> connection_pool::PoolLimits {
         connection_pool::PoolLimits {
             pool: self.pool,
             user: *self.users.get(user).unwrap_or(&self.user),
@@ -221,21 +221,21 @@ impl Sizes {
 pub struct DatabaseService {
     pub(crate) pool_registry: Arc<PoolRegistry>,
     /// Information about the servers, collected by the control plane.
-    pub knowledge: Arc<ServerInfo>,
+    pub server_info: Arc<ServerInfo>,
     pub(crate) failover_queue: SharedFailoverQueue,
     pub(crate) protocol: ProtocolService,
     stats: Box<[ServiceStats]>,
     /// Limits clients that have not logged in yet.
     login_limiter: ArcSwap<LoginLimiter>,
-    /// Running statements at each server, by server id: input of the load balancing.
-    busy: Mutex<HashMap<u64, Arc<Load>>>,
+    /// Number of sessions that have or await a connection at each server, by server id.
+    server_loads: Mutex<HashMap<u64, Arc<Load>>>,
     /// Match counts of rules by name, which survive a reload.
     hits: Mutex<HashMap<Box<str>, Arc<Hits>>>,
     /// `None`: statements are not counted separately.
     digests: ArcSwapOption<Digests>,
     pin_causes: PinCauses,
     /// Statistics by worker, user and database. Each entry has one writer and is never removed.
-    usages: Mutex<HashMap<Whose, UserStatsEntry>>,
+    user_stats: Mutex<HashMap<UserStatsKey, UserStatsEntry>>,
 }
 
 /// Protocol-specific state that the workers share.
@@ -245,12 +245,12 @@ pub(crate) enum ProtocolService {
     Mysql(Arc<mysql::shared::MysqlService>),
 }
 
-/// A worker, a user, and a database.
-type Whose = (usize, Arc<str>, Arc<str>);
+/// Worker index, user name, and database name.
+type UserStatsKey = (usize, Arc<str>, Arc<str>);
 
-/// Maximum number of entries: clients can create any number of schemas, so further ones are not
-/// counted separately.
-const USAGES_MAX: usize = 10_000;
+/// Maximum number of entries. Clients can create any number of schemas; beyond this limit,
+/// statistics are summed under an empty database name.
+const USER_STATS_MAX: usize = 10_000;
 
 /// One worker's statistics of a user in a database.
 #[derive(Debug, Clone)]
@@ -260,7 +260,7 @@ pub struct UserStatsEntry {
     /// Database name.
     pub database: Arc<str>,
     /// Counts of one worker.
-    pub usage: Arc<UserStats>,
+    pub stats: Arc<UserStats>,
 }
 
 impl DatabaseService {
@@ -269,15 +269,15 @@ impl DatabaseService {
         self.pin_causes.all()
     }
 
-    /// Counts a pinned session. Returns whether its cause is a new one.
-    pub(crate) fn pinned(&self, cause: &Arc<PinCause>) -> bool {
+    /// Counts a pinned session. Returns whether its cause was not seen before.
+    pub(crate) fn count_pin(&self, cause: &Arc<PinCause>) -> bool {
         self.pin_causes.count(cause)
     }
 
     /// Creates the state of a PostgreSQL service, without connections or waiting clients.
     pub fn postgres(
         workers: usize,
-        knowledge: Arc<ServerInfo>,
+        server_info: Arc<ServerInfo>,
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
     ) -> Self {
@@ -285,7 +285,7 @@ impl DatabaseService {
             ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
         Self::new(
             workers,
-            knowledge,
+            server_info,
             connection_pool,
             failover_queue,
             protocol,
@@ -295,14 +295,14 @@ impl DatabaseService {
     /// Creates the state of a MySQL service, without connections or waiting clients.
     pub fn mysql(
         workers: usize,
-        knowledge: Arc<ServerInfo>,
+        server_info: Arc<ServerInfo>,
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
     ) -> Self {
         let protocol = ProtocolService::Mysql(Arc::default());
         Self::new(
             workers,
-            knowledge,
+            server_info,
             connection_pool,
             failover_queue,
             protocol,
@@ -311,7 +311,7 @@ impl DatabaseService {
 
     fn new(
         workers: usize,
-        knowledge: Arc<ServerInfo>,
+        server_info: Arc<ServerInfo>,
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
         protocol: ProtocolService,
@@ -322,16 +322,16 @@ impl DatabaseService {
                 u32::MAX,
                 connection_pool,
             ))),
-            knowledge,
+            server_info,
             failover_queue: SharedFailoverQueue::new(failover_queue),
             protocol,
             stats: (0..workers).map(|_| ServiceStats::new()).collect(),
             login_limiter: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
-            busy: Mutex::default(),
+            server_loads: Mutex::default(),
             hits: Mutex::default(),
             digests: ArcSwapOption::empty(),
             pin_causes: PinCauses::default(),
-            usages: Mutex::default(),
+            user_stats: Mutex::default(),
         }
     }
 
@@ -375,9 +375,9 @@ impl DatabaseService {
         self.login_limiter.load_full()
     }
 
-    /// Sets the number of statements that are counted separately; zero: none. If the number
+    /// Sets the maximum number of statements that are counted separately; zero: none. If it
     /// changes, all counts start at zero.
-    pub fn set_digests(&self, max: usize) {
+    pub fn set_digests_max(&self, max: usize) {
         let known = self.digests.load();
         let is_same = known.as_ref().map_or(0, |digests| digests.max()) == max;
         if !is_same {
@@ -392,8 +392,8 @@ impl DatabaseService {
         self.digests.load()
     }
 
-    /// Applies the roles after each check of them: clients that wait for a primary continue when
-    /// there is one.
+    /// Sets the status of the primary. Called after each role check; if there is a primary,
+    /// waiting clients continue.
     pub fn set_primary_status(&self, primary: PrimaryStatus) {
         self.failover_queue.set_primary(primary);
     }
@@ -403,10 +403,14 @@ impl DatabaseService {
         self.failover_queue.len()
     }
 
-    /// Returns the load of running statements at a server, which all snapshots share.
-    pub fn busy(&self, server_id: u64) -> Arc<Load> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let load = busy
+    /// Returns the load of a server, which all snapshots share: the number of sessions that have
+    /// or await a connection there.
+    pub fn server_load(&self, server_id: u64) -> Arc<Load> {
+        let mut server_loads = self
+            .server_loads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let load = server_loads
             .entry(server_id)
             .or_insert_with(|| Arc::new(Load::new(None)));
         Arc::clone(load)
@@ -426,32 +430,38 @@ impl DatabaseService {
     }
 
     /// Returns a worker's own statistics of a user in a database.
-    pub(crate) fn usage(
+    pub(crate) fn user_stats(
         &self,
         worker: usize,
         pool_user: &PoolUser,
         database: &Arc<str>,
     ) -> Arc<UserStats> {
-        let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut user_stats = self
+            .user_stats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut key = (worker, Arc::clone(&pool_user.user), Arc::clone(database));
-        if usages.len() >= USAGES_MAX && !usages.contains_key(&key) {
+        if user_stats.len() >= USER_STATS_MAX && !user_stats.contains_key(&key) {
             key.2 = Arc::from("");
         }
-        let of = usages
+        let entry = user_stats
             .entry(key)
             .or_insert_with_key(|(_, user, database)| UserStatsEntry {
                 user: Arc::clone(user),
                 database: Arc::clone(database),
-                usage: Arc::default(),
+                stats: Arc::default(),
             });
-        Arc::clone(&of.usage)
+        Arc::clone(&entry.stats)
     }
 
     /// Returns the statistics of users in databases: entries of the same user and database must be
     /// summed.
-    pub fn usages(&self) -> Vec<UserStatsEntry> {
-        let usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
-        usages.values().cloned().collect()
+    pub fn all_user_stats(&self) -> Vec<UserStatsEntry> {
+        let user_stats = self
+            .user_stats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        user_stats.values().cloned().collect()
     }
 
     /// Returns the counters of each worker.

@@ -38,7 +38,7 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     account: Rc<UserPools<C>>,
     handle: Rc<SessionHandle>,
     /// Statistics that this session's work is counted in.
-    pub(super) usage: Arc<UserStats>,
+    pub(super) user_stats: Arc<UserStats>,
     /// Server of the current connection, or of the connection that the session waits for.
     pub(super) at: Option<Placement>,
     slot: Rc<WaitSlot<C>>,
@@ -90,7 +90,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             worker_pool,
             account: Rc::clone(account),
             handle: Rc::clone(handle),
-            usage: service.usage(worker.index, &account.pool_user, &handle.database()),
+            user_stats: service.user_stats(worker.index, &account.pool_user, &handle.database()),
             at: None,
             slot: WaitSlot::new(),
             wait: None,
@@ -101,7 +101,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     pub(super) fn set_database(&mut self, database: &str) {
         let database = Arc::from(database);
         let (worker, pool_user) = (self.worker.index, &self.account.pool_user);
-        self.usage = self.service.usage(worker, pool_user, &database);
+        self.user_stats = self.service.user_stats(worker, pool_user, &database);
         self.handle.set_database(database);
     }
 
@@ -261,7 +261,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
                 AcquireOutcome::Reroute
             }
             WaitResult::Failed(error) if error.is_passing() => {
-                self.service.knowledge.request_role_check(error.server_id);
+                self.service.server_info.request_role_check(error.server_id);
                 AcquireOutcome::Exhausted
             }
             WaitResult::Failed(error) => {
@@ -352,7 +352,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     ) -> u64 {
         let now_us = clock::now_us();
         let took_us = now_us.saturating_sub(since_us);
-        let (stats, usage) = (self.stats(), &self.usage);
+        let (stats, user_stats) = (self.stats(), &self.user_stats);
         self.count_statement(result, took_us, now_us / 1_000);
         stats.queries.add(1);
         stats.query_us.observe(took_us);
@@ -363,7 +363,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             let lasted_us = self.handle.ends_transaction(now_us);
             stats.transactions.add(1);
             stats.transaction_us.observe(lasted_us);
-            usage.transactions.add(1);
+            user_stats.transactions.add(1);
         }
         now_us
     }
@@ -372,7 +372,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     fn count_statement(&self, result: &StatementResult, took_us: u64, now_ms: u64) {
         let worker = self.worker.index;
         let done = TimedResult::new(took_us, result);
-        self.usage.work.add(&done);
+        self.user_stats.work.add(&done);
         if let Some(server) = self.server() {
             server.counters.work()[worker].add(&done);
         }

@@ -14,7 +14,7 @@ use evenkeel_policy::pins::{Pin, Pins};
 use crate::cancel;
 use crate::clock;
 use crate::engine::worker::{SWEEP_INTERVAL, Worker};
-use crate::service::database::{DatabaseSnapshot, Times};
+use crate::service::database::{DatabaseSnapshot, TimeLimits};
 use crate::service::rules::AppliedRules;
 use crate::session::pinning::PinCause;
 use crate::session_state::PinSource;
@@ -385,12 +385,12 @@ impl SessionHandle {
             // A replication stream never ends, and a base backup or initial copy has no time limit.
             return None;
         }
-        let Times {
+        let TimeLimits {
             query,
             transaction,
             idle_in_transaction,
             ..
-        } = view.times;
+        } = view.time_limits;
         // Times are those of the sweep before the event, hence one interval more.
         let passed = |since_ms: u64, limit: Duration| {
             let since = u128::from(now_ms.saturating_sub(since_ms));

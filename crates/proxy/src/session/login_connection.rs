@@ -30,7 +30,8 @@ pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
         let view = service.view_owned();
         let waited = Duration::from_millis(clock::now_ms().saturating_sub(since_ms));
         let waits = view.database.as_ref().is_some_and(|database| {
-            candidates(&view, database).is_empty() && waited < database.times.without_server
+            candidates(&view, database).is_empty()
+                && waited < database.time_limits.login_server_wait
         });
         if !waits {
             return view;
@@ -50,7 +51,10 @@ pub(super) async fn wait_for_primary(service: &Service) -> Option<(Arc<ServiceSn
             return Some((view, primary));
         }
         // The other half of the time limit is for the login itself.
-        let limit = database.times.without_server.min(database.times.login / 2);
+        let limit = database
+            .time_limits
+            .login_server_wait
+            .min(database.time_limits.login / 2);
         if Duration::from_millis(clock::now_ms().saturating_sub(since_ms)) >= limit {
             return None;
         }
@@ -74,7 +78,7 @@ pub(super) fn candidates<'a>(
         .map(|index| (&view.servers[*index], CANDIDATE_LIMIT))
         .collect();
     if let Some((_, limit)) = candidates.last_mut() {
-        *limit = database.times.login.max(CANDIDATE_LIMIT);
+        *limit = database.time_limits.login.max(CANDIDATE_LIMIT);
     }
     candidates
 }

@@ -321,7 +321,7 @@ impl<'a> Session<'a> {
         let server = self.acquirer.server();
         self.live
             .count_bytes_at(self.worker, ByteDirection::FromClient, length, server);
-        self.acquirer.usage.from_clients.add(length);
+        self.acquirer.user_stats.from_clients.add(length);
     }
 
     fn client(&mut self) -> Result<&mut Stream, ExitReason> {
@@ -335,7 +335,7 @@ impl<'a> Session<'a> {
         let length = out.len() as u64;
         self.live
             .count_bytes_at(worker, ByteDirection::ToClient, length, None);
-        self.acquirer.usage.to_clients.add(length);
+        self.acquirer.user_stats.to_clients.add(length);
         let sent = self.client()?.send_own(worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }

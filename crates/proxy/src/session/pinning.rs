@@ -66,7 +66,7 @@ pub(super) fn pin(
         return;
     };
     let database = service.database();
-    if database.is_some_and(|database| database.pinned(&cause)) {
+    if database.is_some_and(|database| database.count_pin(&cause)) {
         info!(
             service = &*service.name,
             user = &*handle.user,

@@ -48,7 +48,7 @@ pub(super) enum CatchUpTarget {
 pub(super) struct Placement {
     pub(super) server: Arc<Server>,
     pub(super) is_replica: bool,
-    busy: Arc<Load>,
+    load: Arc<Load>,
     pub(super) epoch: u64,
     /// Writes of a MySQL session that have not been counted yet.
     pub(super) written: UncommittedWrites,
@@ -80,7 +80,7 @@ impl PlacementTarget {
     /// Releases the reserved load slot of a target that is not used.
     pub(super) fn forgo(self, database: &DatabaseSnapshot) {
         if let PlacementTarget::Reader(index) | PlacementTarget::AfterSync(index) = self {
-            database.busy[index].release();
+            database.server_loads[index].release();
         }
     }
 }
@@ -90,15 +90,15 @@ impl Placement {
     /// reserved.
     pub(super) fn new(view: &ServiceSnapshot, index: usize, is_reserved: bool) -> Option<Self> {
         let database = view.database.as_ref()?;
-        let busy = Arc::clone(&database.busy[index]);
+        let load = Arc::clone(&database.server_loads[index]);
         if !is_reserved {
             // There is no limit here: the slot only counts load.
-            let _ = busy.try_reserve();
+            let _ = load.try_reserve();
         }
         Some(Self {
             server: Arc::clone(&view.servers[index]),
             is_replica: database.primary != Some(index),
-            busy,
+            load,
             epoch: database.epoch,
             written: UncommittedWrites::default(),
         })
@@ -107,13 +107,13 @@ impl Placement {
 
 impl Drop for Placement {
     fn drop(&mut self) {
-        self.busy.release();
+        self.load.release();
     }
 }
 
 /// Read to be placed.
 pub(super) struct ReadRequest<'a> {
-    pub(super) knowledge: &'a ServerInfo,
+    pub(super) server_info: &'a ServerInfo,
     /// Causality token: the session's writes.
     pub(super) token: &'a mut CausalityToken,
     /// Servers that have failed the read.
@@ -143,19 +143,19 @@ impl ReadRequest<'_> {
         view: &ServiceSnapshot,
         database: &DatabaseSnapshot,
     ) -> ReadCandidates {
-        let positions = self.knowledge.positions();
+        let positions = self.server_info.positions();
         let mut written;
         let requires = match database.consistency {
             Consistency::Eventual => RequiredPosition::Nothing,
             Consistency::ReadYourWrites => {
                 self.token
-                    .assume_writes_before(database.noted_since_us, database.epoch);
-                settled(self.token, &positions, database.epoch)
+                    .assume_writes_before(database.writes_recorded_since_us, database.epoch);
+                required_position(self.token, &positions, database.epoch)
             }
             Consistency::Global => {
-                let writes = self.knowledge.writes();
+                let writes = self.server_info.writes();
                 written = writes.token(database.epoch, clock::now_us());
-                settled(&mut written, &positions, database.epoch)
+                required_position(&mut written, &positions, database.epoch)
             }
         };
         let candidates = view
@@ -168,7 +168,7 @@ impl ReadRequest<'_> {
                 is_tried: self.tried.contains(&server.id)
                     || self.among.is_some_and(|group| !group.has(index)),
                 replica: match database.spares[index] {
-                    true => positions.replica(server.id).at_once(),
+                    true => positions.replica(server.id).without_wait_support(),
                     false => positions.replica(server.id),
                 },
             });
@@ -202,13 +202,13 @@ fn indexes_of(servers: &[u64], view: &ServiceSnapshot) -> MemberSet {
 }
 
 /// Returns the required position. Writes get a position once the primary's has been sampled.
-fn settled<'a>(
+fn required_position<'a>(
     token: &'a mut CausalityToken,
     positions: &Positions,
     epoch: u64,
 ) -> RequiredPosition<'a> {
     if let Some(sample) = &positions.sample {
-        token.settle(sample);
+        token.apply_sample(sample);
     }
     token.requires(epoch)
 }
@@ -225,9 +225,9 @@ impl ReadCandidates {
 
     /// Requests sampling of positions if a read finds replicas but none fresh enough. Work that
     /// goes to the primary anyway needs no positions.
-    pub(super) fn want_positions(&self, decision: &Decision, knowledge: &ServerInfo) {
+    pub(super) fn want_positions(&self, decision: &Decision, server_info: &ServerInfo) {
         if decision.is_read && self.readers.fresh == 0 && self.readers.replicas > 0 {
-            knowledge.track().request_positions(self.now_us);
+            server_info.track().request_positions(self.now_us);
         }
     }
 
@@ -241,7 +241,7 @@ impl ReadCandidates {
     /// Returns the number of replicas that qualify after waiting for everything committed.
     fn waiting(&self) -> usize {
         match self.may_wait {
-            true => self.readers.causal,
+            true => self.readers.fresh_after_sync,
             false => 0,
         }
     }
@@ -295,7 +295,7 @@ impl ReadCandidates {
                 (key, self.now_us),
                 has_room,
             )),
-            None => spare(&barred, database, has_room),
+            None => pick_spare(&barred, database, has_room),
         };
         match found {
             Some(index) if waits && database.primary != Some(index) => {
@@ -319,21 +319,21 @@ fn less_busy(
     barred.insert(first);
     while let Some(next) = picked(&barred, database, key) {
         if has_room(next) {
-            database.busy[first].release();
+            database.server_loads[first].release();
             return next;
         }
-        database.busy[next].release();
+        database.server_loads[next].release();
         barred.insert(next);
     }
-    let Some(spare) = spare(&barred, database, has_room) else {
+    let Some(spare) = pick_spare(&barred, database, has_room) else {
         return first;
     };
-    database.busy[first].release();
+    database.server_loads[first].release();
     spare
 }
 
-/// Picks a lagging server with a free connection, and reserves its load slot.
-fn spare(
+/// Picks a spare replica with a free connection, and reserves its load slot.
+fn pick_spare(
     barred: &MemberSet,
     database: &DatabaseSnapshot,
     has_room: impl Fn(usize) -> bool,
@@ -341,7 +341,7 @@ fn spare(
     let mut spares = (0..database.spares.len()).filter(|index| database.spares[*index]);
     let found = spares.find(|index| !barred.contains(*index) && has_room(*index))?;
     // There is no limit here: the slot only counts load.
-    let _ = database.busy[found].try_reserve();
+    let _ = database.server_loads[found].try_reserve();
     Some(found)
 }
 
@@ -360,7 +360,7 @@ fn picked(
     match database.readers.pick(&request) {
         Pick::Server(index) if !barred.contains(index) => Some(index),
         Pick::Server(index) => {
-            database.busy[index].release();
+            database.server_loads[index].release();
             None
         }
         Pick::AllFull | Pick::NoneUp => None,

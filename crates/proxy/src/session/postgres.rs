@@ -70,7 +70,7 @@ use crate::session_state::settings::leftover_query::Rows;
 use crate::session_state::settings::{SessionState, SettingSet};
 use crate::socket::{Chunk, Socket};
 use crate::stream::Stream;
-use crate::upstream::vacating::Vacating;
+use crate::upstream::database_change::ActiveDatabaseChange;
 
 /// Maximum length of a Query or Parse that is analyzed. A longer one is forwarded and pins its
 /// session.
@@ -179,7 +179,7 @@ struct Session<'a> {
     /// same name.
     hides_tables: bool,
     /// Set while the current request drops, renames or copies a database.
-    vacating: Option<Vacating>,
+    database_change: Option<ActiveDatabaseChange>,
     /// Request being processed.
     active: ActiveRequest,
     /// Rule results of prepared statements, by statement number.
@@ -451,7 +451,7 @@ impl Session<'_> {
         let length = out.len() as u64;
         self.live
             .count_bytes_at(self.worker, ByteDirection::ToClient, length, None);
-        self.acquirer.usage.to_clients.add(length);
+        self.acquirer.user_stats.to_clients.add(length);
         let sent = self.client.send_own(self.worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }

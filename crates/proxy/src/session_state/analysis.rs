@@ -200,18 +200,18 @@ pub struct TextAnalysis {
     /// The text, for display, if it may pin.
     pub source: Option<Arc<PinSource>>,
     /// The effect on whole databases, if any.
-    pub vacating: Option<Box<Vacating>>,
+    pub database_change: Option<Box<DatabaseChange>>,
 }
 
 /// Effect of a text on whole databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vacating {
+pub struct DatabaseChange {
     /// Database that all other sessions must leave before the statement has an effect.
     pub database: Box<str>,
-    /// Names that belong to another database or to none after the statement.
-    pub renamed: Box<[Box<str>]>,
-    /// True if the contents of the database remain under another name.
-    pub renames: bool,
+    /// Names whose meaning changes: dropped, created, or renamed.
+    pub affected_names: Box<[Box<str>]>,
+    /// True if the database continues to exist under another name.
+    pub is_rename: bool,
 }
 
 /// Routing hint from a comment.
@@ -228,7 +228,7 @@ pub enum RoutingHint {
 impl RoutingHint {
     /// Resolves the hint for the router; `position` returns the index of the named server.
     #[must_use]
-    pub fn routed(&self, position: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
+    pub fn resolve(&self, position: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
         match self {
             RoutingHint::Primary => route::ResolvedHint::Primary,
             RoutingHint::Replica => route::ResolvedHint::Replica,
@@ -389,7 +389,7 @@ impl TextAnalysis {
             may_run_later: false,
             writes: true,
             digest: 0,
-            vacating: None,
+            database_change: None,
             object: None,
             source: None,
         }
@@ -401,12 +401,13 @@ impl TextAnalysis {
 /// instead.
 #[must_use]
 pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn CatalogLookup>) -> TextAnalysis {
-    read_in_doubt(text, backslashes, catalog, false)
+    analyze_with_doubts(text, backslashes, catalog, false)
 }
 
-/// Analyzes a text like [`read`]. `doubts_functions`: the catalog's user functions may be outdated.
+/// Analyzes a text like [`read`]. `doubts_functions`: user functions may have changed
+/// since the catalog was read.
 #[must_use]
-pub fn read_in_doubt(
+pub fn analyze_with_doubts(
     text: &[u8],
     backslashes: bool,
     catalog: Option<&dyn CatalogLookup>,
@@ -434,7 +435,7 @@ pub fn read_in_doubt(
         digest: 0,
         object: None,
         source: None,
-        vacating: None,
+        database_change: None,
     };
     let mut context = AnalysisContext {
         text,
@@ -458,7 +459,9 @@ pub fn read_in_doubt(
         analysis.uses_nextval |= effects.uses_nextval;
         analysis.uses_lastval |= effects.uses_lastval;
         analysis.may_use_lastval |= effects.may_use_lastval;
-        analysis.vacating = analysis.vacating.or_else(|| vacating(&context, statement));
+        analysis.database_change = analysis
+            .database_change
+            .or_else(|| database_change(&context, statement));
         analysis.has_external_effects |= routing::acts_outside(&context, statement);
         analysis.may_run_later |=
             analysis.has_external_effects || routing::may_run_later(statement);
@@ -482,21 +485,21 @@ struct AnalysisContext<'a> {
     doubts_functions: bool,
 }
 
-/// Returns the databases that a statement drops, renames, moves or copies.
-fn vacating(
+/// Returns the effect of a statement that drops, renames, moves or copies a database.
+fn database_change(
     context: &AnalysisContext<'_>,
     statement: &facts::StatementFacts,
-) -> Option<Box<Vacating>> {
+) -> Option<Box<DatabaseChange>> {
     if statement.kind != facts::StatementKind::Ddl {
         return None;
     }
-    let found = postgres::vacating(context.text, statement, context.backslashes)?;
+    let found = postgres::database_change(context.text, statement, context.backslashes)?;
     let name = |name: &[u8]| Box::from(String::from_utf8_lossy(name));
-    let renamed = found.renamed.iter().map(|one| name(one)).collect();
-    Some(Box::new(Vacating {
+    let affected_names = found.affected_names.iter().map(|one| name(one)).collect();
+    Some(Box::new(DatabaseChange {
         database: name(&found.database),
-        renamed,
-        renames: found.renames,
+        affected_names,
+        is_rename: found.is_rename,
     }))
 }
 

@@ -1,7 +1,7 @@
 //! Session state of a MySQL client: the settings that follow it between server connections, the
-//! state that pins it to one, and the information that its last statement left.
+//! state that pins it to one, and the results that its last statement left.
 //!
-//! Uses no sockets and no clock. Another client's information is never visible ([`settings_diff`]).
+//! Uses no sockets and no clock. Another client's results are never visible ([`settings_diff`]).
 //!
 //! Followed, and restored on the next connection:
 //! - session variables, `SET NAMES`, autocommit: as reported by the server's trackers
@@ -25,7 +25,7 @@
 //! sequences, `rand_seed1`, `insert_id`. Permanent pins, so that the connection is closed with its
 //! client: roles, COMMIT RELEASE, and unknown statements.
 //!
-//! Information for the next statement: LAST_INSERT_ID() is stored and restored ([`InfoNeeds`],
+//! Results of the previous statement: LAST_INSERT_ID() is stored and restored ([`ResultReads`],
 //! [`SessionState::state_query`]). For warnings, FOUND_ROWS() and ROW_COUNT() the connection is
 //! kept for a short time ([`SessionState::hold`]).
 //!
@@ -37,8 +37,8 @@ mod collations;
 mod connection;
 mod diff;
 mod facts;
-mod information;
 mod leaky_variables;
+mod previous_results;
 mod server_identity;
 mod session;
 mod sync_wait;
@@ -56,8 +56,8 @@ pub use analysis::{
 pub use client_trackers::trackers;
 pub use connection::{ExportedState, ServerSessionState};
 pub use diff::{SettingsDiff, settings_diff};
-pub use information::{HoldPolicy, InfoNeeds, InfoUsage};
 pub use leaky_variables::{LEAKY_VARIABLES, disable_leaky_variables};
+pub use previous_results::{HoldPolicy, ObservedResultReads, ResultReads};
 pub use server_identity::{IDENTIFYING, identity};
 pub use session::{InitialSettings, SessionState, StateQuery, StatementReply, TrackerRestore};
 pub use sync_wait::{CLUSTERING, loses_sync_wait_on_reset};

@@ -17,7 +17,7 @@ use self::name_ids::NameIds;
 use self::pause::Paused;
 use crate::clock;
 use crate::server::Server;
-use crate::service::database::{DatabaseSnapshot, Sizes};
+use crate::service::database::{ConnectionLimits, DatabaseSnapshot};
 
 /// All pools of a service.
 #[derive(Debug)]
@@ -143,9 +143,11 @@ impl PoolRegistry {
         if let Some(known) = map.get(&key).filter(|known| !known.pool.is_retired()) {
             return Arc::clone(known);
         }
-        let quotas = view.sizes.quotas(&pool_user.user, &pool_user.database);
+        let limits = view
+            .connection_limits
+            .limits_of(&pool_user.user, &pool_user.database);
         let pool_handle = Arc::new(PoolHandle {
-            pool: self.pools.pool(key, &quotas, &server.load),
+            pool: self.pools.pool(key, &limits, &server.load),
             server: Arc::clone(server),
             pool_user: Arc::clone(pool_user),
         });
@@ -154,10 +156,10 @@ impl PoolRegistry {
     }
 
     /// Changes the limits of the existing pools.
-    pub(crate) fn resize(&self, sizes: &Sizes, tasks: &mut Vec<WorkerTask>) {
+    pub(crate) fn resize(&self, connection_limits: &ConnectionLimits, tasks: &mut Vec<WorkerTask>) {
         for one in self.all() {
-            let quotas = sizes.quotas(&one.pool_user.user, &one.pool_user.database);
-            self.pools.set_quotas(&one.pool, &quotas);
+            let limits = connection_limits.limits_of(&one.pool_user.user, &one.pool_user.database);
+            self.pools.set_pool_limits(&one.pool, &limits);
         }
         self.pools.serve(clock::now_ms(), tasks);
     }

@@ -1,5 +1,6 @@
 //! PostgreSQL dialect: [`facts`] of a text.
 
+mod database_change;
 mod datetime_literals;
 mod details;
 mod head;
@@ -7,12 +8,12 @@ mod lexer;
 mod scan;
 mod session_results;
 mod set;
-mod vacating;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
+pub use database_change::{DatabaseChange, database_change};
 pub use datetime_literals::may_mean_now;
 pub use details::{
     Creation, creation, defines_query, executed, may_set_role, set_config_names, set_values,
@@ -20,7 +21,6 @@ pub use details::{
 };
 pub use lexer::Tokens;
 pub use session_results::is_described_by_session;
-pub use vacating::{Vacating, vacating};
 
 use scan::Scan;
 use words as w;

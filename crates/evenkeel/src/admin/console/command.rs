@@ -1,7 +1,7 @@
 //! Parses the commands of console clients.
 
-mod line;
 mod query;
+mod word_cursor;
 mod words;
 
 pub(super) use query::{Query, Value, name};
@@ -10,7 +10,7 @@ pub(super) use words::statements;
 use super::Dialect;
 use super::error::{ConsoleError, ConsoleErrorKind};
 use super::show::Show;
-use line::Line;
+use word_cursor::WordCursor;
 use words::{Word, words};
 
 /// Parsed statement.
@@ -24,8 +24,8 @@ pub(super) enum ConsoleCommand {
     Query(Query),
     /// Request for the list of commands.
     Help,
-    /// Setting, as drivers send it after connecting; no setting has an effect.
-    Set,
+    /// Setting or transaction statement, as drivers send them. Has no effect.
+    NoOp,
     /// Selection of a schema. Only its name is stored.
     Use(String),
     Pause(CommandScope),
@@ -40,8 +40,9 @@ pub(super) enum ConsoleCommand {
 /// Argument of a command: a database or `service/database`. `None`: all.
 pub(super) type CommandScope = Option<String>;
 
-/// Statements that MySQL drivers send for transactions, which the console does not have.
-const IGNORED: [&str; 4] = ["BEGIN", "START", "COMMIT", "ROLLBACK"];
+/// First words of the transaction statements that MySQL drivers send. The console has no
+/// transactions and accepts these statements without effect.
+const TRANSACTION_VERBS: [&str; 4] = ["BEGIN", "START", "COMMIT", "ROLLBACK"];
 
 impl ConsoleCommand {
     /// Returns the tag of PostgreSQL's CommandComplete.
@@ -50,7 +51,7 @@ impl ConsoleCommand {
             Self::Empty => "",
             Self::Query(query) => query.verb,
             Self::Show(_) | Self::Help => "SHOW",
-            Self::Set | Self::Use(_) => "SET",
+            Self::NoOp | Self::Use(_) => "SET",
             Self::Pause(_) => "PAUSE",
             Self::Resume(_) => "RESUME",
             Self::Reconnect(_) => "RECONNECT",
@@ -60,10 +61,11 @@ impl ConsoleCommand {
         }
     }
 
-    pub(super) fn changes(&self) -> bool {
+    /// Returns whether the command changes Evenkeel's state: only users with the token may run it.
+    pub(super) fn changes_state(&self) -> bool {
         match self {
             Self::Empty | Self::Show(_) | Self::Query(_) => false,
-            Self::Help | Self::Set | Self::Use(_) => false,
+            Self::Help | Self::NoOp | Self::Use(_) => false,
             Self::Pause(_) | Self::Resume(_) | Self::Reconnect(_) => true,
             Self::Kill(_) | Self::KillClient(_) | Self::Reload => true,
         }
@@ -84,8 +86,8 @@ impl ConsoleCommand {
             let message = format!("unterminated quoted string: {}", text.trim());
             ConsoleError::new(ConsoleErrorKind::Syntax, message)
         })?;
-        let mut line = Line(&words);
-        let Some(verb) = line.next() else {
+        let mut cursor = WordCursor(&words);
+        let Some(verb) = cursor.next() else {
             return Ok(Self::Empty);
         };
         if ["SELECT", "WITH", "VALUES"]
@@ -95,20 +97,22 @@ impl ConsoleCommand {
             return Query::select(text, &words, dialect).map(Self::Query);
         }
         match verb.text.to_ascii_uppercase().as_str() {
-            "SHOW" => show(&mut line, dialect)?,
-            "SET" => Some(Self::Set),
-            "USE" => one(&line).flatten().map(Self::Use),
-            "KILL" if dialect == Dialect::Mysql => kill(&mut line)?,
-            "KILL_CLIENT" => Some(Self::KillClient(client(line.word()?)?)),
-            word if IGNORED.contains(&word) && dialect == Dialect::Mysql => Some(Self::Set),
-            word => one(&line).and_then(|scope| command(word, scope)),
+            "SHOW" => parse_show(&mut cursor, dialect)?,
+            "SET" => Some(Self::NoOp),
+            "USE" => optional_argument(&cursor).flatten().map(Self::Use),
+            "KILL" if dialect == Dialect::Mysql => parse_kill(&mut cursor)?,
+            "KILL_CLIENT" => Some(Self::KillClient(parse_client_id(cursor.expect_word()?)?)),
+            word if TRANSACTION_VERBS.contains(&word) && dialect == Dialect::Mysql => {
+                Some(Self::NoOp)
+            }
+            word => optional_argument(&cursor).and_then(|scope| operator_command(word, scope)),
         }
         .ok_or_else(|| unknown(text))
     }
 }
 
-/// Returns the command for a verb and its argument.
-fn command(verb: &str, scope: CommandScope) -> Option<ConsoleCommand> {
+/// Returns the operator command for a verb and its argument.
+fn operator_command(verb: &str, scope: CommandScope) -> Option<ConsoleCommand> {
     Some(match (verb, scope) {
         ("RELOAD", None) => ConsoleCommand::Reload,
         ("PAUSE", scope) => ConsoleCommand::Pause(scope),
@@ -120,8 +124,8 @@ fn command(verb: &str, scope: CommandScope) -> Option<ConsoleCommand> {
 }
 
 /// Returns the argument: one word or none. Returns `None` if there are more words.
-fn one(line: &Line<'_>) -> Option<CommandScope> {
-    match line.0 {
+fn optional_argument(cursor: &WordCursor<'_>) -> Option<CommandScope> {
+    match cursor.0 {
         [] => Some(None),
         [word] => Some(Some(word.text.clone())),
         _ => None,
@@ -129,48 +133,51 @@ fn one(line: &Line<'_>) -> Option<CommandScope> {
 }
 
 /// Parses MySQL's KILL, which terminates a client connection.
-fn kill(line: &mut Line<'_>) -> Result<Option<ConsoleCommand>, ConsoleError> {
-    if line.takes("QUERY") {
+fn parse_kill(cursor: &mut WordCursor<'_>) -> Result<Option<ConsoleCommand>, ConsoleError> {
+    if cursor.skip_if("QUERY") {
         let message = "KILL QUERY is not supported, KILL id terminates the client";
         return Err(ConsoleError::new(ConsoleErrorKind::Unsupported, message));
     }
-    line.takes("CONNECTION");
+    cursor.skip_if("CONNECTION");
     let is_number = |word: &Word| !word.is_quoted && word.text.parse::<u64>().is_ok();
-    Ok(match line.0 {
-        [word] if is_number(word) => Some(ConsoleCommand::KillClient(client(word)?)),
-        _ => one(line).map(ConsoleCommand::Kill),
+    Ok(match cursor.0 {
+        [word] if is_number(word) => Some(ConsoleCommand::KillClient(parse_client_id(word)?)),
+        _ => optional_argument(cursor).map(ConsoleCommand::Kill),
     })
 }
 
-fn client(word: &Word) -> Result<u64, ConsoleError> {
+fn parse_client_id(word: &Word) -> Result<u64, ConsoleError> {
     word.text.parse().map_err(|_| {
         let message = format!("invalid client id {:?}, see SHOW CLIENTS", word.text);
-        ConsoleError::new(ConsoleErrorKind::Value, message)
+        ConsoleError::new(ConsoleErrorKind::InvalidValue, message)
     })
 }
 
-fn show(line: &mut Line<'_>, dialect: Dialect) -> Result<Option<ConsoleCommand>, ConsoleError> {
+fn parse_show(
+    cursor: &mut WordCursor<'_>,
+    dialect: Dialect,
+) -> Result<Option<ConsoleCommand>, ConsoleError> {
     // These words of MySQL have no effect here.
     while ["FULL", "GLOBAL", "SESSION"]
         .iter()
-        .any(|word| line.takes(word))
+        .any(|word| cursor.skip_if(word))
     {}
-    let what = line.word()?;
-    if what.is("HELP") && line.is_over() {
+    let target = cursor.expect_word()?;
+    if target.is("HELP") && cursor.is_over() {
         return Ok(Some(ConsoleCommand::Help));
     }
-    let is_schemas = what.is("DATABASES") && dialect == Dialect::Mysql;
+    let is_schemas = target.is("DATABASES") && dialect == Dialect::Mysql;
     let show = match is_schemas {
         true => Some(Show::Schemas),
-        false => Show::named(&what.text),
+        false => Show::named(&target.text),
     };
     let Some(show) = show else { return Ok(None) };
-    if show == Show::Tables && (line.takes("FROM") || line.takes("IN")) {
-        line.word()?;
+    if show == Show::Tables && (cursor.skip_if("FROM") || cursor.skip_if("IN")) {
+        cursor.expect_word()?;
     }
-    let part = Query::shown(show, line, dialect)?;
+    let filtered = Query::from_show(show, cursor, dialect)?;
     Ok(Some(
-        part.map_or(ConsoleCommand::Show(show), ConsoleCommand::Query),
+        filtered.map_or(ConsoleCommand::Show(show), ConsoleCommand::Query),
     ))
 }
 
@@ -211,7 +218,7 @@ mod tests {
             ("KILL_CLIENT 17", Some(ConsoleCommand::KillClient(17))),
             ("KILL", Some(ConsoleCommand::Kill(None))),
             ("KILL 17", Some(ConsoleCommand::Kill(Some("17".into())))),
-            ("set extra_float_digits = 3", Some(ConsoleCommand::Set)),
+            ("set extra_float_digits = 3", Some(ConsoleCommand::NoOp)),
         ] {
             assert_eq!(parse(text), expect, "{text}");
         }
@@ -241,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn mysql_s_words_mean_what_they_mean_there() {
+    fn mysql_dialect_parses_kill_use_and_show_like_mysql() {
         let all = |show| Some(ConsoleCommand::Show(show));
         assert_eq!(mysql("show full processlist"), all(Show::Processlist));
         assert_eq!(mysql("SHOW DATABASES"), all(Show::Schemas));
@@ -260,11 +267,11 @@ mod tests {
             mysql("use evenkeel"),
             Some(ConsoleCommand::Use("evenkeel".into()))
         );
-        assert_eq!(mysql("COMMIT"), Some(ConsoleCommand::Set));
+        assert_eq!(mysql("COMMIT"), Some(ConsoleCommand::NoOp));
     }
 
     #[test]
-    fn values_of_the_session_become_parameters_and_comments_go() {
+    fn session_values_become_parameters_and_comments_are_removed() {
         for (text, sql, names) in [
             (
                 "/* driver */ select @@session.autocommit as auto, VERSION(), 7 LIMIT 1",

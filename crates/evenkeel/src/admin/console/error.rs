@@ -17,29 +17,31 @@ pub(super) struct ConsoleError {
 pub(super) enum ConsoleErrorKind {
     /// The console cannot parse the statement.
     Syntax,
-    NoTable,
-    NoColumn,
-    NoVariable,
+    UnknownTable,
+    UnknownColumn,
+    UnknownVariable,
     /// A value is invalid.
-    Value,
+    InvalidValue,
     /// The command requires the token.
-    Forbidden,
+    PermissionDenied,
     /// The client may not connect.
     AuthFailed,
-    /// The control plane refused the command.
-    Unavailable,
+    /// The control plane refused the command, or the query could not be executed.
+    CommandFailed,
     /// The process is shutting down.
     ShuttingDown,
     /// The protocol has the feature, the console does not.
     Unsupported,
     /// The client violated the protocol.
     Protocol,
-    NoStatement,
-    NoPortal,
+    /// There is no prepared statement of this name or number.
+    UnknownStatement,
+    /// There is no portal of this name.
+    UnknownPortal,
     /// The client exceeds a limit on prepared statements or portals.
-    TooMany,
+    TooManyStatements,
     /// The query exceeded its time limit.
-    TooLong,
+    QueryTimedOut,
     /// The query or its result exceeded a size limit.
     TooLarge,
 }
@@ -56,20 +58,20 @@ impl ConsoleErrorKind {
     pub(super) fn postgres(self) -> SqlState {
         SqlState(*match self {
             ConsoleErrorKind::Syntax => b"42601",
-            ConsoleErrorKind::NoTable => b"42P01",
-            ConsoleErrorKind::NoColumn => b"42703",
-            ConsoleErrorKind::NoVariable => b"42704",
-            ConsoleErrorKind::Value => b"22023",
-            ConsoleErrorKind::Forbidden => b"42501",
+            ConsoleErrorKind::UnknownTable => b"42P01",
+            ConsoleErrorKind::UnknownColumn => b"42703",
+            ConsoleErrorKind::UnknownVariable => b"42704",
+            ConsoleErrorKind::InvalidValue => b"22023",
+            ConsoleErrorKind::PermissionDenied => b"42501",
             ConsoleErrorKind::AuthFailed => b"28000",
-            ConsoleErrorKind::Unavailable => b"55000",
+            ConsoleErrorKind::CommandFailed => b"55000",
             ConsoleErrorKind::ShuttingDown => b"57P01",
             ConsoleErrorKind::Unsupported => b"0A000",
             ConsoleErrorKind::Protocol => b"08P01",
-            ConsoleErrorKind::NoStatement => b"26000",
-            ConsoleErrorKind::NoPortal => b"34000",
-            ConsoleErrorKind::TooMany | ConsoleErrorKind::TooLarge => b"54000",
-            ConsoleErrorKind::TooLong => b"57014",
+            ConsoleErrorKind::UnknownStatement => b"26000",
+            ConsoleErrorKind::UnknownPortal => b"34000",
+            ConsoleErrorKind::TooManyStatements | ConsoleErrorKind::TooLarge => b"54000",
+            ConsoleErrorKind::QueryTimedOut => b"57014",
         })
     }
 
@@ -77,19 +79,21 @@ impl ConsoleErrorKind {
     pub(super) fn mysql(self) -> (u16, MySqlState) {
         let (code, state) = match self {
             ConsoleErrorKind::Syntax => (1064, b"42000"),
-            ConsoleErrorKind::NoTable => (1146, b"42S02"),
-            ConsoleErrorKind::NoColumn => (1054, b"42S22"),
-            ConsoleErrorKind::NoVariable => (1193, b"HY000"),
-            ConsoleErrorKind::Value => (1210, b"HY000"),
-            ConsoleErrorKind::Forbidden => (1227, b"42000"),
+            ConsoleErrorKind::UnknownTable => (1146, b"42S02"),
+            ConsoleErrorKind::UnknownColumn => (1054, b"42S22"),
+            ConsoleErrorKind::UnknownVariable => (1193, b"HY000"),
+            ConsoleErrorKind::InvalidValue => (1210, b"HY000"),
+            ConsoleErrorKind::PermissionDenied => (1227, b"42000"),
             ConsoleErrorKind::AuthFailed => (1045, b"28000"),
-            ConsoleErrorKind::Unavailable => (1105, b"HY000"),
+            ConsoleErrorKind::CommandFailed => (1105, b"HY000"),
             ConsoleErrorKind::ShuttingDown => (1053, b"08S01"),
             ConsoleErrorKind::Unsupported => (1295, b"HY000"),
             ConsoleErrorKind::Protocol => (1835, b"HY000"),
-            ConsoleErrorKind::NoStatement | ConsoleErrorKind::NoPortal => (1243, b"HY000"),
-            ConsoleErrorKind::TooMany => (1461, b"42000"),
-            ConsoleErrorKind::TooLong => (3024, b"HY000"),
+            ConsoleErrorKind::UnknownStatement | ConsoleErrorKind::UnknownPortal => {
+                (1243, b"HY000")
+            }
+            ConsoleErrorKind::TooManyStatements => (1461, b"42000"),
+            ConsoleErrorKind::QueryTimedOut => (3024, b"HY000"),
             ConsoleErrorKind::TooLarge => (1104, b"42000"),
         };
         (code, MySqlState(*state))

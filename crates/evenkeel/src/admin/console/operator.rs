@@ -40,9 +40,9 @@ impl CommandRunner<'_> {
         &mut self,
         statement: &ConsoleCommand,
     ) -> Result<CommandResult, ConsoleError> {
-        if statement.changes() && !self.user.may_change {
+        if statement.changes_state() && !self.user.may_change {
             return Err(ConsoleError::new(
-                ConsoleErrorKind::Forbidden,
+                ConsoleErrorKind::PermissionDenied,
                 "permission denied: log in as user admin with the token as password (token_file in \
                  [admin])",
             ));
@@ -65,7 +65,7 @@ impl CommandRunner<'_> {
                 self.user.schema = Some(schema.clone());
                 return Ok(CommandResult::Nothing);
             }
-            ConsoleCommand::Empty | ConsoleCommand::Set => return Ok(CommandResult::Nothing),
+            ConsoleCommand::Empty | ConsoleCommand::NoOp => return Ok(CommandResult::Nothing),
             ConsoleCommand::Reload => self.send(Command::Reload).await?,
             ConsoleCommand::Pause(scope) => self.pause(scope).await?,
             ConsoleCommand::Resume(scope) => {
@@ -186,7 +186,7 @@ impl CommandRunner<'_> {
         let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
         if names.is_empty() {
             let message = "no service pools server connections";
-            return Err(ConsoleError::new(ConsoleErrorKind::Unavailable, message));
+            return Err(ConsoleError::new(ConsoleErrorKind::CommandFailed, message));
         }
         let Some(name) = scope else {
             return Ok((names, None));
@@ -209,7 +209,7 @@ fn services_with_pools(database: &str, status: &Status) -> Result<Vec<String>, C
     match names.is_empty() {
         false => Ok(names),
         true => Err(ConsoleError::new(
-            ConsoleErrorKind::Unavailable,
+            ConsoleErrorKind::CommandFailed,
             format!(
                 "MySQL server connections do not belong to a database: {database:?} has none of \
                  its own. Give a service, as in PAUSE orders/"
@@ -222,7 +222,7 @@ fn into_result(reply: Reply) -> Result<String, ConsoleError> {
     match reply.ok {
         true => Ok(reply.message),
         false => Err(ConsoleError::new(
-            ConsoleErrorKind::Unavailable,
+            ConsoleErrorKind::CommandFailed,
             reply.message,
         )),
     }

@@ -74,7 +74,7 @@ impl Selects {
     ) -> Result<T, ConsoleError> {
         let failed = |what| {
             ConsoleError::new(
-                ConsoleErrorKind::Unavailable,
+                ConsoleErrorKind::CommandFailed,
                 format!("the query failed: {what}"),
             )
         };

@@ -125,7 +125,7 @@ impl ControlPlane {
     fn active_work(&self, server_id: u64) -> Vec<Arc<Load>> {
         let services = self.services.iter();
         let shared = services.filter_map(|one| one.service.database());
-        shared.map(|shared| shared.busy(server_id)).collect()
+        shared.map(|shared| shared.server_load(server_id)).collect()
     }
 }
 

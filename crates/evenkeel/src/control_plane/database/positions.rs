@@ -15,8 +15,8 @@ use super::membership::{Membership, MonitoredServer, PositionTask};
 /// Intervals between two queries to the primary. On a primary that only writes, the queries would
 /// be a tenth of its work.
 const SAMPLES: causality::SampleIntervals = causality::SampleIntervals {
-    wanted_us: 2_000,
-    unwanted_us: 100_000,
+    with_reads_us: 2_000,
+    without_reads_us: 100_000,
 };
 
 /// Interval between two queries to a replica that catches up.

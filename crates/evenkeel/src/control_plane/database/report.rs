@@ -156,13 +156,13 @@ fn name_of(plan: &ServicePlan, address: &str) -> String {
 
 fn users(shared: &DatabaseService) -> Vec<UsageStatus> {
     let mut users: BTreeMap<(String, String), (WorkTotals, UsageStatus)> = BTreeMap::new();
-    for of in shared.usages() {
-        let key = (of.database.to_string(), of.user.to_string());
+    for entry in shared.all_user_stats() {
+        let key = (entry.database.to_string(), entry.user.to_string());
         let (worked, sum) = users.entry(key).or_default();
-        worked.add(&of.usage.work);
-        sum.transactions_total += of.usage.transactions.get();
-        sum.from_clients += of.usage.from_clients.get();
-        sum.to_clients += of.usage.to_clients.get();
+        worked.add(&entry.stats.work);
+        sum.transactions_total += entry.stats.transactions.get();
+        sum.from_clients += entry.stats.from_clients.get();
+        sum.to_clients += entry.stats.to_clients.get();
     }
     let status = |((database, user), (worked, sum))| UsageStatus {
         user,

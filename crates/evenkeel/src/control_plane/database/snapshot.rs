@@ -10,7 +10,8 @@ use evenkeel_policy::failover_queue::PrimaryStatus;
 use evenkeel_policy::server_set::{Member, ServerSet};
 use evenkeel_policy::{causality, connection_pool, failover_queue, route};
 use evenkeel_proxy::database::{
-    Auth, DatabaseService, DatabaseSnapshot, FileCredential, FileUser, LoginLimits, Sizes, Times,
+    Auth, ConnectionLimits, DatabaseService, DatabaseSnapshot, FileCredential, FileUser,
+    LoginLimits, TimeLimits,
 };
 use evenkeel_proxy::server_info::ServerInfo;
 use evenkeel_proxy::tls::{
@@ -48,7 +49,7 @@ pub(in crate::control_plane) fn new_database(
         pool_settings(plan),
         failover_settings(plan),
     );
-    database.set_digests(digests_max(plan));
+    database.set_digests_max(digests_max(plan));
     database.set_login_limits(login_limits(plan));
     Arc::new(database)
 }
@@ -110,7 +111,8 @@ impl ControlPlane {
     ) -> Option<DatabaseSnapshot> {
         let plan = service.plan.database()?;
         let shared = service.service.database()?;
-        let busy: Vec<_> = servers.iter().map(|one| shared.busy(one.id)).collect();
+        let loads = servers.iter().map(|one| shared.server_load(one.id));
+        let loads: Vec<_> = loads.collect();
         let assigned_roles = self.assigned_roles(service, plan);
         let assignment = RoleAssignment::of(&assigned_roles, members);
         let readers = assigned_roles.iter().zip(members).enumerate();
@@ -126,7 +128,7 @@ impl ControlPlane {
             Member {
                 accepting: reads,
                 backup: member.backup || assignment.spares[index],
-                load: Arc::clone(&busy[index]),
+                load: Arc::clone(&loads[index]),
                 ..member.clone()
             }
         });
@@ -148,21 +150,21 @@ impl ControlPlane {
                 primary_reads: plan.split.primary_reads,
             },
             consistency: consistency(plan.split.consistency),
-            noted_since_us: service.noted_since_us,
+            writes_recorded_since_us: service.writes_recorded_since_us,
             causality: causality::CausalitySettings {
                 wait_ms: plan.split.wait_ms,
                 stale_ms: plan.split.stale_ms,
-                causal: plan.split.galera_wait,
+                galera_wait: plan.split.galera_wait,
             },
-            sizes: sizes(plan),
+            connection_limits: connection_limits(plan),
             statements_max: usize::try_from(plan.pool.statements_max).unwrap_or(usize::MAX),
-            times: times(plan),
+            time_limits: time_limits(plan),
             auth: auth(&plan.auth),
             names: names.collect(),
             primary: assignment.primary,
             epoch,
             readers,
-            busy,
+            server_loads: loads,
             replicas: assignment.replicas,
             spares: assignment.spares,
             tls: service.acceptor.clone(),
@@ -260,7 +262,7 @@ impl ControlPlane {
         let plan = service.plan.database();
         if let (Some(shared), Some(plan)) = (service.service.database(), plan) {
             shared.set_settings(pool_settings(plan), failover_settings(plan));
-            shared.set_digests(digests_max(plan));
+            shared.set_digests_max(digests_max(plan));
             shared.set_login_limits(login_limits(plan));
             self.engine
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
@@ -388,7 +390,7 @@ fn unlimited(size: u32) -> u32 {
     if size == 0 { u32::MAX } else { size }
 }
 
-fn sizes(plan: &DatabasePlan) -> Sizes {
+fn connection_limits(plan: &DatabasePlan) -> ConnectionLimits {
     let pool = &plan.pool;
     let named = |of: &std::collections::BTreeMap<String, u32>| {
         let sizes = of.iter();
@@ -396,7 +398,7 @@ fn sizes(plan: &DatabasePlan) -> Sizes {
             .map(|(name, size)| (name.clone(), unlimited(*size)))
             .collect()
     };
-    Sizes {
+    ConnectionLimits {
         pool: pool.size,
         service: unlimited(pool.service_size),
         user: unlimited(pool.user_size),
@@ -406,14 +408,14 @@ fn sizes(plan: &DatabasePlan) -> Sizes {
     }
 }
 
-fn times(plan: &DatabasePlan) -> Times {
+fn time_limits(plan: &DatabasePlan) -> TimeLimits {
     let times = &plan.times;
-    Times {
+    TimeLimits {
         query: Duration::from_millis(times.query_timeout_ms),
         transaction: Duration::from_millis(times.transaction_timeout_ms),
         idle_in_transaction: Duration::from_millis(times.idle_in_transaction_timeout_ms),
         login: Duration::from_millis(times.login_timeout_ms),
-        without_server: Duration::from_millis(plan.failover.wait_ms),
+        login_server_wait: Duration::from_millis(plan.failover.wait_ms),
     }
 }
 

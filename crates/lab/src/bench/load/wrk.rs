@@ -33,7 +33,7 @@ pub(super) fn command(task: &Task) -> Result<Command> {
 }
 
 pub(super) fn read(text: &str) -> Result<Report, String> {
-    let Some(report) = crate::wrk::read(text) else {
+    let Some(report) = crate::wrk::parse_report(text) else {
         return Err(unreadable_output(text));
     };
     Ok(Report {

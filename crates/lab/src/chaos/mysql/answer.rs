@@ -3,7 +3,7 @@
 use evenkeel_wire::mysql::backend::ErrorReport;
 
 use crate::chaos::client::Rows;
-use crate::chaos::failure::{ErrorMeaning, Failure, SqlError};
+use crate::chaos::failure::{CommandOutcome, Failure, SqlError};
 
 /// One result.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) fn failure(payload: &[u8], ends: bool) -> Failure {
     let error = SqlError {
         code: report.code.to_string(),
         text: String::from_utf8_lossy(report.message).into_owned(),
-        meaning: meaning(report.code),
+        outcome: outcome(report.code),
     };
     match ends || report.is_fatal() {
         true => Failure::Ended(error),
@@ -42,14 +42,14 @@ pub(super) fn failure(payload: &[u8], ends: bool) -> Failure {
     }
 }
 
-fn meaning(code: u16) -> ErrorMeaning {
+fn outcome(code: u16) -> CommandOutcome {
     match code {
         // ER_QUERY_INTERRUPTED
-        1317 => ErrorMeaning::Cancelled,
+        1317 => CommandOutcome::Cancelled,
         // ER_UNKNOWN_COM_ERROR (a Galera node without its cluster), ER_SERVER_SHUTDOWN,
         // ER_NORMAL_SHUTDOWN, ER_ERROR_DURING_COMMIT, ER_CONNECTION_KILLED, CR_SERVER_LOST,
         // ER_RUN_HOOK_ERROR
-        1047 | 1053 | 1077 | 1180 | 1927 | 2013 | 3100 => ErrorMeaning::Doubtful,
-        _ => ErrorMeaning::NotDone,
+        1047 | 1053 | 1077 | 1180 | 1927 | 2013 | 3100 => CommandOutcome::Unknown,
+        _ => CommandOutcome::NotExecuted,
     }
 }

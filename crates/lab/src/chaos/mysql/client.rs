@@ -50,8 +50,8 @@ pub(in crate::chaos) struct Client {
 }
 
 impl Client {
-    pub(super) fn log_in(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
-        let mut client = Client::reach(address, limit)?;
+    pub(super) fn log_in(address: SocketAddr, answer_timeout: Duration) -> Result<Client, Failure> {
+        let mut client = Client::connect_tcp(address, answer_timeout)?;
         let mut answer = Vec::new();
         let join = client.greeted(&mut answer)?;
         client.send_packets(&answer)?;
@@ -60,9 +60,12 @@ impl Client {
     }
 
     /// Opens the TCP connection only.
-    pub(super) fn reach(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
+    pub(super) fn connect_tcp(
+        address: SocketAddr,
+        answer_timeout: Duration,
+    ) -> Result<Client, Failure> {
         Ok(Client {
-            socket: Socket::reach(address, limit)?,
+            socket: Socket::connect(address, answer_timeout)?,
             sequence: 0,
             agreed: Capabilities::default(),
             nonce: [0; 20],
@@ -348,7 +351,7 @@ impl Client {
                 }
             };
             payload.extend_from_slice(&bytes[HEADER_LENGTH..header.frame_length()]);
-            self.socket.read_away(header.frame_length());
+            self.socket.consume(header.frame_length());
             if header.sequence != self.sequence {
                 return Err(self.unasked(header.sequence, &payload));
             }
@@ -371,23 +374,23 @@ impl Client {
         }
     }
 
-    /// Sets the limit for answers and returns the previous one.
-    pub(super) fn limit(&mut self, limit: Duration) -> Duration {
-        self.socket.set_limit(limit)
+    /// Sets the maximum time to wait for an answer and returns the previous one.
+    pub(super) fn set_answer_timeout(&mut self, answer_timeout: Duration) -> Duration {
+        self.socket.set_answer_timeout(answer_timeout)
     }
 
     /// Runs KILL of this session or its query over a separate connection, which may wait for a
     /// server that knows its user.
-    pub(super) fn kill(&self, what: &str, limit: Duration) -> Result<(), Failure> {
-        let mut other = Client::log_in(self.socket.address, limit)?;
+    pub(super) fn kill(&self, what: &str, answer_timeout: Duration) -> Result<(), Failure> {
+        let mut other = Client::log_in(self.socket.address, answer_timeout)?;
         other.query(&format!("KILL {what} {}", self.connection))?;
         other.quit();
         Ok(())
     }
 
     /// Disconnects without COM_QUIT: by a reset or a close.
-    pub(super) fn vanish(self, by_reset: bool) {
-        self.socket.vanish(by_reset);
+    pub(super) fn abort(self, with_reset: bool) {
+        self.socket.abort(with_reset);
     }
 
     /// Disconnects with COM_QUIT.

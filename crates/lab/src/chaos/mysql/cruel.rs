@@ -8,7 +8,7 @@ use crate::chaos::abrupt_clients::{
     AbruptAction, CANCEL_LIMIT, CANCELS_MAX, SLEEP_S, linger, part,
 };
 use crate::chaos::client::Client as _;
-use crate::chaos::failure::{ErrorMeaning, Failure};
+use crate::chaos::failure::{CommandOutcome, Failure};
 use crate::chaos::observations::Violation;
 use crate::chaos::seed::ChaosRng;
 use crate::chaos::stage::TestBed;
@@ -41,7 +41,7 @@ fn leave_query(
     let text = format!("SELECT '{tag}', n, IF(n = 1, SLEEP(0.2), 0) FROM chaos_numbers");
     client.send_query(&text)?;
     linger(rng, 300);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -62,7 +62,7 @@ fn leave_file(
     let cut = packets.len() - 4 - rng.below(packets.len() as u64 / 2) as usize;
     client.send(&packets[..cut])?;
     linger(rng, 30);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -80,7 +80,7 @@ fn leave_results(
         let wanted = format!("{tag}.{number}");
         bed.observations.compare(tag, &wanted, answer.value(0, 0));
     }
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -97,7 +97,7 @@ fn leave_rows(
         let came = client.first_of_row()?;
         bed.observations.compare(tag, tag, came.as_deref());
     }
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -169,7 +169,7 @@ fn leave_packet(
     evenkeel_wire::mysql::build::query(&mut packet, ghost(tag).as_bytes());
     client.send(part(&packet, rng))?;
     linger(rng, 10);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -242,15 +242,15 @@ fn leave_locked_tables(
 fn cancel(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> Result<(), Failure> {
     client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
     sleep(Duration::from_millis(50 + rng.below(50)));
-    let limit = client.limit(CANCEL_LIMIT);
+    let answer_timeout = client.set_answer_timeout(CANCEL_LIMIT);
     for _ in 0..CANCELS_MAX {
-        client.kill("QUERY", bed.limit)?;
+        client.kill("QUERY", bed.answer_timeout)?;
         match client.answer() {
             // MariaDB reports an interruption, MySQL a shorter sleep.
-            Err(Failure::Refused(error)) if error.meaning == ErrorMeaning::Cancelled => break,
+            Err(Failure::Refused(error)) if error.outcome == CommandOutcome::Cancelled => break,
             Ok(answer) if answer.value(0, 0) == Some("1") => break,
             // A server that has not begun the query ignores the cancel.
-            Err(Failure::Late(_)) => {}
+            Err(Failure::TimedOut(_)) => {}
             Err(other) => return Err(other),
             Ok(_) => {
                 let what = format!("{tag}: a cancelled query ended as if it had not been");
@@ -259,11 +259,11 @@ fn cancel(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> R
             }
         }
     }
-    client.limit(limit);
+    client.set_answer_timeout(answer_timeout);
     client.query("SELECT 1")?;
     // A late cancel must have no effect.
     if rng.below(2) == 0 {
-        client.kill("QUERY", bed.limit)?;
+        client.kill("QUERY", bed.answer_timeout)?;
     }
     client.leave();
     Ok(())
@@ -276,8 +276,8 @@ fn kill(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> Res
         client.send_query(&format!("SELECT concat(SLEEP({SLEEP_S})), '{tag}'"))?;
         sleep(Duration::from_millis(50 + rng.below(50)));
     }
-    client.kill("CONNECTION", bed.limit)?;
-    client.limit(CANCEL_LIMIT);
+    client.kill("CONNECTION", bed.answer_timeout)?;
+    client.set_answer_timeout(CANCEL_LIMIT);
     let end = match is_busy {
         true => client.answer(),
         false => client.query("SELECT 1"),
@@ -302,21 +302,21 @@ fn leave_at_once(
     tag: &str,
 ) -> Result<(), Failure> {
     client.send_query(&format!("SELECT '{tag}', SLEEP(0.05)"))?;
-    client.vanish(true);
+    client.abort(true);
     Ok(())
 }
 
 /// Disconnects during login, on a separate connection: the given one is already logged in.
 fn leave_login(bed: &TestBed, other: Client, rng: &mut ChaosRng, _: &str) -> Result<(), Failure> {
     other.leave();
-    let mut client = Client::reach(bed.address, bed.limit)?;
+    let mut client = Client::connect_tcp(bed.address, bed.answer_timeout)?;
     if rng.below(3) > 0 {
         let mut packet = Vec::new();
         client.greeted(&mut packet)?;
         client.send(part(&packet, rng))?;
     }
     linger(rng, 20);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -328,6 +328,6 @@ fn ghost(tag: &str) -> String {
 fn leave(client: Client, rng: &mut ChaosRng) {
     match rng.below(3) {
         0 => client.quit(),
-        by => client.vanish(by == 1),
+        by => client.abort(by == 1),
     }
 }

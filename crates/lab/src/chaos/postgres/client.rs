@@ -18,11 +18,11 @@ const USER: &str = "sbtest";
 /// A logged-in session.
 pub(in crate::chaos) struct Client {
     socket: Socket,
-    key: Option<(u32, Vec<u8>)>,
+    cancel_key: Option<(u32, Vec<u8>)>,
     /// True if the named insert is prepared.
     pub(super) has_insert: bool,
     /// Channels of unsolicited notifications.
-    pub(super) notified: Vec<String>,
+    pub(super) notification_channels: Vec<String>,
 }
 
 impl Client {
@@ -30,9 +30,9 @@ impl Client {
     pub(super) fn log_in_as(
         address: SocketAddr,
         name: &str,
-        limit: Duration,
+        answer_timeout: Duration,
     ) -> Result<Client, Failure> {
-        let mut client = Client::reach(address, limit)?;
+        let mut client = Client::connect_tcp(address, answer_timeout)?;
         let mut packet = Vec::new();
         let parameters = [
             ("user", USER),
@@ -47,12 +47,15 @@ impl Client {
     }
 
     /// Opens the TCP connection only.
-    pub(super) fn reach(address: SocketAddr, limit: Duration) -> Result<Client, Failure> {
+    pub(super) fn connect_tcp(
+        address: SocketAddr,
+        answer_timeout: Duration,
+    ) -> Result<Client, Failure> {
         Ok(Client {
-            socket: Socket::reach(address, limit)?,
-            key: None,
+            socket: Socket::connect(address, answer_timeout)?,
+            cancel_key: None,
             has_insert: false,
-            notified: Vec::new(),
+            notification_channels: Vec::new(),
         })
     }
 
@@ -75,7 +78,7 @@ impl Client {
             }
         }
         let ready = self.reply()?;
-        self.key = ready.key;
+        self.cancel_key = ready.cancel_key;
         match ready.error {
             Some(error) => Err(Failure::Ended(error)),
             None => Ok(()),
@@ -87,7 +90,7 @@ impl Client {
         let mut packet = Vec::new();
         build::query(&mut packet, text.as_bytes());
         self.send(&packet)?;
-        self.reply()?.good()
+        self.reply()?.into_result()
     }
 
     /// Runs COPY FROM STDIN with these lines.
@@ -96,13 +99,13 @@ impl Client {
         build::query(&mut packet, statement.as_bytes());
         self.send(&packet)?;
         if let Some(refused) = self.wait_copy_in()? {
-            return refused.good();
+            return refused.into_result();
         }
         let mut data = Vec::new();
         copy_data(&mut data, lines.as_bytes());
         data.extend_from_slice(b"c\0\0\0\x04");
         self.send(&data)?;
-        self.reply()?.good()
+        self.reply()?.into_result()
     }
 
     /// Waits for the server's request for COPY data; returns the whole reply if there is none.
@@ -111,7 +114,7 @@ impl Client {
         loop {
             let seen = self.with_message(|message| {
                 let is_request = matches!(message, Message::CopyIn(_));
-                Ok((is_request, !is_request && reply.take(&message)?))
+                Ok((is_request, !is_request && reply.add_message(&message)?))
             })?;
             match seen {
                 (true, _) => return Ok(None),
@@ -124,8 +127,9 @@ impl Client {
     /// Reads all messages up to the next ReadyForQuery.
     pub(super) fn reply(&mut self) -> Result<Reply, Failure> {
         let mut reply = Reply::default();
-        while !self.with_message(|message| reply.take(&message))? {}
-        self.notified.append(&mut reply.notified);
+        while !self.with_message(|message| reply.add_message(&message))? {}
+        self.notification_channels
+            .append(&mut reply.notification_channels);
         Ok(reply)
     }
 
@@ -142,7 +146,7 @@ impl Client {
                         Ok(message) => read(message),
                         Err(fault) => Err(Failure::Broken(format!("{fault:?}"))),
                     };
-                    self.socket.read_away(length);
+                    self.socket.consume(length);
                     return outcome;
                 }
                 Parsed::Incomplete { .. } => self.socket.receive(deadline)?,
@@ -155,14 +159,14 @@ impl Client {
         self.socket.send(bytes)
     }
 
-    /// Sets the limit for answers and returns the previous one.
-    pub(super) fn limit(&mut self, limit: Duration) -> Duration {
-        self.socket.set_limit(limit)
+    /// Sets the maximum time to wait for an answer and returns the previous one.
+    pub(super) fn set_answer_timeout(&mut self, answer_timeout: Duration) -> Duration {
+        self.socket.set_answer_timeout(answer_timeout)
     }
 
     /// Sends a cancel request for this session over a separate connection.
     pub(super) fn cancel(&self) -> Result<(), Failure> {
-        let Some((process, secret)) = &self.key else {
+        let Some((process, secret)) = &self.cancel_key else {
             return Err(Failure::Broken(
                 "the login gave no key to cancel with".to_owned(),
             ));
@@ -173,19 +177,19 @@ impl Client {
         };
         let mut packet = Vec::new();
         build::cancel(&mut packet, key);
-        let limit = self.socket.limit();
-        let mut other = Socket::reach(self.socket.address, limit)?;
+        let answer_timeout = self.socket.answer_timeout();
+        let mut other = Socket::connect(self.socket.address, answer_timeout)?;
         other.send(&packet)?;
         // The connection is closed after the request was forwarded.
-        match other.receive(Instant::now() + limit) {
+        match other.receive(Instant::now() + answer_timeout) {
             Err(Failure::Lost(_)) => Ok(()),
             other => other,
         }
     }
 
     /// Disconnects without Terminate: by a reset or a close.
-    pub(super) fn vanish(self, by_reset: bool) {
-        self.socket.vanish(by_reset);
+    pub(super) fn abort(self, with_reset: bool) {
+        self.socket.abort(with_reset);
     }
 
     /// Disconnects with Terminate.

@@ -43,7 +43,7 @@ fn leave_query(
     );
     send_query(&mut client, &text)?;
     linger(rng, 300);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -56,7 +56,7 @@ fn leave_copy_in(
 ) -> Result<(), Failure> {
     send_query(&mut client, "COPY chaos_ghost FROM STDIN")?;
     if let Some(reply) = client.wait_copy_in()? {
-        let reply = reply.good()?;
+        let reply = reply.into_result()?;
         let what = format!("{tag}: COPY was answered by {:?}", reply.tags);
         bed.observations
             .compare(tag, "a request for data", Some(&what));
@@ -68,7 +68,7 @@ fn leave_copy_in(
     let cut = data.len() - rng.below(data.len() as u64 / 2 + 1) as usize;
     client.send(&data[..cut])?;
     linger(rng, 30);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -93,7 +93,7 @@ fn leave_copy_out(
             break;
         }
     }
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -115,11 +115,11 @@ fn leave_pipeline(
     let cut = packet.len() - rng.below(packet.len() as u64 / 2) as usize;
     client.send(&packet[..cut])?;
     for number in 0..rng.below(4) {
-        let reply = client.reply()?.good()?;
+        let reply = client.reply()?.into_result()?;
         bed.observations
             .compare(tag, &format!("{tag}.{number}"), reply.value(0, 0));
     }
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -133,7 +133,7 @@ fn leave_transaction(
     client.query("BEGIN")?;
     client.query(&format!("INSERT INTO chaos_ghost VALUES ('{tag}')"))?;
     linger(rng, 20);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -149,7 +149,7 @@ fn leave_failed_transaction(
     if rng.below(2) == 0 {
         client.quit();
     } else {
-        client.vanish(true);
+        client.abort(true);
     }
     Ok(())
 }
@@ -165,7 +165,7 @@ fn leave_message(
     build::query(&mut packet, text.as_bytes());
     client.send(part(&packet, rng))?;
     linger(rng, 10);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 
@@ -193,7 +193,7 @@ fn leave_state(
     if rng.below(2) == 0 {
         client.quit();
     } else {
-        client.vanish(rng.below(2) == 0);
+        client.abort(rng.below(2) == 0);
     }
     Ok(())
 }
@@ -202,13 +202,13 @@ fn leave_state(
 fn cancel(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> Result<(), Failure> {
     send_query(&mut client, &format!("SELECT pg_sleep({SLEEP_S})"))?;
     sleep(Duration::from_millis(50 + rng.below(50)));
-    let limit = client.limit(CANCEL_LIMIT);
+    let answer_timeout = client.set_answer_timeout(CANCEL_LIMIT);
     for _ in 0..CANCELS_MAX {
         client.cancel()?;
-        match client.reply().and_then(Reply::good) {
+        match client.reply().and_then(Reply::into_result) {
             Err(Failure::Refused(_)) => break,
             // A server that has not begun the query ignores the cancel.
-            Err(Failure::Late(_)) => {}
+            Err(Failure::TimedOut(_)) => {}
             Err(other) => return Err(other),
             Ok(_) => {
                 let what = format!("{tag}: a cancelled query ended as if it had not been");
@@ -217,7 +217,7 @@ fn cancel(bed: &TestBed, mut client: Client, rng: &mut ChaosRng, tag: &str) -> R
             }
         }
     }
-    client.limit(limit);
+    client.set_answer_timeout(answer_timeout);
     client.query("SELECT 1")?;
     // A late cancel must have no effect.
     if rng.below(2) == 0 {
@@ -234,19 +234,19 @@ fn leave_at_once(
     tag: &str,
 ) -> Result<(), Failure> {
     send_query(&mut client, &format!("SELECT '{tag}', pg_sleep(0.05)"))?;
-    client.vanish(true);
+    client.abort(true);
     Ok(())
 }
 
 /// Disconnects during login, on a separate connection: the given one is already logged in.
 fn leave_login(bed: &TestBed, other: Client, rng: &mut ChaosRng, _: &str) -> Result<(), Failure> {
     other.quit();
-    let mut client = Client::reach(bed.address, bed.limit)?;
+    let mut client = Client::connect_tcp(bed.address, bed.answer_timeout)?;
     let mut packet = Vec::new();
     build::startup(&mut packet, 0, [(&b"user"[..], &b"sbtest"[..])]);
     client.send(part(&packet, rng))?;
     linger(rng, 20);
-    client.vanish(rng.below(2) == 0);
+    client.abort(rng.below(2) == 0);
     Ok(())
 }
 

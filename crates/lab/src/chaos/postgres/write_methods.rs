@@ -73,7 +73,7 @@ fn prepared(context: &mut WriteContext<'_>, ids: &[u64]) -> Result<Key, Failure>
     build::execute(&mut packet, b"", 0);
     build::sync(&mut packet);
     context.session.client.send(&packet)?;
-    let reply = context.session.client.reply()?.good()?;
+    let reply = context.session.client.reply()?.into_result()?;
     context.session.client.has_insert = true;
     check(context, &reply, 0, id)
 }
@@ -88,7 +88,7 @@ fn pipeline(context: &mut WriteContext<'_>, ids: &[u64]) -> Vec<Written> {
     let mut written = Vec::new();
     for id in ids {
         let one = match &sent {
-            Ok(()) => context.session.client.reply().and_then(Reply::good),
+            Ok(()) => context.session.client.reply().and_then(Reply::into_result),
             Err(failure) => Err(failure.clone()),
         };
         let outcome = one.and_then(|reply| check(context, &reply, 0, *id));
@@ -133,7 +133,7 @@ pub(super) fn extended(client: &mut Client, text: &str) -> Result<Reply, Failure
     let mut packet = Vec::new();
     unnamed(&mut packet, text);
     client.send(&packet)?;
-    client.reply()?.good()
+    client.reply()?.into_result()
 }
 
 fn unnamed(packet: &mut Vec<u8>, text: &str) {

@@ -8,7 +8,7 @@ use crate::connection_pool::tests::simulation::{Dice, for_each_seed};
 const SETTINGS: CausalitySettings = CausalitySettings {
     wait_ms: 0,
     stale_ms: 10,
-    causal: true,
+    galera_wait: true,
 };
 
 #[test]
@@ -55,8 +55,8 @@ impl World {
             reports: vec![(start, 0); replicas],
             sessions: (0..3).map(|_| Session::new()).collect(),
             sampler: Sampler::new(SampleIntervals {
-                wanted_us: 20,
-                unwanted_us: 2_000,
+                with_reads_us: 20,
+                without_reads_us: 2_000,
             }),
             writes: Writes::new(1, 1),
             sample: None,
@@ -92,7 +92,7 @@ impl World {
 
     fn read(&mut self) {
         let index = self.dice.below(self.sessions.len());
-        self.settle(index);
+        self.apply_sample(index);
         let session = &self.sessions[index];
         let requires = session.token.requires(self.epoch);
         for (replayed, (lsn, queried_us)) in self.replicas.iter().zip(&self.reports) {
@@ -113,9 +113,9 @@ impl World {
         }
     }
 
-    fn settle(&mut self, index: usize) {
+    fn apply_sample(&mut self, index: usize) {
         if let Some(sample) = &self.sample {
-            self.sessions[index].token.settle(sample);
+            self.sessions[index].token.apply_sample(sample);
         }
     }
 
@@ -178,7 +178,7 @@ impl World {
         let now = (self.lsn(self.primary), self.now_us);
         self.reports.fill(now);
         for index in 0..self.sessions.len() {
-            self.settle(index);
+            self.apply_sample(index);
             let requires = self.sessions[index].token.requires(self.epoch);
             let applied = Position::Lsn(now.0);
             let replica = Replica {

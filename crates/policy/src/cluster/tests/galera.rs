@@ -4,7 +4,7 @@ use super::*;
 
 fn trio() -> Bench {
     let mut bench = Bench::new(3);
-    let roles = bench.all_say(&[(3, node()), (2, node()), (1, node())]);
+    let roles = bench.report_all_twice(&[(3, node()), (2, node()), (1, node())]);
     assert_eq!(
         roles.primary,
         Some(1),
@@ -16,21 +16,25 @@ fn trio() -> Bench {
 #[test]
 fn the_first_synced_node_writes_and_the_others_read() {
     let mut bench = trio();
-    let roles = bench.hears(2, node());
-    is_replica(&roles, 2, Some(0));
-    is_replica(&roles, 3, Some(0));
+    let roles = bench.report(2, node());
+    assert_replica(&roles, 2, Some(0));
+    assert_replica(&roles, 3, Some(0));
     assert_eq!(roles.problems, vec![]);
 }
 
 #[test]
 fn the_writer_stays_when_an_earlier_node_comes_back() {
     let mut bench = trio();
-    assert_eq!(bench.loses(1).primary, Some(2));
-    bench.hears(1, node());
-    let roles = bench.hears_fresh(1, node());
+    assert_eq!(bench.server_down(1).primary, Some(2));
+    bench.report(1, node());
+    let roles = bench.report_on_new_connection(1, node());
     assert_eq!(roles.primary, Some(2));
-    is_replica(&roles, 1, Some(0));
-    assert_eq!(bench.names(1).primary, Some(1), "an operator may move it");
+    assert_replica(&roles, 1, Some(0));
+    assert_eq!(
+        bench.override_primary(1).primary,
+        Some(1),
+        "an operator may move it"
+    );
 }
 
 #[test]
@@ -53,8 +57,8 @@ fn a_node_that_cannot_serve_is_unfit() {
         let mut bench = trio();
         let mut hurt_node = node();
         hurt(&mut hurt_node);
-        let roles = bench.hears(1, hurt_node);
-        is_unfit(&roles, 1, because);
+        let roles = bench.report(1, hurt_node);
+        assert_unfit(&roles, 1, because);
         assert_eq!(roles.primary, Some(2), "{because}");
     }
 }
@@ -67,19 +71,19 @@ fn a_node_that_is_behind_the_others_serves_only_for_want_of_them() {
     ] {
         let behind = Galera { state, ..node() };
         let mut bench = trio();
-        let roles = bench.hears(1, behind.clone());
+        let roles = bench.report(1, behind.clone());
         assert_eq!(roles.primary, Some(2), "{because}");
         match role(&roles, 1) {
             Role::Spare(why) => assert!(why.contains(because), "{why}"),
             other => panic!("{other:?}"),
         }
-        bench.loses(3);
-        assert_eq!(bench.loses(2).primary, Some(1), "{because}");
+        bench.server_down(3);
+        assert_eq!(bench.server_down(2).primary, Some(1), "{because}");
 
         let mut bench = trio();
-        bench.loses(2);
-        bench.loses(3);
-        let roles = bench.hears(1, behind);
+        bench.server_down(2);
+        bench.server_down(3);
+        let roles = bench.report(1, behind);
         assert_eq!(roles.primary, Some(1), "the only one goes on: {because}");
     }
 }
@@ -90,24 +94,24 @@ fn a_node_that_closed_the_connection_and_is_silent_gives_way_until_it_answers() 
     bench.cluster.server_unresponsive(1);
     let roles = bench.cluster.roles();
     assert_eq!(roles.primary, Some(2));
-    is_unfit(&roles, 1, "does not respond");
-    let roles = bench.hears(1, node());
+    assert_unfit(&roles, 1, "does not respond");
+    let roles = bench.report(1, node());
     assert_eq!(roles.primary, Some(2), "no failback");
-    is_replica(&roles, 1, Some(0));
+    assert_replica(&roles, 1, Some(0));
 }
 
 #[test]
 fn the_others_serve_reads_while_the_next_writer_is_asked_again() {
     let mut bench = Bench::new(3);
     for id in [1, 2, 3] {
-        bench.hears(id, node());
+        bench.report(id, node());
     }
-    bench.hears_fresh(1, node());
-    let roles = bench.loses(1);
+    bench.report_on_new_connection(1, node());
+    let roles = bench.server_down(1);
     assert_eq!((roles.primary, roles.verify), (None, vec![2]));
     let roles = bench.cluster.roles();
-    is_replica(&roles, 2, Some(0));
-    is_replica(&roles, 3, Some(0));
+    assert_replica(&roles, 2, Some(0));
+    assert_replica(&roles, 3, Some(0));
 }
 
 #[test]
@@ -117,9 +121,9 @@ fn a_read_only_node_reads_and_never_writes() {
         read_only: true,
         ..node()
     };
-    let roles = bench.hears(1, reader);
+    let roles = bench.report(1, reader);
     assert_eq!(roles.primary, Some(2));
-    is_replica(&roles, 1, Some(0));
+    assert_replica(&roles, 1, Some(0));
 }
 
 #[test]
@@ -131,8 +135,8 @@ fn a_joiner_without_a_state_is_not_a_stranger() {
         in_primary_component: false,
         ..node()
     };
-    let roles = bench.hears(3, joiner);
-    is_unfit(&roles, 3, "no quorum");
+    let roles = bench.report(3, joiner);
+    assert_unfit(&roles, 3, "no quorum");
     assert_eq!(roles.problems, vec![]);
 }
 
@@ -151,13 +155,13 @@ fn what_is_under_way_at_a_node_may_end_as_long_as_the_node_goes_on() {
         let mut bench = trio();
         let mut changed = node();
         change(&mut changed);
-        bench.hears(1, changed.clone());
+        bench.report(1, changed.clone());
         assert_eq!(bench.cluster.may_finish(1), may_finish, "{changed:?}");
         bench.cluster.server_unresponsive(1);
         assert!(!bench.cluster.may_finish(1), "silent");
     }
     let mut bench = trio();
     assert!(bench.cluster.may_finish(1));
-    bench.loses(1);
+    bench.server_down(1);
     assert!(!bench.cluster.may_finish(1), "down");
 }

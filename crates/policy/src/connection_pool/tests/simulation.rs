@@ -163,13 +163,13 @@ impl World {
             database: 0,
             identity: 0,
         };
-        let quotas = PoolLimits {
+        let limits = PoolLimits {
             pool: UNLIMITED,
             user: self.user_limit,
             database: UNLIMITED,
         };
         self.shared_pools
-            .pool(key, &quotas, &self.servers[key.server as usize])
+            .pool(key, &limits, &self.servers[key.server as usize])
     }
 
     fn step(&mut self) {

@@ -186,11 +186,11 @@ fn read(row: &Row) -> Result<PostgresAuthRecord, WatchError> {
         verifier: Verifier::of_text(verifier),
         expired: row.try_get(2).map_err(wrong)?,
         can_login: row.try_get(3).map_err(wrong)?,
-        settings: row
+        role_fingerprint: row
             .try_get::<_, Option<_>>(4)
             .map_err(wrong)?
             .unwrap_or_default(),
-        closed: row.try_get(5).map_err(wrong)?,
-        forbidden: row.try_get(6).map_err(wrong)?,
+        closed_databases: row.try_get(5).map_err(wrong)?,
+        forbidden_databases: row.try_get(6).map_err(wrong)?,
     })
 }

@@ -17,7 +17,7 @@ use crate::service::ServiceSnapshot;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
 use crate::session::handle::SessionActivity;
 use crate::session::placement::{CatchUpTarget, PlacementTarget};
-use crate::session_state::mysql::{InfoNeeds, SettingsDiff, settings_diff};
+use crate::session_state::mysql::{ResultReads, SettingsDiff, settings_diff};
 use crate::upstream::server_login;
 
 impl Session<'_> {
@@ -46,7 +46,7 @@ impl Session<'_> {
         let (Some(database), Some(at)) = (&view.database, &self.acquirer.at) else {
             return false;
         };
-        let positions = || self.service.knowledge.positions();
+        let positions = || self.service.server_info.positions();
         let is_first = || {
             positions()
                 .sample
@@ -55,8 +55,8 @@ impl Session<'_> {
         };
         let may_lack = match database.consistency {
             Consistency::Eventual => false,
-            Consistency::ReadYourWrites => self.token.is_of_earlier(database.epoch),
-            Consistency::Global => self.service.knowledge.writes().last_us() > 0 && is_first(),
+            Consistency::ReadYourWrites => self.token.wrote_before_epoch(database.epoch),
+            Consistency::Global => self.service.server_info.writes().last_us() > 0 && is_first(),
         };
         may_lack && !at.is_replica && positions().is_causal(at.server.id)
     }
@@ -133,8 +133,8 @@ impl Session<'_> {
     /// connection cannot be prepared for this client.
     pub(super) fn compare(&mut self, server: &ServerConnection) -> bool {
         let meaning = self.active.statement.meaning();
-        let pending = &self.shared.pending;
-        let needs = meaning.map_or(InfoNeeds::NONE, |meaning| pending.needs(meaning));
+        let observed = &self.shared.observed_reads;
+        let needs = meaning.map_or(ResultReads::NONE, |meaning| observed.needs(meaning));
         let mut sql = Vec::new();
         self.active.missing =
             match settings_diff(&server.settings, &mut self.state, needs, &mut sql) {

@@ -169,7 +169,7 @@ impl Session<'_> {
             return PlacementTarget::Primary;
         }
         let reading = ReadRequest {
-            knowledge: &self.service.knowledge,
+            server_info: &self.service.server_info,
             token: &mut self.token,
             tried: &self.active.tried,
             among: self.rules.as_ref().and_then(AppliedRules::server_group),
@@ -177,7 +177,7 @@ impl Session<'_> {
         };
         let found = reading.candidates(view, database);
         let decision = self.decision(database, found.availability());
-        found.want_positions(&decision, &self.service.knowledge);
+        found.want_positions(&decision, &self.service.server_info);
         self.active.is_read = decision.is_read;
         if self.active.is_late || self.was_just_unfit() {
             return PlacementTarget::Primary;
@@ -313,7 +313,7 @@ impl Session<'_> {
         let hint = meaning.and_then(|meaning| meaning.hint.as_ref());
         let active = route::RoutingUnit {
             statements: meaning.map_or(none, |meaning| &meaning.statements),
-            hint: hint.map(|hint| database.routed(hint)),
+            hint: hint.map(|hint| database.resolve_hint(hint)),
             rule: self.rules.as_ref().and_then(AppliedRules::destination),
         };
         let session = route::SessionContext {

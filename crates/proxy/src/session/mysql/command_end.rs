@@ -21,11 +21,11 @@ use crate::session_state::mysql::{HoldPolicy, StateQuery};
 
 /// Time in milliseconds that a client which sends follow-up queries has for the next one, while
 /// other clients wait for a connection.
-const ASKED_MS: u64 = 50;
+const FOLLOW_UP_MS: u64 = 50;
 
 /// Time in milliseconds for a client that is certain to send a follow-up query; its network latency
 /// may be high.
-const PROMISED_MS: u64 = 1_000;
+const RESULT_READ_MS: u64 = 1_000;
 
 /// Interval in milliseconds of checks for waiting clients.
 const LOOK_MS: u64 = 250;
@@ -101,20 +101,23 @@ impl Session<'_> {
     /// Holds the connection briefly in case the client queries state left by the statement next.
     /// The hold is longer if clients do query it and no other client waits for a connection.
     fn hold_for_follow_up(&mut self) {
-        self.holding = match self.state.hold(&self.shared.pending) {
-            HoldPolicy::No => None,
+        self.holding = match self.state.hold(&self.shared.observed_reads) {
+            HoldPolicy::Release => None,
             HoldPolicy::Briefly if self.others_wait() => None,
             HoldPolicy::Briefly => Some(after(HoldPolicy::BRIEFLY_MS)),
-            HoldPolicy::UntilNext => Some(after(ASKED_MS)),
-            HoldPolicy::Promised => Some(after(PROMISED_MS)),
+            HoldPolicy::UntilNextCommand => Some(after(FOLLOW_UP_MS)),
+            HoldPolicy::UntilResultIsRead => Some(after(RESULT_READ_MS)),
         };
     }
 
     /// Ends or extends the hold after its time has expired.
     pub(super) fn hold_expired(&mut self) {
-        let hold = self.state.hold(&self.shared.pending);
-        let is_asked = matches!(hold, HoldPolicy::UntilNext | HoldPolicy::Promised);
-        self.holding = (is_asked && !self.others_wait()).then(|| after(LOOK_MS));
+        let hold = self.state.hold(&self.shared.observed_reads);
+        let is_expected = matches!(
+            hold,
+            HoldPolicy::UntilNextCommand | HoldPolicy::UntilResultIsRead
+        );
+        self.holding = (is_expected && !self.others_wait()).then(|| after(LOOK_MS));
         if self.holding.is_none() && matches!(self.stage, Stage::Command) {
             // The hold may have postponed a state query that an error requires.
             self.query_between(true);
@@ -158,7 +161,7 @@ impl Session<'_> {
         let may_ask = self.holding.is_none();
         let question = self
             .state
-            .state_query(&self.shared.pending)
+            .state_query(&self.shared.observed_reads)
             .filter(|_| may_ask);
         // An error does not indicate whether a transaction is open.
         let is_open = |pin| has_failed && pin == SessionPin::Transaction;

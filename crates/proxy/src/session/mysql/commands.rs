@@ -133,7 +133,7 @@ impl<'a> Session<'a> {
         let (digest, dialect) = (statement.meaning.digest, self.state.dialect());
         self.service.enter(digest, text, dialect);
         let analyzed = CommandStatement::Statement(Arc::clone(&statement));
-        self.shared.pending.note(statement.meaning.needs);
+        self.shared.observed_reads.note(statement.meaning.needs);
         RequestDisposition::Send(CommandKind::Prepare(statement), analyzed)
     }
 

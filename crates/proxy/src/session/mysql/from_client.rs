@@ -213,8 +213,8 @@ impl Session<'_> {
             // The state of the previous statement that the command queries may be another client's
             // on this connection. A reset by the client has restored the server's own settings.
             let meaning = self.active.statement.meaning();
-            let needs_query =
-                meaning.is_some_and(|meaning| !self.shared.pending.needs(meaning).is_empty());
+            let needs_query = meaning
+                .is_some_and(|meaning| !self.shared.observed_reads.needs(meaning).is_empty());
             let _ = (needs_query || server.settings.must_restore()) && self.compare(&server);
             self.server = Some(server);
             self.active.since_us = self.acquirer.begins_work();

@@ -330,7 +330,7 @@ impl Session<'_> {
             || report.is_without_cluster()
             || report.is_read_only() && !at.is_replica;
         if is_doubtful {
-            self.service.knowledge.request_role_check(at.server.id);
+            self.service.server_info.request_role_check(at.server.id);
         }
     }
 
@@ -399,7 +399,7 @@ impl Session<'_> {
             length,
             self.acquirer.server(),
         );
-        self.acquirer.usage.to_clients.add(length);
+        self.acquirer.user_stats.to_clients.add(length);
         let client = self.client()?;
         let sent = match is_whole {
             true => {

@@ -191,7 +191,10 @@ impl<'a> LoginHandler<'a> {
 
     fn limit(&self) -> Duration {
         let view = self.permit.service().view_owned();
-        let limit = view.database.as_ref().map(|database| database.times.login);
+        let limit = view
+            .database
+            .as_ref()
+            .map(|database| database.time_limits.login);
         limit.unwrap_or_default()
     }
 
@@ -275,7 +278,7 @@ impl<'a> LoginHandler<'a> {
         self.check_channel(packets, view)?;
         let mut proof = self.prove(packets, view, &request).await?;
         let info = std::mem::take(&mut proof.of_certificate);
-        let known = self.service.knowledge.wait_for_routines();
+        let known = self.service.server_info.wait_for_routines();
         let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &request, proof).await?;
         self.send_ok(packets, &begin, (request.handshake.agreed, &info))

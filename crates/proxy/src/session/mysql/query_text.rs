@@ -29,12 +29,12 @@ use crate::session_state::templates;
 impl Session<'_> {
     /// Returns the analysis of a text.
     pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
-        let routines = self.service.knowledge.routines();
+        let routines = self.service.server_info.routines();
         let lookup = routines
             .as_deref()
             .map(|routines| routines as &dyn CatalogLookup);
         let meaning = self.state.read(text, lookup);
-        self.shared.pending.note(meaning.needs);
+        self.shared.observed_reads.note(meaning.needs);
         meaning
     }
 
@@ -55,7 +55,7 @@ impl Session<'_> {
             meaning.name_source(text, Some(dialect));
             Arc::new(meaning)
         });
-        self.shared.pending.note(meaning.needs);
+        self.shared.observed_reads.note(meaning.needs);
         self.service.enter(meaning.digest, text, Some(dialect));
         meaning
     }
@@ -66,7 +66,7 @@ impl Session<'_> {
         let [mode, client, collation] =
             [mode, client, collation].map(|value| value.as_deref().unwrap_or_default());
         let dialect = self.state.dialect_in(mode, client);
-        let routines = self.service.knowledge.routines();
+        let routines = self.service.server_info.routines();
         let lookup = routines
             .as_deref()
             .map(|routines| routines as &dyn CatalogLookup);
@@ -77,7 +77,7 @@ impl Session<'_> {
             }
             _ => TextAnalysis::unreadable(),
         };
-        self.shared.pending.note(meaning.needs);
+        self.shared.observed_reads.note(meaning.needs);
         meaning.digest = dialect.map_or(0, |dialect| digest(text, dialect).0);
         meaning.name_source(text, dialect);
         meaning
@@ -85,7 +85,7 @@ impl Session<'_> {
 
     /// Returns the version of the known stored functions and views; zero if none are known.
     pub(super) fn catalog(&self) -> u64 {
-        self.service.knowledge.routines_version()
+        self.service.server_info.routines_version()
     }
 
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
@@ -190,7 +190,7 @@ impl Session<'_> {
         self.state
             .succeeded(meaning, index, &reply, &mut server.settings, interner);
         if meaning.changes_catalog {
-            self.service.knowledge.routines_changed();
+            self.service.server_info.routines_changed();
             self.changed_catalog = Some(self.catalog());
         }
         if meaning.sets_globals {
@@ -266,13 +266,13 @@ impl Session<'_> {
         let written = std::mem::take(&mut at.written);
         // The statement may have begun a transaction that is still open.
         at.written.is_some = self.is_doubtful;
-        let is_causal = self.service.knowledge.positions().is_causal(at.server.id);
+        let is_causal = self.service.server_info.positions().is_causal(at.server.id);
         if !(database.split.reads || is_causal) || database.consistency == Consistency::Eventual {
             return;
         }
         let now_us = clock::now_us();
         self.token
-            .assume_writes_before(database.noted_since_us, at.epoch);
+            .assume_writes_before(database.writes_recorded_since_us, at.epoch);
         // In Galera, each node counts log positions on its own.
         let is_known = !is_causal && !written.is_partial;
         match written.gtids.filter(|_| is_known) {
@@ -282,7 +282,7 @@ impl Session<'_> {
             None => self.token.wrote(now_us, at.epoch),
         }
         self.service
-            .knowledge
+            .server_info
             .record_write(self.worker.index, now_us);
     }
 

@@ -84,7 +84,7 @@ impl Session<'_> {
         {
             // The lag of a replica is already known.
             if failure != FailureKind::NotFresh {
-                self.service.knowledge.request_role_check(at.server.id);
+                self.service.server_info.request_role_check(at.server.id);
             }
             self.active.tried.push(at.server.id);
         }
@@ -304,7 +304,7 @@ impl Session<'_> {
             return Ok(());
         };
         if let Some(at) = &self.acquirer.at {
-            self.service.knowledge.request_role_check(at.server.id);
+            self.service.server_info.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
         tracing::debug!(

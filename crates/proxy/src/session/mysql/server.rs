@@ -248,7 +248,7 @@ impl ServerConnection {
         }
         let finished = self.finish(worker, out).await;
         match finished {
-            Ok(()) => self.settings.disown_info(),
+            Ok(()) => self.settings.disown_results(),
             Err(_) => self.settings.failed(),
         }
         finished

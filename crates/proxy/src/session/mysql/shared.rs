@@ -5,14 +5,14 @@ use evenkeel_wire::sql::mysql::LexerModes;
 use super::login::Logins;
 use super::statements::Interned;
 use crate::service::ServiceSnapshot;
-use crate::session_state::mysql::InfoUsage;
+use crate::session_state::mysql::ObservedResultReads;
 
 /// MySQL state of a service, kept as long as the service lives.
 #[derive(Debug, Default)]
 pub(crate) struct MysqlService {
     pub(crate) statements: Interned,
-    /// Usage statistics of statements that query state of previous statements.
-    pub(crate) pending: InfoUsage,
+    /// Results of previous statements that clients of the service have read so far.
+    pub(crate) observed_reads: ObservedResultReads,
     pub(super) logins: Logins,
 }
 

@@ -420,7 +420,7 @@ impl Session<'_> {
         }
         let rules = self.active.rules.as_ref();
         let reading = ReadRequest {
-            knowledge: &self.shared.knowledge,
+            server_info: &self.shared.server_info,
             token: &mut self.token,
             tried: &self.active.tried,
             among: rules.and_then(AppliedRules::server_group),
@@ -428,7 +428,7 @@ impl Session<'_> {
         };
         let found = reading.candidates(view, database);
         let mut decision = self.decision(database, draft, rules, found.availability());
-        found.want_positions(&decision, &self.shared.knowledge);
+        found.want_positions(&decision, &self.shared.server_info);
         self.active.is_read = decision.is_read;
         self.active.may_write = draft.may_write || !decision.is_read;
         let ruled = rules.and_then(AppliedRules::destination);
@@ -451,7 +451,7 @@ impl Session<'_> {
     ) -> Decision {
         let active = route::RoutingUnit {
             statements: &draft.statements,
-            hint: draft.hint.as_ref().map(|hint| database.routed(hint)),
+            hint: draft.hint.as_ref().map(|hint| database.resolve_hint(hint)),
             rule: rules.and_then(AppliedRules::destination),
         };
         route::decide(&active, &self.routed(), &database.split, &availability)

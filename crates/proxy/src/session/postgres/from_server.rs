@@ -334,7 +334,7 @@ impl Session<'_> {
         if let Some(at) = &self.acquirer.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
         {
-            self.shared.knowledge.request_role_check(at.server.id);
+            self.shared.server_info.request_role_check(at.server.id);
         }
     }
 
@@ -379,8 +379,8 @@ impl Session<'_> {
             self.active.may_write = true;
         }
         let ran = self.pending.ended();
-        if let Some(vacating) = &mut self.vacating {
-            vacating.answered(ran.has_failed);
+        if let Some(database_change) = &mut self.database_change {
+            database_change.record_reply(ran.has_failed);
         }
         self.acquirer.release_failover_slot();
         let status = server.conversation.status();
@@ -414,7 +414,7 @@ impl Session<'_> {
         self.unnamed.settled();
         self.effects.settled();
         self.pending.settled();
-        self.vacating = None;
+        self.database_change = None;
         if server.conversation.status() == TransactionStatus::Idle {
             self.portals.clear();
         }
@@ -455,7 +455,7 @@ impl Session<'_> {
             length,
             self.acquirer.server(),
         );
-        self.acquirer.usage.to_clients.add(length);
+        self.acquirer.user_stats.to_clients.add(length);
         let sent = match is_whole {
             true => {
                 worker.keep_spare(out);

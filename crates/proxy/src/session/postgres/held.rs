@@ -28,7 +28,7 @@ impl Session<'_> {
         let server = self.acquirer.server();
         self.live
             .count_bytes_at(self.worker, ByteDirection::FromClient, length, server);
-        self.acquirer.usage.from_clients.add(length);
+        self.acquirer.user_stats.from_clients.add(length);
     }
 
     pub(super) fn hold(&mut self, bytes: &[u8]) {

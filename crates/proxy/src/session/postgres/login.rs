@@ -93,7 +93,7 @@ impl<'a> LoginHandler<'a> {
         let limit = view
             .database
             .as_ref()
-            .map(|database| database.times.login)
+            .map(|database| database.time_limits.login)
             .unwrap_or_default();
         let address = self.peer.map(|peer| peer.ip());
         let login_limiter = self.shared.login_limiter();

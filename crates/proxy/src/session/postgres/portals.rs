@@ -162,7 +162,7 @@ impl Session<'_> {
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.may_shadow_tables;
         self.used_nextval |= meaning.uses_nextval;
-        self.vacates(meaning);
+        self.start_database_change(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {
             self.take_pins(meaning);

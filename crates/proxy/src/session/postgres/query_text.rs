@@ -20,7 +20,7 @@ use crate::session::pinning;
 use crate::session_state::PinSource;
 use crate::session_state::analysis::{self, CatalogLookup, Effect, EffectKind, TextAnalysis};
 use crate::session_state::templates::TemplateContext;
-use crate::upstream::vacating::Vacating;
+use crate::upstream::database_change::ActiveDatabaseChange;
 
 impl Session<'_> {
     pub(super) fn query(
@@ -79,7 +79,7 @@ impl Session<'_> {
         self.changes_functions |= analysis.changes_functions;
         self.hides_tables |= analysis.may_shadow_tables;
         self.used_nextval |= analysis.uses_nextval;
-        self.vacates(analysis);
+        self.start_database_change(analysis);
         self.take_rereads(analysis);
         if !analysis.effects.is_empty() {
             self.take_pins(analysis);
@@ -88,9 +88,10 @@ impl Session<'_> {
     }
 
     /// Starts the removal of other sessions' connections from the database that the text acts on.
-    pub(super) fn vacates(&mut self, analysis: &TextAnalysis) {
-        if let (Some(does), Some(at)) = (&analysis.vacating, &self.acquirer.at) {
-            self.vacating = Some(Vacating::begin(self.worker, at.server.id, does));
+    pub(super) fn start_database_change(&mut self, analysis: &TextAnalysis) {
+        if let (Some(does), Some(at)) = (&analysis.database_change, &self.acquirer.at) {
+            self.database_change =
+                Some(ActiveDatabaseChange::begin(self.worker, at.server.id, does));
         }
     }
 
@@ -291,7 +292,7 @@ impl Session<'_> {
         let lookup = catalog
             .as_deref()
             .map(|catalog| catalog as &dyn CatalogLookup);
-        analysis::read_in_doubt(text, backslashes, lookup, self.doubts_functions())
+        analysis::analyze_with_doubts(text, backslashes, lookup, self.doubts_functions())
     }
 
     /// Returns whether the session changes functions now, or has since the catalog was read.

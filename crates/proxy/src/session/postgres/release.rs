@@ -64,7 +64,7 @@ impl Session<'_> {
     /// Resets state that applied only to the released connection.
     pub(super) fn forget_connection(&mut self) {
         self.pending.forget();
-        self.vacating = None;
+        self.database_change = None;
         self.portals.clear();
         self.trial = Trial::default();
         self.settings_settled();

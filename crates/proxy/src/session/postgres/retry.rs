@@ -100,7 +100,7 @@ impl Session<'_> {
         if let Some(at) = &self.acquirer.at
             && failure != FailureKind::RecoveryConflict
         {
-            self.shared.knowledge.request_role_check(at.server.id);
+            self.shared.server_info.request_role_check(at.server.id);
         }
         self.take_back(failure, scan)
     }
@@ -191,7 +191,7 @@ impl Session<'_> {
             return Ok(());
         };
         if let Some(at) = &self.acquirer.at {
-            self.shared.knowledge.request_role_check(at.server.id);
+            self.shared.server_info.request_role_check(at.server.id);
             at.server.counters.resets.add(1);
         }
         tracing::debug!(

@@ -69,8 +69,12 @@ pub(super) async fn open(
 /// Sessions of the old one continue in it, and the effects of its functions must be known first.
 async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
     let shared = service.database();
-    let known =
-        shared.and_then(|shared| shared.knowledge.databases().get(&pooled.pool_user.database));
+    let known = shared.and_then(|shared| {
+        shared
+            .server_info
+            .databases()
+            .get(&pooled.pool_user.database)
+    });
     let Some(database) = known.filter(|database| database.is_awaited()) else {
         return;
     };

@@ -56,7 +56,7 @@ impl Account {
     pub(crate) fn enters(&self, service: &DatabaseService) {
         if self.known.database.get().is_none()
             && let Some(database) = service
-                .knowledge
+                .server_info
                 .databases()
                 .get_or_add(&self.pool_user.database)
         {

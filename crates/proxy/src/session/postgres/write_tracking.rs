@@ -42,7 +42,7 @@ impl Session<'_> {
         let now_us = clock::now_us();
         self.token.wrote(now_us, at.epoch);
         self.shared
-            .knowledge
+            .server_info
             .record_write(self.worker.index, now_us);
     }
 }

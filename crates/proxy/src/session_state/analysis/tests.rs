@@ -4,7 +4,7 @@ use super::*;
 
 mod bodies;
 mod leaving;
-mod lengths;
+mod linear_time;
 mod settings;
 mod unnamed;
 

@@ -1,5 +1,5 @@
 //! Analyzes MySQL texts: where a text may run, which state it leaves in the session, and which
-//! information of the previous statement it reads.
+//! results of the previous statement it reads.
 
 mod body;
 mod calls;
@@ -28,7 +28,7 @@ use smallvec::{SmallVec, smallvec};
 use super::super::PinSource;
 use super::super::analysis::EFFECTS_MAX;
 pub use super::super::analysis::RoutingHint;
-use super::information::InfoNeeds;
+use super::previous_results::ResultReads;
 use super::variables;
 pub use body::bound_by_body;
 pub use kills::Kill;
@@ -63,7 +63,7 @@ pub trait CatalogLookup {
     }
 
     /// Returns whether any known routine, trigger or view leaves state in the session, or reads
-    /// information of another statement. Most servers have none.
+    /// results of another statement. Most servers have none.
     fn has_pins(&self) -> bool {
         true
     }
@@ -84,8 +84,8 @@ pub struct TextAnalysis {
     pub sets_globals: bool,
     /// True if it may write. A reader that must see the write needs the GTID of its commit.
     pub writes: bool,
-    /// Information of the previous statement that it reads.
-    pub needs: InfoNeeds,
+    /// Results of the previous statement that it reads.
+    pub needs: ResultReads,
     /// True for one plain statement, which is executed completely or not at all.
     pub is_atomic: bool,
     /// True if its only statement begins a transaction.
@@ -281,7 +281,7 @@ impl TextAnalysis {
             }],
             changes_catalog: true,
             writes: true,
-            needs: InfoNeeds::ALL.perhaps(),
+            needs: ResultReads::ALL.as_possible(),
             runs_routines: true,
             ..TextAnalysis::default()
         }
@@ -372,14 +372,14 @@ fn read_at(
         read_for: context.read_for(&facts),
         ..TextAnalysis::default()
     };
-    let mut answered = InfoNeeds::NONE;
+    let mut answered = ResultReads::NONE;
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&context, statement);
         analysis.writes |= routing::may_write(&routed);
         analysis.sets_globals |= statement.traits.any(mysql::StatementTraits::SETS_GLOBAL);
         analysis.changes_catalog |= routing::changes_catalog(statement, &routed);
         let needs = routing::needs(&context, statement);
-        // Information left by a statement of the same text is not that of the previous text.
+        // Results of a statement of the same text are not those of the previous text.
         analysis.needs = analysis.needs.and(needs.without(answered));
         answered = answered.and(routing::answers(statement.kind));
         analysis.is_counted &= routing::has_one_reply(statement.kind);

@@ -22,7 +22,7 @@ pub struct ServerSessionState {
     pub(super) settings: SettingSet,
     pub(super) schema: Option<Rc<[u8]>>,
     pub(super) number: u64,
-    pub(super) owners: InfoOwners,
+    pub(super) owners: ResultOwners,
     /// True from a reset until settings are restored. Settings are then those queried before the
     /// reset: `init_connect` is not executed again, and the server's defaults may have changed
     /// since.
@@ -33,9 +33,9 @@ pub struct ServerSessionState {
     pub(super) version: u32,
 }
 
-/// Client numbers of the owners of the information that executed statements left on a connection.
+/// Client numbers of the owners of the results that executed statements left on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct InfoOwners {
+pub(super) struct ResultOwners {
     /// Client that had the connection last.
     pub(super) holder: u64,
     /// Client whose statement was executed last.
@@ -48,8 +48,8 @@ pub(super) struct InfoOwners {
     pub(super) has_warnings: bool,
 }
 
-impl InfoOwners {
-    /// Owner that never reads its information.
+impl ResultOwners {
+    /// Owner that never reads its results.
     pub(super) const NO_CLIENT: u64 = u64::MAX;
 }
 
@@ -59,7 +59,7 @@ pub struct ExportedState {
     settings: ExportedSettings,
     schema: Option<Box<[u8]>>,
     number: u64,
-    owners: InfoOwners,
+    owners: ResultOwners,
     must_restore: bool,
     has_merged_reports: bool,
     version: u32,
@@ -77,7 +77,7 @@ impl ServerSessionState {
             settings: initial_settings(fresh, interner),
             schema: schema.map(Rc::from),
             number: next_number(),
-            owners: InfoOwners::default(),
+            owners: ResultOwners::default(),
             must_restore: false,
             has_merged_reports: false,
             version: 0,
@@ -142,20 +142,20 @@ impl ServerSessionState {
         interner: &Interner,
     ) {
         self.settings = initial_settings(fresh, interner);
-        self.owners = InfoOwners::default();
+        self.owners = ResultOwners::default();
         self.must_restore = true;
     }
 
     /// Records that a command of Evenkeel ran: warnings and counts are no longer those of its
     /// client.
-    pub fn disown_info(&mut self) {
-        self.owners.last_user = InfoOwners::NO_CLIENT;
-        self.owners.count_owner = InfoOwners::NO_CLIENT;
+    pub fn disown_results(&mut self) {
+        self.owners.last_user = ResultOwners::NO_CLIENT;
+        self.owners.count_owner = ResultOwners::NO_CLIENT;
     }
 
     /// Records that a command of Evenkeel failed and left an error.
     pub fn failed(&mut self) {
-        self.disown_info();
+        self.disown_results();
         self.owners.has_warnings = true;
     }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::connection::ServerSessionState;
-use super::information::{InfoNeeds, InsertId};
+use super::previous_results::{InsertId, ResultReads};
 use super::session::SessionState;
 use super::{values, variables};
 
@@ -22,13 +22,13 @@ pub enum SettingsDiff {
     Unfit,
 }
 
-/// Returns what a connection lacks for a statement that reads the information in `needs`. Appends
+/// Returns what a connection lacks for a statement that reads the results in `needs`. Appends
 /// the text, which is one statement, to `sql`. A connection that the client has kept needs no check
 /// if `needs` is empty.
 pub fn settings_diff(
     server: &ServerSessionState,
     session_state: &mut SessionState,
-    needs: InfoNeeds,
+    needs: ResultReads,
     sql: &mut Vec<u8>,
 ) -> SettingsDiff {
     let schema: Option<Box<[u8]>> = match (&server.schema, session_state.schema()) {
@@ -48,10 +48,10 @@ pub fn settings_diff(
     }
     let lacks = session_state.lacks(server, needs);
     if lacks {
-        restore_info(server, session_state, &mut list);
+        restore_results(server, session_state, &mut list);
     }
     let is_empty = list.is_empty() && schema.is_none();
-    session_state.must_restore_info = lacks;
+    session_state.must_restore_results = lacks;
     match is_empty {
         true => SettingsDiff::Nothing,
         false => SettingsDiff::Put { schema },
@@ -222,11 +222,11 @@ fn walk(
 /// Appends an assignment that restores the insert id. A statement that uses a table also clears the
 /// warnings and counts of other clients: MariaDB keeps them for all other statements ("SHOW
 /// WARNINGS").
-fn restore_info(server: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
+fn restore_results(server: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
     list.next();
     let value = match session_state.insert_id {
         _ if session_state.is_insert_id_on(server) => "LAST_INSERT_ID()".to_owned(),
-        InsertId::Exact(value) | InsertId::Likely(value) => value.to_string(),
+        InsertId::Exact(value) | InsertId::Uncertain(value) => value.to_string(),
         InsertId::Unknown => "0".to_owned(),
     };
     let text = format!("@@session.last_insert_id=(SELECT {value} FROM (SELECT 1) evenkeel)");

@@ -1,4 +1,4 @@
-//! Session state of one client: settings, pins, and information left by its last statement.
+//! Session state of one client: settings, pins, and results of its last statement.
 
 mod apply;
 mod restore;
@@ -22,7 +22,7 @@ use super::analysis::{CatalogLookup, EffectKind, IN_SCHEMA, SessionObject, TextA
 use super::client_trackers::ClientTrackers;
 use super::collations::{self, Collation};
 use super::connection::{self, ServerSessionState};
-use super::information::{HoldPolicy, InfoUsage, InsertId, StatementInfo};
+use super::previous_results::{HoldPolicy, InsertId, ObservedResultReads, StatementResults};
 use super::values;
 use super::variables;
 use crate::session_state::settings::{Interner, SettingSet};
@@ -82,8 +82,8 @@ pub struct SessionState {
     count_connection: u64,
     /// Number of the connection that is certain to have the insert id; 0 if there is none.
     insert_connection: u64,
-    /// True if the pending changes restore the insert id and clear other clients' information.
-    pub(super) must_restore_info: bool,
+    /// True if the pending changes restore the insert id and clear other clients' results.
+    pub(super) must_restore_results: bool,
     /// Pins that only a reset removes.
     reset_pins: Pins,
     /// Variables that pin with their current values.
@@ -99,7 +99,7 @@ pub struct SessionState {
     swap: Option<TrackerSwap>,
     /// Initial settings.
     initial: SettingSet,
-    info: StatementInfo,
+    results: StatementResults,
     received: TrackerUpdate,
     /// True while the server is queried for state; the query may set Evenkeel's trackers.
     is_querying: bool,
@@ -154,7 +154,7 @@ impl SessionState {
             last_connection: 0,
             count_connection: 0,
             insert_connection: 0,
-            must_restore_info: false,
+            must_restore_results: false,
             reset_pins: Pins::NONE,
             pinning: Vec::new(),
             objects: SessionObjects::default(),
@@ -163,7 +163,7 @@ impl SessionState {
             initial_trackers: trackers.clone(),
             trackers,
             swap: None,
-            info: StatementInfo::default(),
+            results: StatementResults::default(),
             received: TrackerUpdate::default(),
             is_querying: false,
             has_merged_reports: false,
@@ -320,8 +320,8 @@ impl SessionState {
 
     /// Returns how long the connection is kept although no pin requires it.
     #[must_use]
-    pub fn hold(&self, usage: &InfoUsage) -> HoldPolicy {
-        self.info.hold(usage)
+    pub fn hold(&self, observed: &ObservedResultReads) -> HoldPolicy {
+        self.results.hold(observed)
     }
 
     /// Applies a reset requested by the client, after the variables were queried again. MariaDB
@@ -344,7 +344,7 @@ impl SessionState {
         self.insert_connection = 0;
         self.trackers = self.initial_trackers.clone();
         self.swap = None;
-        self.info = StatementInfo::default();
+        self.results = StatementResults::default();
         self.has_unreported = false;
         self.update_modes();
     }
@@ -361,7 +361,7 @@ impl SessionState {
         self.pinning.clear();
         self.objects = SessionObjects::default();
         self.next_modes = None;
-        self.info = StatementInfo::default();
+        self.results = StatementResults::default();
         self.received = TrackerUpdate::default();
         self.swap = None;
         self.has_unreported = false;
@@ -378,7 +378,7 @@ impl SessionState {
         server.owners.last_user = self.number;
         self.last_connection = server.number;
         if !analysis.statements.is_empty() {
-            self.info = StatementInfo::default();
+            self.results = StatementResults::default();
         }
         self.received = TrackerUpdate::default();
         self.is_querying = false;

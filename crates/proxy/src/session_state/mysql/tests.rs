@@ -19,7 +19,7 @@ const MARIADB: u32 = 101_119;
 /// Clients and server connections, as in the proxy's sessions.
 struct Scene {
     interner: Interner,
-    pending: InfoUsage,
+    observed_reads: ObservedResultReads,
     core: Vec<Lent>,
     clients: Vec<Client>,
 }
@@ -47,7 +47,7 @@ impl Scene {
         let core = core.collect();
         let mut scene = Scene {
             interner,
-            pending: InfoUsage::default(),
+            observed_reads: ObservedResultReads::default(),
             core,
             clients: Vec::new(),
         };
@@ -102,8 +102,8 @@ impl Scene {
         let analysis = self.clients[client]
             .session_state
             .read(text.as_bytes(), None);
-        self.pending.note(analysis.needs);
-        let needs = self.pending.needs(&analysis);
+        self.observed_reads.note(analysis.needs);
+        let needs = self.observed_reads.needs(&analysis);
         if analysis.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);
         }
@@ -115,9 +115,11 @@ impl Scene {
             self.fit(client, needs);
         }
         let answer = self.send(client, text, &analysis);
-        let hold = self.clients[client].session_state.hold(&self.pending);
-        self.clients[client].is_held = hold != HoldPolicy::No;
-        if hold == HoldPolicy::No {
+        let hold = self.clients[client]
+            .session_state
+            .hold(&self.observed_reads);
+        self.clients[client].is_held = hold != HoldPolicy::Release;
+        if hold == HoldPolicy::Release {
             self.ask(client);
         }
         answer
@@ -128,11 +130,11 @@ impl Scene {
         if !self.is_bound(client) && !self.clients[client].is_held {
             let free = self.free();
             self.clients[client].at = free[any % free.len()];
-            self.fit(client, InfoNeeds::NONE);
+            self.fit(client, ResultReads::NONE);
         }
     }
 
-    fn fit(&mut self, client: usize, needs: InfoNeeds) {
+    fn fit(&mut self, client: usize, needs: ResultReads) {
         let client = &mut self.clients[client];
         let Lent { model, on } = &mut self.core[client.at];
         let mut sql = Vec::new();
@@ -192,7 +194,7 @@ impl Scene {
             session_state, at, ..
         } = &mut self.clients[client];
         let Lent { model, on } = &mut self.core[*at];
-        let Some(question) = session_state.state_query(&self.pending) else {
+        let Some(question) = session_state.state_query(&self.observed_reads) else {
             return;
         };
         let answer = model.run(str::from_utf8(question.text()).unwrap());

@@ -44,7 +44,7 @@ pub(super) enum VariableHandling {
     Tracked,
     /// `timestamp`: followed by its text, since the value that the server reports may be the clock.
     Timestamp,
-    /// `last_insert_id`, which every insert changes: see [`super::InfoNeeds`].
+    /// `last_insert_id`, which every insert changes: see [`super::ResultReads`].
     InsertId,
     /// A pin, except with these values.
     Pins(Pin, &'static [&'static str]),

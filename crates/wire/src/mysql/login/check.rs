@@ -77,7 +77,7 @@ impl Check {
             SentPassword::Password(password) => password,
             SentPassword::Encrypted { message, nonce } => {
                 let key = key.ok_or(AuthFailure::NoKey)?;
-                let password = key.password(&message, &nonce, random);
+                let password = key.decrypt_password(&message, &nonce, random);
                 // A malformed message takes as long as a wrong password, and returns the same
                 // error.
                 password.unwrap_or_default()

@@ -250,7 +250,7 @@ impl ServerAuth {
             }
             (AuthStage::Sha2, [4]) => self.whole_password().map(Some),
             (AuthStage::Key, pem) => {
-                let key = PublicKey::read(pem).ok_or(AuthFailure::Protocol)?;
+                let key = PublicKey::from_pem(pem).ok_or(AuthFailure::Protocol)?;
                 self.encrypted(&key).map(Some)
             }
             (AuthStage::Parsec(nonce), encoded) => self.signed(&nonce, encoded).map(Some),
@@ -285,7 +285,7 @@ impl ServerAuth {
         let Credential::Password(password) = &self.credential else {
             return Err(AuthFailure::PasswordNeeded);
         };
-        let message = key.message(password, &self.nonce, self.random);
+        let message = key.encrypt_password(password, &self.nonce, self.random);
         message.map(Zeroizing::new).ok_or(AuthFailure::Credential)
     }
 

@@ -137,7 +137,7 @@ fn talk(method: Method, channel: Channel, mut join: Box<ServerAuth>, mut sent: V
             }
             ClientAuthStep::Check(check) => {
                 let sequence = check.sequence();
-                let key = PrivateKey::read(KEY).unwrap();
+                let key = PrivateKey::from_pem(KEY).unwrap();
                 (check.run(Some(&key), [9; 32]), sequence)
             }
             ClientAuthStep::Done(authenticated, sequence) => (Ok(authenticated), sequence),
@@ -198,7 +198,7 @@ fn native(password: &[u8]) -> Method {
 }
 
 fn sha2(fast: bool, key: bool) -> Method {
-    let public = || PrivateKey::read(KEY).unwrap().public_pem().to_vec();
+    let public = || PrivateKey::from_pem(KEY).unwrap().public_pem().to_vec();
     Method::Sha2 {
         fast: fast.then(|| password::sha2::Verifier::of_password(b"pa ss")),
         stored: stored(),
@@ -255,8 +255,8 @@ fn without_tls_the_password_goes_encrypted_or_not_at_all() {
     let ask = Case::new(sha2(false, true), password(b"pa ss")).plain(ServerKey::Ask);
     let full = succeeds(ask);
     assert!(matches!(full.credential(), Credential::Password(text) if text.as_slice() == b"pa ss"));
-    let key = PrivateKey::read(KEY).unwrap();
-    let known = ServerKey::Known(PublicKey::read(key.public_pem()).unwrap());
+    let key = PrivateKey::from_pem(KEY).unwrap();
+    let known = ServerKey::Known(PublicKey::from_pem(key.public_pem()).unwrap());
     succeeds(Case::new(sha2(false, true), password(b"pa ss")).plain(known));
     let never = Case::new(sha2(false, true), password(b"pa ss")).plain(ServerKey::Never);
     assert_eq!(never.run().server, Some(AuthFailure::ServerKeyUnknown));

@@ -12,11 +12,11 @@ use zeroize::Zeroizing;
 
 use super::Nonce;
 
-/// Maximum size of a server's key. Servers have 2048 bits; larger keys cost CPU time without
-/// benefit here.
+/// Maximum size of a server's key in bits. Servers generate keys of 2048 bits; larger keys cost
+/// CPU time without benefit here.
 const BITS_MAX: usize = 8192;
 
-/// Evenkeel's key, offered to clients.
+/// Evenkeel's key pair; clients request the public key.
 pub struct PrivateKey {
     key: RsaPrivateKey,
     pem: Vec<u8>,
@@ -29,17 +29,17 @@ pub struct PublicKey(RsaPublicKey);
 impl PrivateKey {
     /// Parses a PEM file (PKCS #8).
     #[must_use]
-    pub fn read(pem: &str) -> Option<Self> {
-        Self::of(RsaPrivateKey::from_pkcs8_pem(pem).ok()?)
+    pub fn from_pem(pem: &str) -> Option<Self> {
+        Self::new(RsaPrivateKey::from_pkcs8_pem(pem).ok()?)
     }
 
     /// Generates a key of 2048 bits from 32 random bytes. Takes seconds.
     #[must_use]
     pub fn generate(random: [u8; 32]) -> Option<Self> {
-        Self::of(RsaPrivateKey::new(&mut Stream::new(random), 2048).ok()?)
+        Self::new(RsaPrivateKey::new(&mut SeededRng::new(random), 2048).ok()?)
     }
 
-    fn of(key: RsaPrivateKey) -> Option<Self> {
+    fn new(key: RsaPrivateKey) -> Option<Self> {
         let public = RsaPublicKey::from(&key);
         let pem = public.to_public_key_pem(LineEnding::LF).ok()?;
         let pem = pem.into_bytes();
@@ -55,18 +55,18 @@ impl PrivateKey {
     /// Decrypts the password in a client's message. Takes a millisecond and must not run on a
     /// session worker.
     #[must_use]
-    pub fn password(
+    pub fn decrypt_password(
         &self,
         message: &[u8],
         nonce: &Nonce,
         random: [u8; 32],
     ) -> Option<Zeroizing<Vec<u8>>> {
-        let random = &mut Stream::new(random);
+        let random = &mut SeededRng::new(random);
         let plain = self
             .key
             .decrypt_blinded(random, Oaep::<Sha1>::new(), message);
         let mut plain = Zeroizing::new(plain.ok()?);
-        mix(&mut plain, nonce);
+        xor_with_nonce(&mut plain, nonce);
         plain.pop().filter(|byte| *byte == 0)?;
         Some(plain)
     }
@@ -75,7 +75,7 @@ impl PrivateKey {
 impl PublicKey {
     /// Parses a PEM key that a server sent or that is in a file.
     #[must_use]
-    pub fn read(pem: &[u8]) -> Option<Self> {
+    pub fn from_pem(pem: &[u8]) -> Option<Self> {
         let pem = std::str::from_utf8(pem).ok()?;
         let key = RsaPublicKey::from_public_key_pem(pem.trim_end()).ok()?;
         let bits = rsa::traits::PublicKeyParts::size(&key).saturating_mul(8);
@@ -84,12 +84,17 @@ impl PublicKey {
 
     /// Encrypts a password; `None` if it is too long for the key.
     #[must_use]
-    pub fn message(&self, password: &[u8], nonce: &Nonce, random: [u8; 32]) -> Option<Vec<u8>> {
+    pub fn encrypt_password(
+        &self,
+        password: &[u8],
+        nonce: &Nonce,
+        random: [u8; 32],
+    ) -> Option<Vec<u8>> {
         let mut plain = Zeroizing::new(Vec::with_capacity(password.len().saturating_add(1)));
         plain.extend_from_slice(password);
         plain.push(0);
-        mix(&mut plain, nonce);
-        let random = &mut Stream::new(random);
+        xor_with_nonce(&mut plain, nonce);
+        let random = &mut SeededRng::new(random);
         self.0.encrypt(random, Oaep::<Sha1>::new(), &plain).ok()
     }
 }
@@ -101,22 +106,22 @@ impl fmt::Debug for PrivateKey {
 }
 
 /// XORs the text with the repeated nonce, so that a message cannot be replayed.
-fn mix(plain: &mut [u8], nonce: &Nonce) {
+fn xor_with_nonce(plain: &mut [u8], nonce: &Nonce) {
     for (byte, other) in plain.iter_mut().zip(nonce.bytes().iter().cycle()) {
         *byte ^= other;
     }
 }
 
 /// Random bytes derived from a seed: SHA-256 of the seed and a counter.
-struct Stream {
+struct SeededRng {
     seed: Zeroizing<[u8; 32]>,
     counter: u64,
 }
 
-impl Stream {
+impl SeededRng {
     fn new(seed: [u8; 32]) -> Self {
         let seed = Zeroizing::new(seed);
-        Stream { seed, counter: 0 }
+        SeededRng { seed, counter: 0 }
     }
 
     fn block(&mut self) -> [u8; 32] {
@@ -128,7 +133,7 @@ impl Stream {
     }
 }
 
-impl TryRng for Stream {
+impl TryRng for SeededRng {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -152,4 +157,4 @@ impl TryRng for Stream {
     }
 }
 
-impl TryCryptoRng for Stream {}
+impl TryCryptoRng for SeededRng {}

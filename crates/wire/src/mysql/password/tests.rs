@@ -165,17 +165,24 @@ fn who_can_check_a_password_vouches_for_a_certificate() {
 
 #[test]
 fn a_password_is_encrypted_for_one_nonce() {
-    let ours = PrivateKey::read(KEY).unwrap();
-    let theirs = PublicKey::read(ours.public_pem()).unwrap();
-    let message = theirs.message(b"pa ss", &NONCE, [1; 32]).unwrap();
-    let password = ours.password(&message, &NONCE, [2; 32]).unwrap();
+    let ours = PrivateKey::from_pem(KEY).unwrap();
+    let theirs = PublicKey::from_pem(ours.public_pem()).unwrap();
+    let message = theirs.encrypt_password(b"pa ss", &NONCE, [1; 32]).unwrap();
+    let password = ours.decrypt_password(&message, &NONCE, [2; 32]).unwrap();
     assert_eq!(password.as_slice(), b"pa ss");
     let other = Nonce(*b"ABCDEFGHIJKLMNOPQRST");
-    let password = ours.password(&message, &other, [2; 32]);
+    let password = ours.decrypt_password(&message, &other, [2; 32]);
     assert!(password.is_none_or(|password| password.as_slice() != b"pa ss"));
-    assert!(ours.password(&message[1..], &NONCE, [2; 32]).is_none());
-    assert!(theirs.message(&[b'x'; 300], &NONCE, [1; 32]).is_none());
-    assert!(PublicKey::read(b"no key").is_none());
+    assert!(
+        ours.decrypt_password(&message[1..], &NONCE, [2; 32])
+            .is_none()
+    );
+    assert!(
+        theirs
+            .encrypt_password(&[b'x'; 300], &NONCE, [1; 32])
+            .is_none()
+    );
+    assert!(PublicKey::from_pem(b"no key").is_none());
 }
 
 #[test]

@@ -1,18 +1,18 @@
-//! Replies for clients with other capabilities than the server's; the corpus has whole
-//! conversations.
+//! Tests that replies are rewritten for clients with other capabilities than the server's. Whole
+//! conversations are tested in `crates/wire/tests/corpus.rs`.
 
 use super::*;
 use crate::mysql::frontend::Execute;
 use crate::mysql::server_scanner::{ExpectedReply, ServerScanner, Step};
 use crate::mysql::trackers::Change;
 
-const NEW: Capabilities =
+const MODERN: Capabilities =
     Capabilities(Capabilities::DEPRECATE_EOF.0 | Capabilities::SESSION_TRACK.0);
-const OLD: Capabilities = Capabilities(0);
-const NAMED: Capabilities = Capabilities::QUERY_ATTRIBUTES;
+const LEGACY: Capabilities = Capabilities(0);
+const QUERY_ATTRIBUTES: Capabilities = Capabilities::QUERY_ATTRIBUTES;
 
 /// Returns the bytes that a client receives of one reply.
-fn through(
+fn rewrite_reply(
     reply: &[u8],
     (server, client): (Capabilities, Capabilities),
     keep: fn(&mut Tracker<'_>) -> bool,
@@ -42,38 +42,56 @@ fn through(
     }
 }
 
-const NEW_ROWS: &[u8] =
+const MODERN_ROWS: &[u8] =
     b"\x01\0\0\x01\x01\x02\0\0\x02\x03d\x02\0\0\x03\x011\x07\0\0\x04\xfe\0\0\x02\0\0\0";
-const OLD_ROWS: &[u8] = b"\x01\0\0\x01\x01\x02\0\0\x02\x03d\x05\0\0\x03\xfe\0\0\x02\0\
+const LEGACY_ROWS: &[u8] = b"\x01\0\0\x01\x01\x02\0\0\x02\x03d\x05\0\0\x03\xfe\0\0\x02\0\
     \x02\0\0\x04\x011\x05\0\0\x05\xfe\0\0\x02\0";
 
 #[test]
-fn eofs_come_and_go_and_the_numbers_follow() {
-    assert_eq!(through(NEW_ROWS, (NEW, OLD), |_| true), OLD_ROWS);
-    assert_eq!(through(OLD_ROWS, (OLD, NEW), |_| true), NEW_ROWS);
-    assert_eq!(through(NEW_ROWS, (NEW, NEW), |_| false), NEW_ROWS);
-    assert_eq!(through(OLD_ROWS, (OLD, OLD), |_| false), OLD_ROWS);
+fn eof_packets_are_added_or_removed_and_packets_renumbered() {
+    assert_eq!(
+        rewrite_reply(MODERN_ROWS, (MODERN, LEGACY), |_| true),
+        LEGACY_ROWS
+    );
+    assert_eq!(
+        rewrite_reply(LEGACY_ROWS, (LEGACY, MODERN), |_| true),
+        MODERN_ROWS
+    );
+    assert_eq!(
+        rewrite_reply(MODERN_ROWS, (MODERN, MODERN), |_| false),
+        MODERN_ROWS
+    );
+    assert_eq!(
+        rewrite_reply(LEGACY_ROWS, (LEGACY, LEGACY), |_| false),
+        LEGACY_ROWS
+    );
 }
 
 #[test]
-fn trackers_are_hidden_from_who_did_not_ask() {
+fn trackers_are_removed_unless_the_client_supports_and_wants_them() {
     let ok =
         b"\x1b\0\0\x01\0\x01\0\x02\x40\0\0\0\x12\x00\x08\x01a\x011\x01b\x012\x01\x02\x01s\x02\x011";
     let mut ok = ok.to_vec();
     ok[0] = (ok.len() - 4) as u8;
     ok[12] = (ok.len() - 13) as u8;
-    assert_eq!(through(&ok, (NEW, NEW), |_| true), ok);
-    let hidden = b"\x07\0\0\x01\0\x01\0\x02\0\0\0";
-    assert_eq!(through(&ok, (NEW, NEW), |_| false), hidden);
-    assert_eq!(through(&ok, (NEW, OLD), |_| true), hidden);
-    let one = through(&ok, (NEW, NEW), |tracker| {
+    assert_eq!(rewrite_reply(&ok, (MODERN, MODERN), |_| true), ok);
+    let without_trackers = b"\x07\0\0\x01\0\x01\0\x02\0\0\0";
+    assert_eq!(
+        rewrite_reply(&ok, (MODERN, MODERN), |_| false),
+        without_trackers
+    );
+    assert_eq!(
+        rewrite_reply(&ok, (MODERN, LEGACY), |_| true),
+        without_trackers
+    );
+    let one = rewrite_reply(&ok, (MODERN, MODERN), |tracker| {
         matches!(tracker.change, Change::Variable { name: b"b", .. })
     });
     assert_eq!(
         one,
         b"\x0f\0\0\x01\0\x01\0\x02\x40\0\0\0\x06\x00\x04\x01b\x012"
     );
-    let renamed = through(&ok, (NEW, NEW), |tracker| {
+    let renamed = rewrite_reply(&ok, (MODERN, MODERN), |tracker| {
         let is_one = matches!(tracker.change, Change::Variable { name: b"b", .. });
         tracker.rename(b"cc", b"3");
         is_one
@@ -85,14 +103,14 @@ fn trackers_are_hidden_from_who_did_not_ask() {
 }
 
 #[test]
-fn words_for_people_survive_where_trackers_are_not_understood() {
+fn info_text_of_ok_is_kept_without_session_track() {
     let ok = b"\x0b\0\0\x01\0\x01\0\x02\0\0\0\x03abc";
-    assert_eq!(through(ok, (NEW, OLD), |_| true), ok);
-    assert_eq!(through(ok, (OLD, NEW), |_| true), ok);
+    assert_eq!(rewrite_reply(ok, (MODERN, LEGACY), |_| true), ok);
+    assert_eq!(rewrite_reply(ok, (LEGACY, MODERN), |_| true), ok);
 }
 
 #[test]
-fn a_statements_number_is_put_into_its_packets() {
+fn set_statement_writes_the_statement_id() {
     let mut packet = b"\x05\0\0\0\x19\xff\xff\xff\xff".to_vec();
     assert!(set_statement(&mut packet, StatementId(0x0403_0201)));
     assert_eq!(packet, b"\x05\0\0\0\x19\x01\x02\x03\x04");
@@ -100,14 +118,14 @@ fn a_statements_number_is_put_into_its_packets() {
 }
 
 #[test]
-fn parameters_lose_and_gain_names() {
+fn parameter_names_are_removed_or_added() {
     let named = Execute {
         statement: StatementId(1),
         flags: Execute::COUNT_AVAILABLE,
         values: b"\x01\0\0\0\x02\0\x01\x03\0\0\xfd\0\x01a\x05\0\0\0\x01x",
     };
     let mut out = Vec::new();
-    execute(&mut out, &named, 1, NAMED, OLD).unwrap();
+    execute(&mut out, &named, 1, QUERY_ATTRIBUTES, LEGACY).unwrap();
     let plain = b"\x11\0\0\0\x17\x01\0\0\0\0\x01\0\0\0\0\x01\x03\0\x05\0\0\0";
     assert_eq!(out[4..], plain[4..]);
     let plain = Execute {
@@ -116,19 +134,19 @@ fn parameters_lose_and_gain_names() {
         ..named
     };
     let mut out = Vec::new();
-    execute(&mut out, &plain, 1, OLD, NAMED).unwrap();
+    execute(&mut out, &plain, 1, LEGACY, QUERY_ATTRIBUTES).unwrap();
     assert_eq!(
         &out[4..],
         b"\x17\x01\0\0\0\0\x01\0\0\0\x01\0\x01\x03\0\0\x05\0\0\0"
     );
     let mut out = Vec::new();
-    query(&mut out, b"\x01\x01\x01\x01\x03\0\0", b"DO 1", OLD);
+    query(&mut out, b"\x01\x01\x01\x01\x03\0\0", b"DO 1", LEGACY);
     assert_eq!(out, b"\x05\0\0\0\x03DO 1");
     let attributes_only = Execute {
         values: b"\x01\0\0\0\x01\0\x01\x03\0\x01a\x05\0\0\0",
         ..named
     };
     let mut out = Vec::new();
-    execute(&mut out, &attributes_only, 0, NAMED, OLD).unwrap();
+    execute(&mut out, &attributes_only, 0, QUERY_ATTRIBUTES, LEGACY).unwrap();
     assert_eq!(&out[4..], b"\x17\x01\0\0\0\0\x01\0\0\0");
 }

@@ -1,6 +1,6 @@
 //! Translates SELECT, and the clauses after a table name in SHOW, into statements for SQLite.
 
-use super::line::Line;
+use super::word_cursor::WordCursor;
 use super::words::Word;
 use crate::admin::console::Dialect;
 use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
@@ -64,41 +64,41 @@ impl Query {
     }
 
     /// Parses the rest of a SHOW statement. Returns `None` if it ends after the table's name.
-    pub(super) fn shown(
+    pub(super) fn from_show(
         show: Show,
-        line: &mut Line<'_>,
+        cursor: &mut WordCursor<'_>,
         dialect: Dialect,
     ) -> Result<Option<Self>, ConsoleError> {
-        if line.is_over() {
+        if cursor.is_over() {
             return Ok(None);
         }
         let mut sql = format!("SELECT * FROM {SCHEMA}.{}", name(&show.name()));
-        if line.takes("LIKE") {
-            sql += &format!(" WHERE {} {}", name(show.columns()[0]), like(line)?);
-        } else if line.takes("WHERE") {
-            let column = column(show, line.word()?)?;
-            let test = match line.takes("LIKE") {
-                true => like(line)?,
+        if cursor.skip_if("LIKE") {
+            sql += &format!(" WHERE {} {}", name(show.columns()[0]), like(cursor)?);
+        } else if cursor.skip_if("WHERE") {
+            let column = column(show, cursor.expect_word()?)?;
+            let test = match cursor.skip_if("LIKE") {
+                true => like(cursor)?,
                 false => {
-                    line.must_take("=")?;
-                    format!("= {}", text(&line.word()?.text))
+                    cursor.expect_keyword("=")?;
+                    format!("= {}", text(&cursor.expect_word()?.text))
                 }
             };
             sql += &format!(" WHERE {column} {test}");
         }
-        if line.takes("ORDER") {
-            line.must_take("BY")?;
-            sql += &format!(" ORDER BY {}", column(show, line.word()?)?);
-            if line.takes("DESC") {
+        if cursor.skip_if("ORDER") {
+            cursor.expect_keyword("BY")?;
+            sql += &format!(" ORDER BY {}", column(show, cursor.expect_word()?)?);
+            if cursor.skip_if("DESC") {
                 sql += " DESC";
             } else {
-                line.takes("ASC");
+                cursor.skip_if("ASC");
             }
         }
-        if line.takes("LIMIT") {
-            sql += &format!(" LIMIT {}", count(line.word()?)?);
+        if cursor.skip_if("LIMIT") {
+            sql += &format!(" LIMIT {}", count(cursor.expect_word()?)?);
         }
-        line.ends()?;
+        cursor.expect_end()?;
         Ok(Some(Self::new("SHOW", dialect, sql)))
     }
 
@@ -238,14 +238,14 @@ fn variable(name: &str) -> Result<&'static str, ConsoleError> {
     let found = VARIABLES.iter().find(|(known, _)| *known == own);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let message = format!("unknown variable {own:?}, see SHOW VARIABLES");
-        ConsoleError::new(ConsoleErrorKind::NoVariable, message)
+        ConsoleError::new(ConsoleErrorKind::UnknownVariable, message)
     })
 }
 
 fn count(word: &Word) -> Result<u32, ConsoleError> {
     word.text.parse().map_err(|_| {
         let message = format!("invalid row count {:?}", word.text);
-        ConsoleError::new(ConsoleErrorKind::Value, message)
+        ConsoleError::new(ConsoleErrorKind::InvalidValue, message)
     })
 }
 
@@ -256,13 +256,16 @@ fn column(show: Show, word: &Word) -> Result<String, ConsoleError> {
     found.map(|found| name(found)).ok_or_else(|| {
         let known = show.columns().join(", ");
         let message = format!("column {:?} does not exist, columns are {known}", word.text);
-        ConsoleError::new(ConsoleErrorKind::NoColumn, message)
+        ConsoleError::new(ConsoleErrorKind::UnknownColumn, message)
     })
 }
 
 /// Returns a LIKE operator with backslash as the escape character, as in MySQL and PostgreSQL.
-fn like(line: &mut Line<'_>) -> Result<String, ConsoleError> {
-    Ok(format!("LIKE {} ESCAPE '\\'", text(&line.word()?.text)))
+fn like(cursor: &mut WordCursor<'_>) -> Result<String, ConsoleError> {
+    Ok(format!(
+        "LIKE {} ESCAPE '\\'",
+        text(&cursor.expect_word()?.text)
+    ))
 }
 
 /// Returns a quoted name of a table or column of SHOW.

@@ -12,18 +12,18 @@ pub(super) struct Answer {
     out: Vec<u8>,
     /// Sequence number of the next packet.
     sequence: u8,
-    agreed: Capabilities,
+    capabilities: Capabilities,
     /// True if another result follows the current one.
     pub(super) has_more_results: bool,
 }
 
 impl Answer {
     /// Creates an empty response. `sequence` is the number of its first packet.
-    pub(super) fn new(sequence: u8, agreed: Capabilities) -> Self {
+    pub(super) fn new(sequence: u8, capabilities: Capabilities) -> Self {
         Self {
             out: Vec::new(),
             sequence,
-            agreed,
+            capabilities,
             has_more_results: false,
         }
     }
@@ -46,7 +46,7 @@ impl Answer {
             info: info.as_bytes(),
             ..OkPacket::default()
         };
-        self.sequence = build::ok(&mut self.out, self.sequence, &ok, self.agreed);
+        self.sequence = build::ok(&mut self.out, self.sequence, &ok, self.capabilities);
     }
 
     pub(super) fn error(&mut self, error: &ConsoleError) {
@@ -66,13 +66,13 @@ impl Answer {
     }
 
     pub(super) fn table(&mut self, table: &Table) {
-        let (out, agreed) = (&mut self.out, self.agreed);
+        let (out, capabilities) = (&mut self.out, self.capabilities);
         let count = table.columns.len() as u64;
-        self.sequence = build::column_count(out, self.sequence, count, agreed);
+        self.sequence = build::column_count(out, self.sequence, count, capabilities);
         for name in &table.columns {
-            self.sequence = build::column(out, self.sequence, name.as_bytes(), agreed);
+            self.sequence = build::column(out, self.sequence, name.as_bytes(), capabilities);
         }
-        if !agreed.has(Capabilities::DEPRECATE_EOF) {
+        if !capabilities.has(Capabilities::DEPRECATE_EOF) {
             self.end();
         }
         for row in &table.rows {
@@ -86,6 +86,6 @@ impl Answer {
     /// Adds the end of rows or of another list.
     pub(super) fn end(&mut self) {
         let status = self.status();
-        self.sequence = build::result_end(&mut self.out, self.sequence, status, self.agreed);
+        self.sequence = build::result_end(&mut self.out, self.sequence, status, self.capabilities);
     }
 }

@@ -30,7 +30,7 @@ static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 /// Client whose login succeeded.
 pub(super) struct Admitted {
     pub(super) user: ConsoleUser,
-    pub(super) agreed: Capabilities,
+    pub(super) capabilities: Capabilities,
 }
 
 /// Logs a client in. Returns `None` after an error was sent.
@@ -49,7 +49,7 @@ pub(super) async fn admit(
             PacketKind::HandshakeResponse,
         )));
     };
-    let agreed = OFFERED.both(response.capabilities);
+    let capabilities = OFFERED.both(response.capabilities);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut user = ConsoleUser {
         user: text(response.user),
@@ -71,12 +71,12 @@ pub(super) async fn admit(
     };
     let (answer, admitted) = match next {
         Ok(sequence) => {
-            let mut answer = Answer::new(sequence, agreed);
+            let mut answer = Answer::new(sequence, capabilities);
             answer.ok("");
-            (answer, Some(Admitted { user, agreed }))
+            (answer, Some(Admitted { user, capabilities }))
         }
         Err((error, sequence)) => {
-            let mut answer = Answer::new(sequence, agreed);
+            let mut answer = Answer::new(sequence, capabilities);
             answer.error(&error);
             (answer, None)
         }

@@ -20,7 +20,7 @@ use crate::admin::console::{Console, Dialect};
 
 struct Session<'a> {
     runner: CommandRunner<'a>,
-    agreed: Capabilities,
+    capabilities: Capabilities,
 }
 
 /// Serves a client until it disconnects.
@@ -36,7 +36,7 @@ pub(in crate::admin::console) async fn serve_session(
     let Ok(admitted) = admitted.await else {
         return Ok(());
     };
-    let Admitted { user, agreed } = match admitted {
+    let Admitted { user, capabilities } = match admitted {
         Ok(Some(admitted)) => admitted,
         Ok(None) => return Ok(()),
         Err(end) => return send_final_error(&mut stream, 2, end).await,
@@ -47,13 +47,16 @@ pub(in crate::admin::console) async fn serve_session(
         dialect,
         user,
     };
-    let mut session = Session { runner, agreed };
+    let mut session = Session {
+        runner,
+        capabilities,
+    };
     loop {
         let payload = match packet(&mut stream, 0).await {
             Ok(payload) => payload,
             Err(end) => return send_final_error(&mut stream, 1, end).await,
         };
-        let Some(answer) = session.take(&payload).await else {
+        let Some(answer) = session.handle_packet(&payload).await else {
             return Ok(());
         };
         stream.send(answer.bytes()).await?;
@@ -78,9 +81,9 @@ fn violation(fault: ProtocolError) -> ConsoleError {
 
 impl Session<'_> {
     /// Returns the response to a command. `None`: the client disconnects.
-    async fn take(&mut self, payload: &[u8]) -> Option<Answer> {
-        let mut answer = Answer::new(1, self.agreed);
-        let request = match frontend::request(payload, self.agreed) {
+    async fn handle_packet(&mut self, payload: &[u8]) -> Option<Answer> {
+        let mut answer = Answer::new(1, self.capabilities);
+        let request = match frontend::request(payload, self.capabilities) {
             Ok(request) => request,
             Err(fault) => {
                 answer.error(&violation(fault));
@@ -102,7 +105,8 @@ impl Session<'_> {
                 answer.ok("");
             }
             Request::Ping | Request::ResetConnection => answer.ok(""),
-            // Several statements are always accepted, and SHOW lists the columns of tables.
+            // Several statements in one text are always allowed. The list of fields is empty:
+            // clients can use SHOW to list columns.
             Request::SetOption { .. } | Request::FieldList { .. } => answer.end(),
             // These commands have no response.
             Request::Close(_) | Request::LongData { .. } => {}
@@ -111,7 +115,7 @@ impl Session<'_> {
                 ..
             } => answer.text("See SHOW STATS."),
             _ => {
-                let message = "only text statements are supported";
+                let message = "only text queries are supported; prepared statements are not";
                 answer.error(&ConsoleError::new(ConsoleErrorKind::Unsupported, message));
             }
         }

@@ -120,7 +120,7 @@ pub(in crate::admin::console) async fn serve_session(
         match message(&mut stream).await {
             Err(end) => return send_final_error(&mut stream, end).await,
             Ok((b'X', _)) => return Ok(()),
-            Ok((tag, body)) => session.take(Frame { tag, body: &body }).await,
+            Ok((tag, body)) => session.handle_message(Frame { tag, body: &body }).await,
         }
         if session.must_send(&stream) {
             stream.send(session.answer.bytes()).await?;
@@ -149,7 +149,7 @@ impl Session<'_> {
         !stream.has_more() && !self.answer.0.is_empty()
     }
 
-    async fn take(&mut self, frame: Frame<'_>) {
+    async fn handle_message(&mut self, frame: Frame<'_>) {
         let request = match frontend::request(frame) {
             Ok(request) => request,
             Err(fault) => {
@@ -257,7 +257,7 @@ impl Session<'_> {
         let missing = || {
             let name = String::from_utf8_lossy(name);
             ConsoleError::new(
-                ConsoleErrorKind::NoStatement,
+                ConsoleErrorKind::UnknownStatement,
                 format!("prepared statement \"{name}\" does not exist"),
             )
         };
@@ -320,7 +320,7 @@ impl Session<'_> {
 fn no_portal(name: &[u8]) -> ConsoleError {
     let name = String::from_utf8_lossy(name);
     ConsoleError::new(
-        ConsoleErrorKind::NoPortal,
+        ConsoleErrorKind::UnknownPortal,
         format!("portal \"{name}\" does not exist"),
     )
 }
@@ -330,7 +330,10 @@ fn no_portal(name: &[u8]) -> ConsoleError {
 fn keep<T>(all: &mut HashMap<Vec<u8>, T>, name: Vec<u8>, value: T) -> Result<(), ConsoleError> {
     if all.len() >= NAMES_MAX && !all.contains_key(&name) {
         let message = format!("too many prepared statements or portals (limit {NAMES_MAX})");
-        return Err(ConsoleError::new(ConsoleErrorKind::TooMany, message));
+        return Err(ConsoleError::new(
+            ConsoleErrorKind::TooManyStatements,
+            message,
+        ));
     }
     all.insert(name, value);
     Ok(())

@@ -28,7 +28,7 @@ pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
             let message = format!(
                 "the query ran for {seconds} s, the console's limit, and was ended: ask for less"
             );
-            return ConsoleError::new(ConsoleErrorKind::TooLong, message);
+            return ConsoleError::new(ConsoleErrorKind::QueryTimedOut, message);
         }
         Some(ErrorCode::OutOfMemory) => {
             let max = HEAP_MAX >> 20;
@@ -42,9 +42,9 @@ pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
             let advice = format!("a value or a row has {max} KiB at most: ask for less");
             (ConsoleErrorKind::TooLarge, advice)
         }
-        Some(ErrorCode::AuthorizationForStatementDenied) => forbidden(),
+        Some(ErrorCode::AuthorizationForStatementDenied) => only_select_allowed(),
         // For functions SQLite does not set the code.
-        _ if message.starts_with("not authorized") => forbidden(),
+        _ if message.starts_with("not authorized") => only_select_allowed(),
         _ => advice(&message, query),
     };
     ConsoleError::new(
@@ -53,7 +53,7 @@ pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
     )
 }
 
-fn forbidden() -> (ConsoleErrorKind, String) {
+fn only_select_allowed() -> (ConsoleErrorKind, String) {
     let advice = "the console runs SELECT over its own tables: nothing else is read, nothing \
                   written";
     (ConsoleErrorKind::Unsupported, advice.to_owned())
@@ -64,7 +64,7 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
     let names = |names: Vec<String>| names.join(", ");
     if message.starts_with("no such table") || message.starts_with("unknown database") {
         let known = names(Show::names().collect());
-        return (ConsoleErrorKind::NoTable, format!("there are {known}"));
+        return (ConsoleErrorKind::UnknownTable, format!("there are {known}"));
     }
     if message.starts_with("no such column") || message.starts_with("ambiguous column") {
         // SQLite may not have read the whole statement yet, but the text names all tables.
@@ -82,7 +82,7 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
                 .join("; "),
         };
         return (
-            ConsoleErrorKind::NoColumn,
+            ConsoleErrorKind::UnknownColumn,
             format!("{known}; a text stands in single quotes"),
         );
     }

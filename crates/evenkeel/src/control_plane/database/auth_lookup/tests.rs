@@ -16,9 +16,9 @@ fn login(can_login: bool) -> Answer<PostgresAuthRecord> {
         verifier: Verifier::None,
         can_login,
         expired: false,
-        settings: String::new(),
-        closed: Vec::new(),
-        forbidden: Vec::new(),
+        role_fingerprint: String::new(),
+        closed_databases: Vec::new(),
+        forbidden_databases: Vec::new(),
     })
 }
 

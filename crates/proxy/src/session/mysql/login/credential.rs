@@ -79,7 +79,7 @@ impl LoginHandler<'_> {
         if !auth.ask_servers {
             return Ok(self.mock(packets, request, "").await);
         }
-        match self.service.knowledge.accounts(&request.user).await {
+        match self.service.server_info.accounts(&request.user).await {
             Ok(accounts) => Ok(self.of_server(packets, request, &of_file, &accounts).await),
             Err(LookupError::NoSuchUser) => Ok(self.mock(packets, request, "").await),
             Err(LookupError::Unavailable(why)) => {

@@ -67,7 +67,7 @@ impl LoginHandler<'_> {
         if !auth.ask_servers {
             return Ok(self.mock(request, binding));
         }
-        let found = self.shared.knowledge.login(&request.user).await;
+        let found = self.shared.server_info.login(&request.user).await;
         let login = match found {
             Ok(login) => login,
             Err(LookupError::NoSuchUser) => return Ok(self.mock(request, binding)),
@@ -92,7 +92,7 @@ impl LoginHandler<'_> {
                     ..proof(
                         request,
                         &of_file,
-                        [text.as_bytes(), login.settings.as_bytes()],
+                        [text.as_bytes(), login.role_fingerprint.as_bytes()],
                     )
                 };
                 AuthDecision::Challenge(method, proof)
@@ -194,7 +194,7 @@ fn objection(request: &LoginRequest, login: &PostgresAuthRecord) -> Option<Error
     if login.expired {
         return Some(failed(user));
     }
-    if login.closed.contains(database) {
+    if login.closed_databases.contains(database) {
         let entry = &error_catalog::DATABASE_CLOSED;
         return Some(ErrorReply::with(entry, &[database]));
     }
@@ -202,7 +202,7 @@ fn objection(request: &LoginRequest, login: &PostgresAuthRecord) -> Option<Error
         let entry = &error_catalog::DATABASE_FORBIDDEN;
         ErrorReply::with(entry, &[database]).detail("User does not have CONNECT privilege.")
     };
-    login.forbidden.contains(database).then(forbidden)
+    login.forbidden_databases.contains(database).then(forbidden)
 }
 
 /// Returns the error for a password that would be sent unencrypted.
@@ -210,9 +210,9 @@ fn in_the_open(user: &str) -> ErrorReply {
     ErrorReply::with(&error_catalog::CLEARTEXT_REQUIRES_TLS, &[&user])
 }
 
-/// Builds the grant. `secret`: what the login is checked against; `settings`: startup settings of
-/// its connections. Both affect the generation.
-fn proof(request: &LoginRequest, user: &FileUser, [secret, settings]: [&[u8]; 2]) -> LoginGrant {
+/// Builds the grant. `secret`: what the login is checked against; `role`: fingerprint of the role.
+/// Both affect the generation.
+fn proof(request: &LoginRequest, user: &FileUser, [secret, role]: [&[u8]; 2]) -> LoginGrant {
     let password = user.server_password.as_ref();
     let server_user = user.server_user.clone();
     let server_user = server_user.unwrap_or_else(|| request.user.clone());
@@ -220,7 +220,7 @@ fn proof(request: &LoginRequest, user: &FileUser, [secret, settings]: [&[u8]; 2]
     LoginGrant {
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
-        generation: generation_of(&[server_user.as_bytes(), bytes, secret, settings]),
+        generation: generation_of(&[server_user.as_bytes(), bytes, secret, role]),
         server_user,
         error_reply: None,
         last_word: Vec::new(),

@@ -254,7 +254,7 @@ impl<'a> LoginHandler<'a> {
             changes_functions: false,
             changed_functions_us: 0,
             hides_tables: false,
-            vacating: None,
+            database_change: None,
             active: ActiveRequest::new(),
             rules_cache: FxHashMap::default(),
             refusal: None,

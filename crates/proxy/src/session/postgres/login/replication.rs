@@ -97,7 +97,7 @@ impl LoginHandler<'_> {
         if let AcquireError::ConnectFailed(error) = error
             && error.is_passing()
         {
-            self.shared.knowledge.request_role_check(error.server_id);
+            self.shared.server_info.request_role_check(error.server_id);
         }
         ErrorReply::from_acquire_error(error)
     }

@@ -1,7 +1,7 @@
 //! Tests of the effects of texts other than settings.
 
 use super::{Catalog, check, read};
-use crate::session_state::analysis::{CatalogLookup, Pins, Volatility, read_in_doubt};
+use crate::session_state::analysis::{CatalogLookup, Pins, Volatility, analyze_with_doubts};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
@@ -261,7 +261,7 @@ fn behind_a_change_of_functions_those_of_users_may_leave_anything_behind() {
         assert_eq!(read(text).changes_functions, expect, "{text}");
     }
     let doubted = |text: &str| {
-        let analysis = read_in_doubt(text.as_bytes(), false, Some(&Catalog), true);
+        let analysis = analyze_with_doubts(text.as_bytes(), false, Some(&Catalog), true);
         analysis.effects.len()
     };
     assert_eq!(doubted("SELECT audit()"), DYNAMIC.len());

@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::session_state::analysis::{
-    CatalogLookup, Pin, Pins, TextAnalysis, Volatility, read_in_doubt,
+    CatalogLookup, Pin, Pins, TextAnalysis, Volatility, analyze_with_doubts,
 };
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
@@ -31,7 +31,7 @@ impl CatalogLookup for Unnamed {
 fn bound(text: &str, doubts_functions: bool) -> Pins {
     use crate::session_state::analysis::EffectKind::{Pin, PinOnSuccess};
     let analysis: TextAnalysis =
-        read_in_doubt(text.as_bytes(), false, Some(&Unnamed), doubts_functions);
+        analyze_with_doubts(text.as_bytes(), false, Some(&Unnamed), doubts_functions);
     let mut pins = Pins::NONE;
     for effect in &analysis.effects {
         if let Pin(pin) | PinOnSuccess(pin) = effect.kind {

@@ -7,7 +7,7 @@ use evenkeel_policy::route::{
 use evenkeel_wire::sql::mysql;
 use evenkeel_wire::sql::token::Word;
 
-use super::super::information::InfoNeeds;
+use super::super::previous_results::ResultReads;
 use super::{AnalysisContext, calls, set};
 
 /// Returns the statement in the form that the router uses.
@@ -57,19 +57,19 @@ pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedS
 
 /// Returns what the statement reads about the preceding one. An unreadable statement may read
 /// anything.
-pub(super) fn needs(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
+pub(super) fn needs(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> ResultReads {
     use mysql::{StatementKind as Kind, StatementTraits as Traits};
-    let of = |traits: Traits, needs: InfoNeeds| match facts.traits.any(traits) {
+    let of = |traits: Traits, needs: ResultReads| match facts.traits.any(traits) {
         true => needs,
-        false => InfoNeeds::NONE,
+        false => ResultReads::NONE,
     };
     let calls = !facts.functions.as_slice().is_empty();
     let hidden = match facts.kind {
-        Kind::Call | Kind::Execute(_) | Kind::Unknown => InfoNeeds::ALL.perhaps(),
-        Kind::GetDiagnostics => InfoNeeds::DIAGNOSTICS,
-        _ if reads_info_within(context, facts) => InfoNeeds::ALL.perhaps(),
-        _ if calls => InfoNeeds::INSERT_ID.perhaps(),
-        _ => InfoNeeds::NONE,
+        Kind::Call | Kind::Execute(_) | Kind::Unknown => ResultReads::ALL.as_possible(),
+        Kind::GetDiagnostics => ResultReads::DIAGNOSTICS,
+        _ if reads_results_within(context, facts) => ResultReads::ALL.as_possible(),
+        _ if calls => ResultReads::INSERT_ID.as_possible(),
+        _ => ResultReads::NONE,
     };
     // These statements may leave the insert id unchanged.
     let sets = match facts.kind {
@@ -79,20 +79,20 @@ pub(super) fn needs(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts
     };
     let sets = sets || facts.traits.any(Traits::SETS_INSERT_ID);
     let hidden = match sets {
-        true => hidden.and(InfoNeeds::INSERT_ID.perhaps()),
+        true => hidden.and(ResultReads::INSERT_ID.as_possible()),
         false => hidden,
     };
     hidden
-        .and(of(Traits::READS_INSERT_ID, InfoNeeds::INSERT_ID))
+        .and(of(Traits::READS_INSERT_ID, ResultReads::INSERT_ID))
         .and(match facts.traits.any(Traits::READS_FOUND_ROWS) {
             true => counts(context, facts),
-            false => InfoNeeds::NONE,
+            false => ResultReads::NONE,
         })
-        .and(of(Traits::DIAGNOSTICS, InfoNeeds::DIAGNOSTICS))
+        .and(of(Traits::DIAGNOSTICS, ResultReads::DIAGNOSTICS))
 }
 
 /// Returns whether a function or view that it names reads results of the preceding statement.
-fn reads_info_within(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+fn reads_results_within(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
     let (calls, views) = calls::bonds(context, facts);
     calls.has(Pin::FoundRows) || views.has(Pin::FoundRows) || views.has(Pin::InsertId)
 }
@@ -106,20 +106,20 @@ fn returns(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool
     context.modes.mariadb && text.windows(WORD.len()).any(is_it)
 }
 
-/// Returns the information that this statement provides itself for the next one of the same text.
+/// Returns which results this statement sets for the next one of the same text.
 /// An insert may leave the insert id unchanged.
-pub(super) fn answers(kind: mysql::StatementKind) -> InfoNeeds {
+pub(super) fn answers(kind: mysql::StatementKind) -> ResultReads {
     use mysql::StatementKind as Kind;
     match kind {
-        Kind::Select => InfoNeeds::FOUND_ROWS.and(InfoNeeds::ROW_COUNT),
-        Kind::Write => InfoNeeds::ROW_COUNT.and(InfoNeeds::DIAGNOSTICS),
-        _ => InfoNeeds::NONE,
+        Kind::Select => ResultReads::FOUND_ROWS.and(ResultReads::ROW_COUNT),
+        Kind::Write => ResultReads::ROW_COUNT.and(ResultReads::DIAGNOSTICS),
+        _ => ResultReads::NONE,
     }
 }
 
 /// Returns which of FOUND_ROWS() and ROW_COUNT() the statement calls.
-fn counts(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoNeeds {
-    let mut needs = InfoNeeds::NONE;
+fn counts(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> ResultReads {
+    let mut needs = ResultReads::NONE;
     let sql = facts.span.of(context.text);
     let mut tokens = context.tokens(facts);
     loop {
@@ -128,9 +128,9 @@ fn counts(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> InfoN
             return needs;
         }
         if calls::is_named(token, sql, b"found_rows") {
-            needs = needs.and(InfoNeeds::FOUND_ROWS);
+            needs = needs.and(ResultReads::FOUND_ROWS);
         } else if calls::is_named(token, sql, b"row_count") {
-            needs = needs.and(InfoNeeds::ROW_COUNT);
+            needs = needs.and(ResultReads::ROW_COUNT);
         }
     }
 }

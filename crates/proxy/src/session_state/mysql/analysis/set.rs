@@ -8,7 +8,7 @@ use evenkeel_wire::sql::mysql::{
 use evenkeel_wire::sql::token::{Span, Word};
 
 use super::effects::EffectCollector;
-use super::{AnalysisContext, EffectKind, InfoNeeds, TextAnalysis, Value};
+use super::{AnalysisContext, EffectKind, ResultReads, TextAnalysis, Value};
 use crate::session_state::mysql::client_trackers;
 use crate::session_state::mysql::values;
 use crate::session_state::mysql::variables::{self, VariableHandling};
@@ -106,7 +106,7 @@ pub(super) fn mark_unreadable(analysis: &mut TextAnalysis) {
     analysis.writes = true;
     analysis.changes_catalog = true;
     analysis.is_counted = false;
-    analysis.needs = analysis.needs.and(InfoNeeds::ALL.perhaps());
+    analysis.needs = analysis.needs.and(ResultReads::ALL.as_possible());
 }
 
 fn changes_one(context: &AnalysisContext<'_>, one: &Assignment) -> bool {

@@ -399,39 +399,42 @@ fn the_router_is_told_the_kind() {
 #[test]
 fn what_is_asked_of_the_statement_before_is_told() {
     for (text, expect) in [
-        ("SELECT 1", InfoNeeds::NONE),
-        ("SELECT LAST_INSERT_ID()", InfoNeeds::INSERT_ID),
+        ("SELECT 1", ResultReads::NONE),
+        ("SELECT LAST_INSERT_ID()", ResultReads::INSERT_ID),
         (
             "INSERT INTO t VALUES (LAST_INSERT_ID())",
-            InfoNeeds::INSERT_ID,
+            ResultReads::INSERT_ID,
         ),
-        ("SELECT @@identity", InfoNeeds::INSERT_ID),
-        ("SET @a = LAST_INSERT_ID()", InfoNeeds::INSERT_ID),
-        ("SELECT @@session.identity", InfoNeeds::INSERT_ID),
+        ("SELECT @@identity", ResultReads::INSERT_ID),
+        ("SET @a = LAST_INSERT_ID()", ResultReads::INSERT_ID),
+        ("SELECT @@session.identity", ResultReads::INSERT_ID),
         (
             "SELECT @@session .last_insert_id",
-            InfoNeeds::INSERT_ID.and(InfoNeeds::DIAGNOSTICS),
+            ResultReads::INSERT_ID.and(ResultReads::DIAGNOSTICS),
         ),
         (
             "SELECT @@session. identity",
-            InfoNeeds::INSERT_ID.and(InfoNeeds::DIAGNOSTICS),
+            ResultReads::INSERT_ID.and(ResultReads::DIAGNOSTICS),
         ),
-        ("SELECT FOUND_ROWS()", InfoNeeds::FOUND_ROWS),
-        ("SELECT row_count ( )", InfoNeeds::ROW_COUNT),
-        ("SHOW WARNINGS LIMIT 5", InfoNeeds::DIAGNOSTICS),
-        ("SHOW COUNT(*) ERRORS", InfoNeeds::DIAGNOSTICS),
-        ("SELECT @@warning_count", InfoNeeds::DIAGNOSTICS),
-        ("GET DIAGNOSTICS @a = NUMBER", InfoNeeds::DIAGNOSTICS),
-        ("CALL p()", InfoNeeds::ALL.perhaps()),
-        ("SELECT pure(1)", InfoNeeds::INSERT_ID.perhaps()),
-        ("SELECT LAST_INSERT_ID(5)", InfoNeeds::INSERT_ID.perhaps()),
+        ("SELECT FOUND_ROWS()", ResultReads::FOUND_ROWS),
+        ("SELECT row_count ( )", ResultReads::ROW_COUNT),
+        ("SHOW WARNINGS LIMIT 5", ResultReads::DIAGNOSTICS),
+        ("SHOW COUNT(*) ERRORS", ResultReads::DIAGNOSTICS),
+        ("SELECT @@warning_count", ResultReads::DIAGNOSTICS),
+        ("GET DIAGNOSTICS @a = NUMBER", ResultReads::DIAGNOSTICS),
+        ("CALL p()", ResultReads::ALL.as_possible()),
+        ("SELECT pure(1)", ResultReads::INSERT_ID.as_possible()),
+        (
+            "SELECT LAST_INSERT_ID(5)",
+            ResultReads::INSERT_ID.as_possible(),
+        ),
         (
             "INSERT INTO t VALUES (1); SELECT LAST_INSERT_ID()",
-            InfoNeeds::INSERT_ID,
+            ResultReads::INSERT_ID,
         ),
-        ("UPDATE t SET a = 1; SELECT ROW_COUNT()", InfoNeeds::NONE),
-        ("SELECT 1; SELECT FOUND_ROWS()", InfoNeeds::NONE),
-        ("SET @a = 1; SELECT FOUND_ROWS()", InfoNeeds::FOUND_ROWS),
+        ("UPDATE t SET a = 1; SELECT ROW_COUNT()", ResultReads::NONE),
+        ("SELECT 1; SELECT FOUND_ROWS()", ResultReads::NONE),
+        ("SET @a = 1; SELECT FOUND_ROWS()", ResultReads::FOUND_ROWS),
     ] {
         assert_eq!(read(text).needs, expect, "{text}");
     }

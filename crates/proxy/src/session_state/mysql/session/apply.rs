@@ -9,8 +9,8 @@ use evenkeel_wire::mysql::flags::Status;
 use super::super::analysis::{
     ANYTHING, Effect, EffectKind, IN_SCHEMA, SessionObject, TextAnalysis, Value,
 };
-use super::super::connection::{self, InfoOwners, ServerSessionState};
-use super::super::information::{InfoNeeds, InsertId, StatementInfo};
+use super::super::connection::{self, ResultOwners, ServerSessionState};
+use super::super::previous_results::{InsertId, ResultReads, StatementResults};
 use super::super::{values, variables};
 use super::{SessionState, StatementReply, TrackerUpdate};
 use crate::session_state::settings::Interner;
@@ -57,19 +57,19 @@ impl SessionState {
             // The server executed a statement that the analysis did not find.
             self.pin(Pin::Unknown);
         }
-        let rows = statement.is_some_and(counts);
+        let sets_found_rows = statement.is_some_and(counts);
         // A command without a text, such as COM_STMT_PREPARE, leaves warnings unchanged.
-        let kept = self.info.diagnostics && analysis.statements.is_empty();
-        self.info = StatementInfo {
+        let kept = self.results.diagnostics && analysis.statements.is_empty();
+        self.results = StatementResults {
             diagnostics: reply.warnings > 0 || kept,
-            found_rows: false,
-            rows,
-            ran: true,
+            calculated_found_rows: false,
+            sets_found_rows,
+            was_executed: true,
         };
-        match rows {
+        match sets_found_rows {
             true => self.claim_found_rows(server),
             // The text may have run a SELECT.
-            false if !analysis.is_counted => server.owners.count_owner = InfoOwners::NO_CLIENT,
+            false if !analysis.is_counted => server.owners.count_owner = ResultOwners::NO_CLIENT,
             false => {}
         }
         let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
@@ -97,17 +97,17 @@ impl SessionState {
     /// Applies an ERR with this code: the rest of the text was not executed.
     pub fn failed(&mut self, analysis: &TextAnalysis, code: u16, server: &mut ServerSessionState) {
         server.owners.has_warnings = true;
-        server.owners.count_owner = InfoOwners::NO_CLIENT;
+        server.owners.count_owner = ResultOwners::NO_CLIENT;
         if analysis.writes {
             // Manual: "If the previous statement returned an error, the value … is undefined".
             self.insert_id = self.insert_id.in_doubt();
             self.disown_insert_id(server);
         }
-        self.info = StatementInfo {
+        self.results = StatementResults {
             diagnostics: true,
-            found_rows: false,
-            rows: true,
-            ran: true,
+            calculated_found_rows: false,
+            sets_found_rows: true,
+            was_executed: true,
         };
         if !analysis.is_counted && analysis.statements.len() > 1 {
             return self.doubt(analysis);
@@ -168,8 +168,8 @@ impl SessionState {
     ) {
         let was_own = self.is_insert_id_on(server);
         if reply.insert_id != 0 {
-            self.insert_id = InsertId::Likely(reply.insert_id);
-        } else if analysis.needs.any(InfoNeeds::INSERT_ID) && !analysis.is_counted {
+            self.insert_id = InsertId::Uncertain(reply.insert_id);
+        } else if analysis.needs.intersects(ResultReads::INSERT_ID) && !analysis.is_counted {
             self.insert_id = self.insert_id.in_doubt();
         } else {
             return;
@@ -183,7 +183,7 @@ impl SessionState {
     /// Handles MariaDB's RETURNING, and a result for each row of a bulk: only the connection knows
     /// the id. Without evidence the id is in doubt, since perhaps no row was inserted.
     fn hide_insert_id(&mut self, analysis: &TextAnalysis, server: &mut ServerSessionState) {
-        if analysis.needs.any(InfoNeeds::INSERT_ID) || self.is_insert_id_on(server) {
+        if analysis.needs.intersects(ResultReads::INSERT_ID) || self.is_insert_id_on(server) {
             self.insert_id = InsertId::Unknown;
             return self.claim_insert_id(server);
         }
@@ -193,7 +193,7 @@ impl SessionState {
 
     fn disown_insert_id(&mut self, server: &mut ServerSessionState) {
         if self.insert_connection != server.number || server.owners.insert_id_owner != self.number {
-            server.owners.insert_id_owner = InfoOwners::NO_CLIENT;
+            server.owners.insert_id_owner = ResultOwners::NO_CLIENT;
             self.insert_connection = 0;
         }
     }
@@ -267,7 +267,7 @@ impl SessionState {
             }
             EffectKind::Savepoint if !self.autocommit() => self.pins.add(Pin::AutocommitOff),
             EffectKind::Savepoint => {}
-            EffectKind::FoundRows => self.info.found_rows = true,
+            EffectKind::FoundRows => self.results.calculated_found_rows = true,
             EffectKind::SetByRoutine => self.set_by_routine(reply.has_trackers),
             EffectKind::RestoreVariables => self.restore(server, interner),
         }

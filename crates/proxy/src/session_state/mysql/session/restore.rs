@@ -4,7 +4,7 @@
 use evenkeel_policy::pins::Pin;
 
 use super::super::connection::ServerSessionState;
-use super::super::information::{InfoNeeds, InfoUsage, InsertId};
+use super::super::previous_results::{InsertId, ObservedResultReads, ResultReads};
 use super::super::variables;
 use super::{SessionState, StateQuery, TrackerUpdate};
 use crate::session_state::settings::{Interner, SettingSet};
@@ -12,8 +12,8 @@ use crate::session_state::settings::{Interner, SettingSet};
 impl SessionState {
     /// Returns the query to run before the connection is released. `None`: all state is known.
     #[must_use]
-    pub fn state_query(&mut self, usage: &InfoUsage) -> Option<StateQuery> {
-        let is_open = self.is_insert_id_open(usage);
+    pub fn state_query(&mut self, observed: &ObservedResultReads) -> Option<StateQuery> {
+        let is_open = self.is_insert_id_open(observed);
         self.is_querying = is_open && self.has_merged_reports;
         match (self.has_unknown_settings(), is_open) {
             (_, true) if self.is_querying && !self.has_unreported => Some(StateQuery::BothByName),
@@ -25,10 +25,12 @@ impl SessionState {
         }
     }
 
-    fn is_insert_id_open(&self, usage: &InfoUsage) -> bool {
+    fn is_insert_id_open(&self, observed: &ObservedResultReads) -> bool {
         match self.insert_id {
             InsertId::Exact(_) => false,
-            InsertId::Likely(_) => self.insert_connection != 0 && usage.any(InfoNeeds::INSERT_ID),
+            InsertId::Uncertain(_) => {
+                self.insert_connection != 0 && observed.intersects(ResultReads::INSERT_ID)
+            }
             InsertId::Unknown => true,
         }
     }
@@ -44,7 +46,7 @@ impl SessionState {
         self.received = TrackerUpdate::default();
         self.is_querying = false;
         self.has_unreported = false;
-        server.disown_info();
+        server.disown_results();
         self.unpin(Pin::Settings);
         self.unpin(Pin::InsertId);
     }
@@ -60,7 +62,7 @@ impl SessionState {
         server.must_restore = false;
         // The previous user no longer finds the state it left, even if nothing more is sent.
         server.owners.holder = self.number;
-        if std::mem::take(&mut self.must_restore_info) {
+        if std::mem::take(&mut self.must_restore_results) {
             self.claim_insert_id(server);
             self.claim_found_rows(server);
             server.owners.has_warnings = false;
@@ -71,7 +73,7 @@ impl SessionState {
     /// value of another session. The SELECT in our SET counts rows on MariaDB only.
     #[must_use]
     pub fn must_count(&self) -> bool {
-        self.must_restore_info && !self.modes.mariadb
+        self.must_restore_results && !self.modes.mariadb
     }
 
     /// Records that FOUND_ROWS() on the connection is about a SELECT of this session or of none.
@@ -133,15 +135,16 @@ impl SessionState {
     pub(in crate::session_state::mysql) fn lacks(
         &self,
         server: &ServerSessionState,
-        needs: InfoNeeds,
+        needs: ResultReads,
     ) -> bool {
         let owners = server.owners;
         let is_last = owners.last_user == self.number && self.last_connection == server.number;
-        let insert_id = needs.any(InfoNeeds::INSERT_ID) && !self.is_insert_id_on(server);
+        let insert_id = needs.intersects(ResultReads::INSERT_ID) && !self.is_insert_id_on(server);
         let owns_count =
             owners.count_owner == self.number && self.count_connection == server.number;
-        let counts = needs.any(InfoNeeds::FOUND_ROWS) && !owns_count;
-        let last = needs.any(InfoNeeds::DIAGNOSTICS.and(InfoNeeds::ROW_COUNT)) && !is_last;
+        let counts = needs.intersects(ResultReads::FOUND_ROWS) && !owns_count;
+        let last =
+            needs.intersects(ResultReads::DIAGNOSTICS.and(ResultReads::ROW_COUNT)) && !is_last;
         // Not every statement clears earlier warnings.
         let foreign = owners.has_warnings && owners.last_user != self.number;
         insert_id || counts || last || foreign

@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::Change;
 
 use super::super::connection::{self, ServerSessionState};
-use super::super::information::InsertId;
+use super::super::previous_results::InsertId;
 use super::super::values;
 use super::super::variables::{self, VariableHandling};
 use super::SessionState;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::super::analysis::{EffectKind, TextAnalysis};
 use super::super::client_trackers;
-use super::super::connection::{InfoOwners, ServerSessionState};
+use super::super::connection::{ResultOwners, ServerSessionState};
 use super::super::variables;
 use super::{SessionState, TrackerUpdate};
 use crate::session_state::settings::Interner;
@@ -170,7 +170,7 @@ impl SessionState {
         server: &mut ServerSessionState,
         interner: &Interner,
     ) {
-        server.owners.count_owner = InfoOwners::NO_CLIENT;
+        server.owners.count_owner = ResultOwners::NO_CLIENT;
         let count = 1 + client_trackers::names(self.modes.mariadb).len();
         let Some((results, trackers)) = row.split_first().filter(|_| row.len() == count) else {
             // The row was longer than the limit for stored answers.

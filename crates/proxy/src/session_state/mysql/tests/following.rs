@@ -17,7 +17,7 @@ fn between(first: &[&str], second: &[&str]) -> String {
     let mut sql = Vec::new();
     let on = &scene.core[0].on;
     let wanted = &mut scene.clients[1].session_state;
-    settings_diff(on, wanted, InfoNeeds::NONE, &mut sql);
+    settings_diff(on, wanted, ResultReads::NONE, &mut sql);
     String::from_utf8(sql).unwrap()
 }
 
@@ -93,7 +93,7 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
     let mut sql = Vec::new();
     let on = &mut scene.core[0].on;
     let session_state = &mut scene.clients[1].session_state;
-    settings_diff(on, session_state, InfoNeeds::NONE, &mut sql);
+    settings_diff(on, session_state, ResultReads::NONE, &mut sql);
     assert_eq!(
         String::from_utf8(sql).unwrap(),
         "SET @@session.character_set_client=33,@@session.character_set_results=33,\
@@ -142,7 +142,7 @@ fn a_client_without_a_schema_gets_no_connection_that_has_one() {
     let found = settings_diff(
         &scene.core[0].on,
         &mut session_state,
-        InfoNeeds::NONE,
+        ResultReads::NONE,
         &mut Vec::new(),
     );
     assert_eq!(found, SettingsDiff::Unfit);
@@ -292,7 +292,12 @@ fn a_reset_forgets_all_but_the_schema() {
     // The server's current defaults were not reported.
     let mut sql = Vec::new();
     let session_state = &mut scene.clients[0].session_state;
-    settings_diff(&scene.core[0].on, session_state, InfoNeeds::NONE, &mut sql);
+    settings_diff(
+        &scene.core[0].on,
+        session_state,
+        ResultReads::NONE,
+        &mut sql,
+    );
     let sql = String::from_utf8(sql).unwrap();
     assert!(
         sql.starts_with("SET @@session.sql_mode='STRICT_TRANS_TABLES',"),

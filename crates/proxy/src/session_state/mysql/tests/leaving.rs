@@ -233,7 +233,7 @@ fn what_a_function_may_have_set_untold_is_asked_for_before_anybody_else_has_the_
         }
         session_state.ready(None, on, &scene.interner);
         let pins = session_state.pins.has(Pin::Settings);
-        let asks = session_state.state_query(&scene.pending).is_some();
+        let asks = session_state.state_query(&scene.observed_reads).is_some();
         let told = Change::Variable {
             name: b"group_concat_max_len",
             value: b"4321",

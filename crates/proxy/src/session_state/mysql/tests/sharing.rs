@@ -63,14 +63,14 @@ impl Dice {
 }
 
 /// Fails without the code of `settings_diff` for the schema, `SET … = DEFAULT` or the insert id,
-/// without `StatementInfo::hold`, or without `SessionState::state_query`.
+/// without `StatementResults::hold`, or without `SessionState::state_query`.
 #[test]
 fn clients_that_share_connections_see_what_they_would_see_on_their_own() {
     let count = std::env::var("EVENKEEL_TEST_SEEDS").map_or(300, |count| count.parse().unwrap());
     for seed in 1..=count {
         let mut dice = Dice(seed * 0x9e37_79b9);
         let mut scene = Scene::new(CLIENTS, CLIENTS + 1);
-        scene.pending.note(InfoNeeds::ALL);
+        scene.observed_reads.note(ResultReads::ALL);
         let mut own: Vec<Model> = vec![Model::default(); CLIENTS];
         for model in &mut own {
             model.run("USE app");
@@ -123,7 +123,7 @@ fn what_a_statement_leaves_alone_is_not_taken_for_ones_own() {
     scene.run(0, "INSERT INTO generated VALUES (5)", 0);
     scene.run(0, "INSERT INTO warned VALUES (5)", 0);
     scene.clients[0].is_held = false;
-    // This statement neither clears nor sets any such information.
+    // This statement neither clears nor sets any such results.
     scene.run(1, "SET @a = 1", 0);
     assert_eq!(scene.run(1, "SELECT LAST_INSERT_ID()", 0).rows, ["0"]);
     assert_eq!(scene.run(1, "SHOW WARNINGS", 0).rows, [""; 0]);
@@ -133,7 +133,7 @@ fn what_a_statement_leaves_alone_is_not_taken_for_ones_own() {
     scene.run(1, "SET @a = 2", 0);
     assert_eq!(scene.run(1, "SELECT FOUND_ROWS()", 0).rows, ["0"]);
     scene.clients[1].is_held = false;
-    // The client is pinned to a connection that has another client's information.
+    // The client is pinned to a connection that has another client's results.
     scene.run(0, "BEGIN", 0);
     assert_eq!(scene.run(0, "SELECT LAST_INSERT_ID()", 0).rows, ["5"]);
 }

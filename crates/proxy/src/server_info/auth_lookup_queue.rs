@@ -1,14 +1,15 @@
-//! Queues login lookups: records are queried at each login, and never kept here.
+//! Queues the requests of sessions for authentication records. Each login makes a new request;
+//! nothing is cached.
 
 use std::fmt;
 
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-/// Maximum number of waiting lookups; further ones fail immediately.
+/// Maximum number of queued requests; further ones fail immediately.
 const REQUESTS_WAITING_MAX: usize = 4_096;
 
-/// A user's login record.
+/// A PostgreSQL user's authentication record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresAuthRecord {
     /// Stored verifier of the password.
@@ -17,12 +18,12 @@ pub struct PostgresAuthRecord {
     pub can_login: bool,
     /// True if VALID UNTIL has passed, by the server's clock.
     pub expired: bool,
-    /// Identity of the role, and the initial settings of its connections, in no particular form.
-    pub settings: String,
+    /// Opaque text that changes when the role is replaced or its default settings change.
+    pub role_fingerprint: String,
     /// Databases that accept no connections.
-    pub closed: Vec<String>,
+    pub closed_databases: Vec<String>,
     /// Databases that the role may not connect to.
-    pub forbidden: Vec<String>,
+    pub forbidden_databases: Vec<String>,
 }
 
 /// A password as a server stores it (`pg_authid.rolpassword`). Wiped on drop.
@@ -102,16 +103,17 @@ impl<A> Default for LookupQueue<A> {
 impl<A> LookupQueue<A> {
     pub(super) async fn look_up(&self, user: &str) -> Result<A, LookupError> {
         loop {
-            let (reply, answer) = oneshot::channel();
+            let (reply, result) = oneshot::channel();
             let user = user.to_owned();
             let request = LookupRequest { user, reply };
             if self.requests.0.try_send(request).is_err() {
                 let why = "too many user lookups pending";
                 return Err(LookupError::Unavailable(why.to_owned()));
             }
-            // A task replaced by a reload does not reply: repeat the request to its successor.
-            if let Ok(answer) = answer.await {
-                return answer;
+            // The lookup task drops requests when a reload replaces it: send the request to the
+            // new task.
+            if let Ok(result) = result.await {
+                return result;
             }
         }
     }
@@ -121,7 +123,7 @@ impl<A> LookupQueue<A> {
             match self.requests.1.recv_async().await {
                 Ok(request) if request.reply.is_closed() => {}
                 Ok(request) => return request,
-                // This value holds a sender itself.
+                // Never closed: the queue itself holds a sender.
                 Err(_) => std::future::pending().await,
             }
         }
@@ -133,15 +135,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_question_that_nobody_answers_any_more_is_asked_again() {
-        let idle = LookupQueue::<u32>::default();
+    async fn dropped_request_is_sent_again() {
+        let queue = LookupQueue::<u32>::default();
         let answering = async {
-            drop(idle.next().await);
-            let again = idle.next().await;
+            drop(queue.next().await);
+            let again = queue.next().await;
             assert_eq!(again.user, "app");
             again.reply.send(Ok(7)).unwrap();
         };
-        let (answer, ()) = tokio::join!(idle.look_up("app"), answering);
+        let (answer, ()) = tokio::join!(queue.look_up("app"), answering);
         assert_eq!(answer, Ok(7));
     }
 }

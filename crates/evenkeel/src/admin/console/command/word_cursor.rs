@@ -5,9 +5,9 @@ use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 
 /// Remaining words of a statement.
 #[derive(Clone, Copy)]
-pub(super) struct Line<'a>(pub(super) &'a [Word]);
+pub(super) struct WordCursor<'a>(pub(super) &'a [Word]);
 
-impl<'a> Line<'a> {
+impl<'a> WordCursor<'a> {
     pub(super) fn is_over(&self) -> bool {
         self.0.is_empty()
     }
@@ -17,13 +17,13 @@ impl<'a> Line<'a> {
     }
 
     /// Returns whether the next word is this keyword.
-    pub(super) fn sees(&self, word: &str) -> bool {
-        self.first().is_some_and(|first| first.is(word))
+    pub(super) fn next_is(&self, keyword: &str) -> bool {
+        self.first().is_some_and(|first| first.is(keyword))
     }
 
-    /// Skips the next word if it is this keyword. Returns whether it was.
-    pub(super) fn takes(&mut self, word: &str) -> bool {
-        let is_next = self.sees(word);
+    /// Skips the next word if it is this keyword. Returns whether it is.
+    pub(super) fn skip_if(&mut self, keyword: &str) -> bool {
+        let is_next = self.next_is(keyword);
         if is_next {
             self.0 = &self.0[1..];
         }
@@ -37,19 +37,20 @@ impl<'a> Line<'a> {
     }
 
     /// Returns the next word, or an error if there is none.
-    pub(super) fn word(&mut self) -> Result<&'a Word, ConsoleError> {
-        self.next().ok_or_else(|| misses("argument"))
+    pub(super) fn expect_word(&mut self) -> Result<&'a Word, ConsoleError> {
+        self.next().ok_or_else(|| missing("argument"))
     }
 
-    pub(super) fn must_take(&mut self, word: &str) -> Result<(), ConsoleError> {
-        match self.takes(word) {
+    /// Skips this keyword, or returns an error if the next word is another.
+    pub(super) fn expect_keyword(&mut self, keyword: &str) -> Result<(), ConsoleError> {
+        match self.skip_if(keyword) {
             true => Ok(()),
-            false => Err(misses(word)),
+            false => Err(missing(keyword)),
         }
     }
 
     /// Returns an error if words remain.
-    pub(super) fn ends(&self) -> Result<(), ConsoleError> {
+    pub(super) fn expect_end(&self) -> Result<(), ConsoleError> {
         match self.first() {
             None => Ok(()),
             Some(word) => {
@@ -60,7 +61,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn misses(what: &str) -> ConsoleError {
+fn missing(what: &str) -> ConsoleError {
     ConsoleError::new(
         ConsoleErrorKind::Syntax,
         format!("missing {what}, see SHOW HELP"),

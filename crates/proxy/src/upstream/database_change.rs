@@ -34,8 +34,8 @@ const REPLICA_PAUSES: [Duration; 5] = [
     Duration::from_secs(120),
 ];
 
-/// A statement in progress that other sessions must leave a database for.
-pub(crate) struct Vacating {
+/// A statement in progress that requires that no other session uses its database.
+pub(crate) struct ActiveDatabaseChange {
     worker: Rc<Worker>,
     task: Rc<VacateTask>,
     /// True if the statement may have been executed.
@@ -45,12 +45,16 @@ pub(crate) struct Vacating {
 #[derive(Clone)]
 struct VacateTask {
     server_id: u64,
-    effect: Box<analysis::Vacating>,
+    effect: Box<analysis::DatabaseChange>,
 }
 
-impl Vacating {
+impl ActiveDatabaseChange {
     /// Starts when the statement is being sent to a server.
-    pub(crate) fn begin(worker: &Rc<Worker>, server_id: u64, effect: &analysis::Vacating) -> Self {
+    pub(crate) fn begin(
+        worker: &Rc<Worker>,
+        server_id: u64,
+        effect: &analysis::DatabaseChange,
+    ) -> Self {
         let effect = Box::new(effect.clone());
         let task = Rc::new(VacateTask { server_id, effect });
         worker.spawn(vacate_repeatedly(
@@ -65,22 +69,22 @@ impl Vacating {
     }
 
     /// Records the server's reply to the statement.
-    pub(crate) fn answered(&mut self, has_failed: bool) {
+    pub(crate) fn record_reply(&mut self, has_failed: bool) {
         self.may_have_run = !has_failed;
     }
 }
 
-impl Drop for Vacating {
+impl Drop for ActiveDatabaseChange {
     fn drop(&mut self) {
         if !self.may_have_run {
             return;
         }
         for service in services_with(&self.worker, self.task.server_id) {
-            for name in &self.task.effect.renamed {
+            for name in &self.task.effect.affected_names {
                 replaced(&service, name);
             }
         }
-        if self.task.effect.renames {
+        if self.task.effect.is_rename {
             // A copy: `vacate_repeatedly` runs for as long as the statement's own instance exists.
             let task = VacateTask::clone(&self.task);
             let worker = Rc::downgrade(&self.worker);
@@ -109,7 +113,7 @@ fn retire_at_replicas(worker: &Worker, service: &Service, task: &VacateTask) {
         return;
     };
     let is_meant = |one: &PoolHandle| {
-        let mut names = task.effect.renamed.iter();
+        let mut names = task.effect.affected_names.iter();
         one.server.id != task.server_id && names.any(|name| **name == *one.pool_user.database)
     };
     for ticket in shared.pool_registry.retire_pools(is_meant) {
@@ -125,7 +129,7 @@ fn retire_at_replicas(worker: &Worker, service: &Service, task: &VacateTask) {
 /// Discards what is known about a name that belongs to another database from now on.
 fn replaced(service: &Service, name: &str) {
     let shared = service.database();
-    let known = shared.and_then(|shared| shared.knowledge.databases().get(name));
+    let known = shared.and_then(|shared| shared.server_info.databases().get(name));
     if let Some(database) = known {
         database.replaced();
     }
@@ -157,7 +161,7 @@ fn vacate(worker: &Worker, service: &Service, task: &VacateTask) {
         return;
     };
     let name = &*task.effect.database;
-    if let Some(database) = shared.knowledge.databases().get(name) {
+    if let Some(database) = shared.server_info.databases().get(name) {
         database.close_until(clock::now_ms() + CLOSED_MS);
     }
     let server = task.server_id;

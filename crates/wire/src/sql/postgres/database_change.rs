@@ -11,24 +11,24 @@ use crate::sql::token::{Token, TokenKind, Word};
 
 /// Effect of a statement on whole databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vacating<'a> {
+pub struct DatabaseChange<'a> {
     /// Database that all other sessions must leave before the statement is executed.
     pub database: Cow<'a, [u8]>,
-    /// Names that refer to another database afterwards, or to none.
-    pub renamed: Vec<Cow<'a, [u8]>>,
-    /// True if the database remains under another name.
-    pub renames: bool,
+    /// Names whose meaning changes: dropped, created, or renamed.
+    pub affected_names: Vec<Cow<'a, [u8]>>,
+    /// True if the database continues to exist under another name.
+    pub is_rename: bool,
 }
 
 /// Parses DROP DATABASE, ALTER DATABASE … RENAME and SET TABLESPACE, and CREATE DATABASE, which
 /// copies a database. Returns `None` for any other statement, or if the name is written in a form
 /// that is not decoded.
 #[must_use]
-pub fn vacating<'a>(
+pub fn database_change<'a>(
     text: &'a [u8],
     statement: &StatementFacts,
     backslashes: bool,
-) -> Option<Vacating<'a>> {
+) -> Option<DatabaseChange<'a>> {
     let sql = statement.span.of(text);
     let mut tokens = Tokens::new(sql, backslashes);
     let verb = tokens.next_token();
@@ -56,7 +56,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn drop(&mut self) -> Option<Vacating<'a>> {
+    fn drop(&mut self) -> Option<DatabaseChange<'a>> {
         let mut token = self.tokens.next_token();
         let mut ahead = self.tokens.clone();
         // `if` may be the name of a database.
@@ -65,23 +65,23 @@ impl<'a> Reader<'a> {
             token = self.tokens.next_token();
         }
         let database = self.name(token)?;
-        Some(Vacating {
-            renamed: vec![database.clone()],
+        Some(DatabaseChange {
+            affected_names: vec![database.clone()],
             database,
-            renames: false,
+            is_rename: false,
         })
     }
 
-    fn alter(&mut self) -> Option<Vacating<'a>> {
+    fn alter(&mut self) -> Option<DatabaseChange<'a>> {
         let token = self.tokens.next_token();
         let database = self.name(token)?;
         let verb = self.tokens.next_token();
         let what = self.tokens.next_token();
         if verb.is(w::SET) && what.is(TABLESPACE) {
-            return Some(Vacating {
+            return Some(DatabaseChange {
                 database,
-                renamed: Vec::new(),
-                renames: false,
+                affected_names: Vec::new(),
+                is_rename: false,
             });
         }
         if !verb.is(RENAME) || !what.is(w::TO) {
@@ -89,16 +89,16 @@ impl<'a> Reader<'a> {
         }
         let token = self.tokens.next_token();
         let new = self.name(token)?;
-        Some(Vacating {
-            renamed: vec![database.clone(), new],
+        Some(DatabaseChange {
+            affected_names: vec![database.clone(), new],
             database,
-            renames: true,
+            is_rename: true,
         })
     }
 
-    fn create(&mut self) -> Option<Vacating<'a>> {
+    fn create(&mut self) -> Option<DatabaseChange<'a>> {
         let token = self.tokens.next_token();
-        let renamed = vec![self.name(token)?];
+        let affected_names = vec![self.name(token)?];
         let database = loop {
             let token = self.tokens.next_token();
             match token.kind {
@@ -107,10 +107,10 @@ impl<'a> Reader<'a> {
                 _ => {}
             }
         };
-        Some(Vacating {
+        Some(DatabaseChange {
             database,
-            renamed,
-            renames: false,
+            affected_names,
+            is_rename: false,
         })
     }
 
@@ -128,8 +128,8 @@ impl<'a> Reader<'a> {
     }
 
     fn name(&self, token: Token) -> Option<Cow<'a, [u8]>> {
-        let is_read = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
-        is_read.then(|| identifier(token.span.of(self.sql)))
+        let is_name = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
+        is_name.then(|| identifier(token.span.of(self.sql)))
     }
 }
 
@@ -150,16 +150,16 @@ mod tests {
     fn read(text: &str) -> Option<(String, Vec<String>)> {
         let facts = facts(text.as_bytes(), false);
         let statement = facts.statements().next()?;
-        let found = vacating(text.as_bytes(), statement, false)?;
+        let found = database_change(text.as_bytes(), statement, false)?;
         let word = |name: &Cow<'_, [u8]>| String::from_utf8_lossy(name).into_owned();
-        let renamed: Vec<String> = found.renamed.iter().map(word).collect();
-        assert_eq!(found.renames, renamed.len() == 2, "{text}");
-        Some((word(&found.database), renamed))
+        let affected_names: Vec<String> = found.affected_names.iter().map(word).collect();
+        assert_eq!(found.is_rename, affected_names.len() == 2, "{text}");
+        Some((word(&found.database), affected_names))
     }
 
     #[test]
     fn the_database_is_the_one_that_is_dropped_renamed_moved_or_copied() {
-        for (text, database, renamed) in [
+        for (text, database, affected_names) in [
             ("drop database Shop", "shop", &["shop"][..]),
             (
                 "DROP DATABASE IF EXISTS \"My \"\"Shop\";",
@@ -208,14 +208,17 @@ mod tests {
                 &["a"],
             ),
         ] {
-            let renamed = renamed.iter().map(|name| (*name).to_owned()).collect();
-            let expect = Some((database.to_owned(), renamed));
+            let affected_names = affected_names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect();
+            let expect = Some((database.to_owned(), affected_names));
             assert_eq!(read(text), expect, "{text}");
         }
     }
 
     #[test]
-    fn other_statements_need_nobody_to_leave() {
+    fn other_statements_do_not_require_an_unused_database() {
         for text in [
             "drop table database",
             "alter database shop owner to x",
