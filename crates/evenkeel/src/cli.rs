@@ -49,7 +49,7 @@ enum Command {
     Undrain(ServerArgs),
     /// Change the weight of a server until the process exits.
     Weight(WeightArgs),
-    /// Select the primary where it cannot be determined from the servers.
+    /// Override the primary: choose it when it cannot be determined from the servers.
     Primary(PrimaryArgs),
     /// Show events: changes of state, role, primary and configuration, and commands.
     Events(EventsArgs),
@@ -61,7 +61,8 @@ enum Command {
     Digests(pools::ServiceArgs),
     /// Show where a statement would be routed, and why.
     Explain(explain::ExplainArgs),
-    /// Pause a service: hold new transactions until its server connections are idle.
+    /// Pause a service: hold new transactions until `resume`. Returns when its server connections
+    /// are closed.
     Pause(pools::PauseArgs),
     /// Resume a paused service.
     Resume(pools::DatabaseArgs),
@@ -149,7 +150,7 @@ struct WeightArgs {
 struct PrimaryArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Clear the operator's selection; the primary is determined from the servers again.
+    /// Remove the override; the primary is determined from the servers' reports again.
     #[arg(long)]
     clear: bool,
 }

@@ -369,7 +369,10 @@ impl ControlPlane {
         }
         self.notify_predecessor();
         let sessions = watchdog::counted(self.sessions(), "session");
-        let cause = format!("stop signal received; {sessions} left, {limit_ms} ms to finish");
+        let cause = format!(
+            "stop signal received; {sessions} still open, closing them in {limit_ms} ms at the \
+             latest"
+        );
         let event = NewEvent::new(
             EventKind::Process,
             Severity::Info,

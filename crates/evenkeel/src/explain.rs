@@ -302,7 +302,8 @@ fn assumed(known: &ObjectInfo<'_>) -> Vec<String> {
             "nothing about the functions and tables in the statement: {why}"
         )),
         ObjectInfo::Assumed => assumed.extend([
-            "functions and tables in the statement only read (no running process to ask)"
+            "the functions and tables that the statement uses change nothing (no Evenkeel process \
+             is running to check this)"
                 .to_owned(),
             "there is a primary, and all other servers are replicas that serve reads".to_owned(),
             "version-dependent comments (/*! … */) are treated as comments".to_owned(),

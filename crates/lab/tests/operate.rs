@@ -74,7 +74,7 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
         let drained = Instant::now();
         let answer = done(&pair.balancer, &["drain", &first, "--limit-ms", "1500"]);
         assert!(
-            answer.contains("2 sessions left, 1500 ms to finish"),
+            answer.contains("2 sessions still open, closing them in 1500 ms at the latest"),
             "{answer}"
         );
         let _new = pair.open();

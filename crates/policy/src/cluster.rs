@@ -296,7 +296,10 @@ impl Cluster {
         };
         self.override_problem = Some(Problem {
             server: Some(member.id),
-            message: format!("{}: operator override dropped: server {why}", member.name),
+            message: format!(
+                "{}: the operator's override ended: server {why}",
+                member.name
+            ),
         });
     }
 

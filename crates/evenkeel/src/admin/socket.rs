@@ -1,5 +1,5 @@
-//! Binds the Unix socket with mode 0600 from its creation; replaces a stale socket, and keeps a
-//! live one.
+//! Binds the control socket with mode 0600 from its creation. Replaces a stale socket, and fails if
+//! another process listens on it.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -13,7 +13,7 @@ use tokio::net::UnixListener;
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Binds the admin socket. Creates its directory (0700) if that does not exist.
+/// Binds the control socket. Creates its directory (0700) if that does not exist.
 ///
 /// Must be called within a tokio runtime. Every error names the path and gives advice.
 pub fn bind_socket(path: &Path) -> io::Result<UnixListener> {
@@ -40,13 +40,13 @@ fn prepare_directory(path: &Path) -> io::Result<()> {
     // commands.
     if found.uid() != own && found.uid() != 0 {
         let why = format!(
-            "its directory belongs to another user (uid {})",
+            "its directory belongs to another user (uid {}); change its owner",
             found.uid()
         );
         return Err(refuse(ErrorKind::PermissionDenied, path, &why));
     }
     if found.mode() & 0o1002 == 0o002 {
-        let why = "its directory is writable by everyone (chmod o-w it)";
+        let why = "its directory is writable by everyone; use `chmod o-w` on it";
         return Err(refuse(ErrorKind::PermissionDenied, path, why));
     }
     Ok(())
@@ -61,14 +61,14 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         return Err(refuse(
             ErrorKind::AlreadyExists,
             path,
-            "the path exists and is not a socket",
+            "the path exists and is not a socket; remove it",
         ));
     }
     if somebody_answers(path)? {
         return Err(refuse(
             ErrorKind::AddrInUse,
             path,
-            "in use by another process: stop it",
+            "another process listens on it; stop that process",
         ));
     }
     fs::remove_file(path).map_err(|error| explain(path, "cannot remove the stale socket", &error))
@@ -105,13 +105,15 @@ fn bind(path: &Path) -> io::Result<Socket> {
 }
 
 fn explain(path: &Path, what: &str, error: &io::Error) -> io::Error {
-    refuse(error.kind(), path, &format!("{what}: {error}"))
+    refuse(error.kind(), path, &format!("{what}: {error}; fix this"))
 }
 
 fn refuse(kind: ErrorKind, path: &Path, why: &str) -> io::Error {
     let path = path.display();
     io::Error::new(
         kind,
-        format!("admin socket {path}: {why}; or set another `socket` in [admin]"),
+        format!(
+            "cannot use control socket {path}: {why}, or set another path with `socket` in [admin]"
+        ),
     )
 }

@@ -69,7 +69,7 @@ fn cluster_lines(cluster: &ClusterStatus, now_unix_ms: u64, lines: &mut Vec<Stri
         None => "no primary".to_owned(),
     };
     let named = match &cluster.operator_override {
-        Some(named) => format!("; selected by the operator: {named}"),
+        Some(named) => format!("; operator's override: {named}"),
         None => String::new(),
     };
     lines.push(format!(

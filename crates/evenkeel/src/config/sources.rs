@@ -127,7 +127,7 @@ impl Sources {
         let secret = text.expose().trim_end_matches(['\r', '\n']);
         if secret.is_empty() || secret.contains('\n') {
             let message = format!("{} must contain exactly one line", path.display());
-            let help = "it must hold the secret and nothing else";
+            let help = "write only the secret into the file, on one line, without blank lines";
             problems.error(span, "E_FILE", message, help);
             return None;
         }

@@ -274,15 +274,15 @@ impl ControlPlane {
         let verdict = &self.clusters[index].verdict;
         Ok(match (clear, verdict.primary) {
             (true, _) => format!(
-                "operator override removed from {name}; the primary is determined \
-                 from the servers again"
+                "the override is removed; the primary is determined from the servers' reports \
+                 again"
             ),
             (false, primary) if primary.is_some() && primary == server_id => {
                 format!("{name} is the primary")
             }
             (false, _) => format!(
-                "{name} is selected; it becomes the primary once it reports that it accepts writes \
-                 (see `evenkeel status`)"
+                "the override names {name}, which becomes the primary once it reports that it \
+                 accepts writes (see `evenkeel status`)"
             ),
         })
     }

@@ -114,7 +114,7 @@ impl ControlPlane {
         self.publish_all_with(&address);
         self.part_from(&address);
         Ok(format!(
-            "{address} is draining; {} left, {limit_ms} ms to finish",
+            "{address} is draining; {} still open, closing them in {limit_ms} ms at the latest",
             counted(sessions as usize, "session")
         ))
     }

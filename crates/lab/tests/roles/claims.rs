@@ -116,7 +116,7 @@ fn in_a_ring_nobody_writes_until_one_is_named() {
     wait_until(&balancer, "nobody", || primary().is_null());
     let log = balancer.log();
     assert!(
-        log.contains("operator override dropped: server is down"),
+        log.contains("the operator's override ended: server is down"),
         "{log}"
     );
 }

@@ -232,7 +232,7 @@ impl Cluster {
         }
         if !self.have_all_reported() {
             decision = pending(candidates, Vec::new());
-            decision.refused = vec![(winner, self.start_message())];
+            decision.refused = vec![(winner, self.awaited_servers_message())];
         }
         decision
     }
@@ -247,14 +247,15 @@ impl Cluster {
     }
 
     /// Returns the servers that the start waits for.
-    fn start_message(&self) -> String {
-        let unasked = self
+    fn awaited_servers_message(&self) -> String {
+        let awaited = self
             .members
             .iter()
             .filter(|one| one.last_report == LastReport::Pending);
-        let names: Vec<&str> = unasked.map(|one| one.name.as_str()).collect();
+        let names: Vec<&str> = awaited.map(|one| one.name.as_str()).collect();
         format!(
-            "accepts writes; not used until these servers respond or are down: {}",
+            "accepts writes, but cannot become the primary until these servers have responded or \
+             are known to be down: {}",
             conflict::listed(&names)
         )
     }
@@ -284,8 +285,8 @@ impl Cluster {
     }
 }
 
-/// Decides for the claimant that an operator named. The others are wrong, or replicas for now where
-/// several may take writes.
+/// Decides for the claimant that the override names. The others are wrong, or replicas for now
+/// where several may take writes.
 fn decide_by_override(selected: &Candidate<'_>, candidates: &[Candidate<'_>]) -> ConflictResult {
     let is_wrong = |one: &&Candidate<'_>| match one.status {
         ReplicationState::Postgres(_) => true,
@@ -297,7 +298,7 @@ fn decide_by_override(selected: &Candidate<'_>, candidates: &[Candidate<'_>]) ->
         .filter(|one| one.id != selected.id)
         .filter(is_wrong);
     let why = format!(
-        "claims to be the primary, but the operator selected {}",
+        "claims to be the primary, but the operator's override names {}",
         selected.name
     );
     ConflictResult::Won {

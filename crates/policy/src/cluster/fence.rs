@@ -123,10 +123,10 @@ impl Cluster {
         Some(Problem {
             server: Some(member.id),
             message: format!(
-                "{}: selected by the operator although the cluster has reached timeline \
-                 {timeline}, which is higher than its own; the higher timeline is now ignored. \
-                 Rebuild any server still on timeline {timeline} before it rejoins, or it will be \
-                 taken for the primary",
+                "{}: the operator's override names this server although the cluster has reached \
+                 timeline {timeline}, which is higher than its own; the higher timeline is now \
+                 ignored. Rebuild any server still on timeline {timeline} before it rejoins, or it \
+                 will be taken for the primary",
                 member.name
             ),
         })

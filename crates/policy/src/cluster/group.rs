@@ -121,7 +121,7 @@ fn bootstrapped_twice(all: &[(&Candidate<'_>, &Group)]) -> String {
         .collect();
     format!(
         "{} are primaries of different groups with the same name (views: {}): the group was \
-         bootstrapped twice. Rebuild the wrong one, or select the right one: `evenkeel primary \
+         bootstrapped twice. Rebuild the wrong one, or choose the right one: `evenkeel primary \
          SERVER`",
         listed(&names),
         views.join(", ")
@@ -131,7 +131,7 @@ fn bootstrapped_twice(all: &[(&Candidate<'_>, &Group)]) -> String {
 fn split(names: &[&str], view: u64) -> String {
     format!(
         "{} are primaries of different groups with the same name and view number {view}: the group \
-         was bootstrapped twice. Rebuild the wrong one, or select the right one: `evenkeel primary \
+         was bootstrapped twice. Rebuild the wrong one, or choose the right one: `evenkeel primary \
          SERVER`",
         listed(names)
     )

@@ -155,7 +155,7 @@ fn majority(identities: &[(&Member, ClusterIdentity)]) -> ClusterScope {
         None => ClusterScope::Of(most.clone()),
         Some((second, other)) => ClusterScope::Tied(format!(
             "servers of two clusters are listed together: {} reports {most}, {} reports {other}. \
-             Remove one from the configuration, or select the primary: `evenkeel primary SERVER`",
+             Remove one from the configuration, or choose the primary: `evenkeel primary SERVER`",
             first.name, second.name
         )),
     }

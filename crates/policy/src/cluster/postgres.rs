@@ -81,7 +81,7 @@ pub(super) fn claimed_role(name: &str, status: &Postgres, fence: Option<&Fence>)
         return ClaimedRole::Refused(format!(
             "timeline {} is older than the cluster's timeline {} (seen on {}): a former primary; \
              rebuild it as a replica (pg_rewind or pg_basebackup). If timeline {} is lost for \
-             good, select this server: `evenkeel primary {name}`",
+             good, choose this server: `evenkeel primary {name}`",
             status.timeline,
             fence.timeline,
             fence.seen_at(),
@@ -106,7 +106,7 @@ pub(super) fn resolve_conflict(candidates: &[Candidate<'_>]) -> ConflictResult {
     ConflictResult::Tied {
         message: format!(
             "{} all claim to be primary on timeline {timeline} (at {}). Stop the wrong one, or \
-             select the right one: `evenkeel primary SERVER`",
+             choose the right one: `evenkeel primary SERVER`",
             listed(&names),
             positions(candidates)
         ),

@@ -193,7 +193,7 @@ fn tie(candidates: &[Candidate<'_>]) -> String {
     };
     format!(
         "{} all accept writes, and none is ahead of all the others ({}; {lacks}): no primary. Set \
-         read_only = ON on the wrong ones, or select the right one: `evenkeel primary SERVER`",
+         read_only = ON on the wrong ones, or choose the right one: `evenkeel primary SERVER`",
         listed(&names),
         sets.join(", ")
     )
@@ -313,7 +313,7 @@ fn identity(member: &Member) -> Option<&str> {
 
 fn ring(names: &[&str]) -> String {
     format!(
-        "{} all accept writes and all replicate (ring or multi-primary replication). Select the \
+        "{} all accept writes and all replicate (ring or multi-primary replication). Choose the \
          server to use: `evenkeel primary SERVER`",
         listed(names)
     )
@@ -322,7 +322,7 @@ fn ring(names: &[&str]) -> String {
 fn orphans(dead: &str, names: &[&str]) -> String {
     format!(
         "primary {dead} is down and no replica was promoted: {} accept writes, but all of them \
-         replicate. Promote one (stop its replication), or select it: `evenkeel primary SERVER`; \
+         replicate. Promote one (stop its replication), or choose it: `evenkeel primary SERVER`; \
          set read_only = ON on those that stay replicas",
         listed(names)
     )
@@ -337,7 +337,7 @@ fn writable_replica(member: &Member) -> String {
     };
     format!(
         "{}: accepts writes although it replicates from {}. If it is a replica, set read_only = \
-         ON; if it is the new primary, stop its replication or select it: `evenkeel primary {}`",
+         ON; if it is the new primary, stop its replication or choose it: `evenkeel primary {}`",
         member.name,
         source.unwrap_or("another server"),
         member.name

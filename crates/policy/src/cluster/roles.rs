@@ -180,8 +180,8 @@ impl Cluster {
         Some(Problem {
             server: Some(selected.id),
             message: format!(
-                "{name}: selected as primary by the operator, but not usable: {}; takes effect \
-                 once it accepts writes",
+                "{name}: the operator's override has no effect yet ({}); it takes effect once the \
+                 server accepts writes",
                 condition(&self.members[index], &claimed_roles[index])
             ),
         })

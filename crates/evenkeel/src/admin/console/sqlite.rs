@@ -144,7 +144,7 @@ pub(super) fn run(
             let length = ANSWER_LENGTH_MAX >> 20;
             let message = format!(
                 "the answer has more than {ROWS_MAX} rows or {length} MiB, the console's limits: \
-                 ask for less by WHERE or LIMIT"
+                 select fewer rows with WHERE or LIMIT"
             );
             ConsoleError::new(ConsoleErrorKind::TooLarge, message)
         })

@@ -564,7 +564,7 @@ function clusterView() {
     setText(who, cluster.primary === null ? "No primary" : `Primary: ${cluster.primary}`);
     setText(age, since(cluster));
     setText(services, `· cluster of ${cluster.services.join(", ")}`);
-    setText(named, cluster.operator_override === null ? "" : `· ${cluster.operator_override} selected by the operator`);
+    setText(named, cluster.operator_override === null ? "" : `· operator's override: ${cluster.operator_override}`);
     const text = cluster.problems.join("\n");
     if (problems.textContent !== text) problems.replaceChildren(...cluster.problems.map((one) => make("p", "", one)));
   };

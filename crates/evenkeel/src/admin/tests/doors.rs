@@ -45,7 +45,10 @@ async fn a_live_socket_is_left_alone() {
     let error = bind_socket(&world.socket).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
     let message = error.to_string();
-    assert!(message.contains("in use by another process"), "{message}");
+    assert!(
+        message.contains("another process listens on it"),
+        "{message}"
+    );
     assert!(
         message.contains(world.socket.to_str().unwrap()),
         "{message}"

@@ -61,12 +61,12 @@ pub(super) fn summary(status: &DatabaseStatus) -> Vec<String> {
             }
         ),
         format!(
-            "  {} queries, {} transactions, {} on replicas, {} retried, {} transactions lost, {} \
-             wait timeouts, {} failed logins",
+            "  {} queries ({} on replicas, {} retried), {} transactions ({} lost), {} wait \
+             timeouts, {} failed logins",
             status.queries_total,
-            status.transactions_total,
             status.on_replicas_total,
             status.retried_total,
+            status.transactions_total,
             status.lost_transactions_total,
             status.wait_timeouts_total,
             status.failed_logins_total
@@ -118,8 +118,8 @@ pub(in crate::cli) fn clients(connections: &Connections) -> String {
         "AGE",
         "SERVER",
         "PID",
-        "PINNED BY",
-        "STATEMENT",
+        "PINS",
+        "PINNING STATEMENT",
     ];
     let mut lines = table(head, connections.clients.iter().map(client_row));
     let head = ["", "USER", "DATABASE", "SERVER", "PID", "AGE"];

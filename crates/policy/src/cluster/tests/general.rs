@@ -37,7 +37,7 @@ fn no_server_is_primary_before_all_have_responded_or_are_down() {
     assert_unfit(
         &roles,
         1,
-        "not used until these servers respond or are down: db2, db3 and db4",
+        "until these servers have responded or are known to be down: db2, db3 and db4",
     );
     assert_eq!(roles.problems, vec![]);
     bench.report(2, standby_on(1, 10));
@@ -176,7 +176,11 @@ fn override_ends_when_the_server_is_down_or_accepts_no_writes() {
     assert_eq!(bench.override_primary(2).primary, Some(2));
     let roles = bench.server_down(2);
     assert_eq!(roles.primary, Some(1));
-    assert_problem(&roles, Some(2), "operator override dropped: server is down");
+    assert_problem(
+        &roles,
+        Some(2),
+        "the operator's override ended: server is down",
+    );
     bench.report(2, primary_on(1, 10));
     let roles = bench.report_on_new_connection(2, primary_on(1, 10));
     assert_eq!(
@@ -190,7 +194,7 @@ fn override_ends_when_the_server_is_down_or_accepts_no_writes() {
     assert_problem(
         &roles,
         Some(2),
-        "operator override dropped: server no longer accepts writes",
+        "the operator's override ended: server no longer accepts writes",
     );
     assert_eq!(roles.primary, Some(1));
 }

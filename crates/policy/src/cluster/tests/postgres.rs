@@ -68,7 +68,7 @@ fn a_promotion_by_mistake_is_taken_back_by_a_name_once_its_timeline_is_gone() {
     assert_problem(
         &roles,
         Some(1),
-        "If timeline 4 is lost for good, select this server: `evenkeel primary db1`",
+        "If timeline 4 is lost for good, choose this server: `evenkeel primary db1`",
     );
     let roles = bench.override_primary(1);
     assert_eq!(roles.primary, Some(1));
@@ -90,11 +90,7 @@ fn a_name_does_not_overrule_a_timeline_that_somebody_is_on_nor_later_when_he_is_
     let mut bench = promoted_by_mistake();
     let roles = bench.override_primary(1);
     assert_eq!(roles.primary, Some(2));
-    assert_problem(
-        &roles,
-        Some(1),
-        "selected as primary by the operator, but not usable",
-    );
+    assert_problem(&roles, Some(1), "the operator's override has no effect yet");
     let is_lifted =
         |one: &super::super::Problem| one.message.contains("the higher timeline is now ignored");
     assert!(!roles.problems.iter().any(is_lifted));
@@ -200,7 +196,7 @@ fn one_timeline_claimed_twice_stops_all_until_one_is_named() {
     assert_unfit(&roles, 1, "as do other servers");
     let roles = bench.override_primary(2);
     assert_eq!(roles.primary, Some(2));
-    assert_unfit(&roles, 1, "the operator selected db2");
+    assert_unfit(&roles, 1, "the operator's override names db2");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn diverged_sets_stop_all_until_one_is_named() {
     assert_unfit(&roles, 1, "as do other servers");
     let roles = bench.override_primary(1);
     assert_eq!(roles.primary, Some(1));
-    assert_unfit(&roles, 2, "the operator selected db1");
+    assert_unfit(&roles, 2, "the operator's override names db1");
 }
 
 #[test]

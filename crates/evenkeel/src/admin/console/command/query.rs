@@ -109,14 +109,14 @@ impl Query {
         dialect: Dialect,
     ) -> Result<Self, ConsoleError> {
         if words.iter().any(|word| word.is(";")) {
-            let message = "several statements stand in the text: send them one by one";
+            let message = "the text contains several statements: send one statement at a time";
             return Err(ConsoleError::new(ConsoleErrorKind::Syntax, message));
         }
         // SQLite reads a text only up to a zero byte.
         if full.contains('\0') {
             return Err(ConsoleError::new(
                 ConsoleErrorKind::Syntax,
-                "the text has a zero byte: leave it out",
+                "the text contains a zero byte: remove it",
             ));
         }
         let tokens = tokens(full, words);

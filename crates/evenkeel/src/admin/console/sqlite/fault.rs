@@ -16,7 +16,7 @@ pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
         Error::SqliteFailure(error, Some(message)) => (Some(error.code), message.clone()),
         Error::SqliteFailure(error, None) => (Some(error.code), error.to_string()),
         Error::MultipleStatement => {
-            let message = "several statements stand in the text: send them one by one";
+            let message = "the text contains several statements: send one statement at a time";
             return ConsoleError::new(ConsoleErrorKind::Syntax, message);
         }
         other => (None, other.to_string()),
@@ -26,20 +26,21 @@ pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
         Some(ErrorCode::OperationInterrupted) => {
             let seconds = TIME_MAX.as_secs();
             let message = format!(
-                "the query ran for {seconds} s, the console's limit, and was ended: ask for less"
+                "the query was cancelled after {seconds} s, the console's limit: select fewer rows"
             );
             return ConsoleError::new(ConsoleErrorKind::QueryTimedOut, message);
         }
         Some(ErrorCode::OutOfMemory) => {
             let max = HEAP_MAX >> 20;
-            let message =
-                format!("the query needs more than {max} MiB, the console's limit: ask for less");
+            let message = format!(
+                "the query needs more than {max} MiB, the console's limit: select fewer rows"
+            );
             return ConsoleError::new(ConsoleErrorKind::TooLarge, message);
         }
         Some(ErrorCode::TooBig) => {
             let (_, max) = LIMITS[0];
             let max = max >> 10;
-            let advice = format!("a value or a row has {max} KiB at most: ask for less");
+            let advice = format!("a value or a row may have at most {max} KiB: select less");
             (ConsoleErrorKind::TooLarge, advice)
         }
         Some(ErrorCode::AuthorizationForStatementDenied) => only_select_allowed(),
@@ -54,8 +55,7 @@ pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
 }
 
 fn only_select_allowed() -> (ConsoleErrorKind, String) {
-    let advice = "the console runs SELECT over its own tables: nothing else is read, nothing \
-                  written";
+    let advice = "the console can only run SELECT on its own tables";
     (ConsoleErrorKind::Unsupported, advice.to_owned())
 }
 
@@ -64,7 +64,10 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
     let names = |names: Vec<String>| names.join(", ");
     if message.starts_with("no such table") || message.starts_with("unknown database") {
         let known = names(Show::names().collect());
-        return (ConsoleErrorKind::UnknownTable, format!("there are {known}"));
+        return (
+            ConsoleErrorKind::UnknownTable,
+            format!("available tables: {known}"),
+        );
     }
     if message.starts_with("no such column") || message.starts_with("ambiguous column") {
         // SQLite may not have read the whole statement yet, but the text names all tables.
@@ -74,7 +77,7 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
         tables.dedup();
         let columns = |show: Show| format!("{} has {}", show.name(), show.columns().join(", "));
         let known = match tables.is_empty() {
-            true => "no table is named".to_owned(),
+            true => "the query names no table".to_owned(),
             false => tables
                 .into_iter()
                 .map(columns)
@@ -83,7 +86,7 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
         };
         return (
             ConsoleErrorKind::UnknownColumn,
-            format!("{known}; a text stands in single quotes"),
+            format!("{known}; write string literals in single quotes"),
         );
     }
     let beyond = [
@@ -94,15 +97,12 @@ fn advice(message: &str, query: &Query) -> (ConsoleErrorKind, String) {
         "at most",
     ];
     if beyond.iter().any(|part| message.contains(part)) {
-        return (
-            ConsoleErrorKind::TooLarge,
-            "write the query shorter".to_owned(),
-        );
+        return (ConsoleErrorKind::TooLarge, "simplify the query".to_owned());
     }
     if message.starts_with("no such function") {
         return (
             ConsoleErrorKind::Syntax,
-            "the functions are SQLite's".to_owned(),
+            "only SQLite's functions are available".to_owned(),
         );
     }
     (
