@@ -15,7 +15,7 @@ use super::analysis::TextAnalysis;
 pub struct ResultReads(u8);
 
 impl ResultReads {
-    /// Nothing.
+    /// No result.
     pub const NONE: ResultReads = ResultReads(0);
     /// LAST_INSERT_ID(), `@@identity`.
     pub const INSERT_ID: ResultReads = ResultReads(1);
