@@ -273,10 +273,9 @@ impl ControlPlane {
         self.update_roles(index);
         let verdict = &self.clusters[index].verdict;
         Ok(match (clear, verdict.primary) {
-            (true, _) => format!(
-                "the override is removed; the primary is determined from the servers' reports \
-                 again"
-            ),
+            (true, _) => "the override is removed; the primary is determined from the servers' \
+                          reports again"
+                .to_owned(),
             (false, primary) if primary.is_some() && primary == server_id => {
                 format!("{name} is the primary")
             }

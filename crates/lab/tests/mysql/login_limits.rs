@@ -293,8 +293,8 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
             stranger.set_read_timeout(Some(LIMIT)).unwrap();
             let mut received = Vec::new();
             stranger.read_to_end(&mut received).unwrap();
-            // ER_CON_COUNT_ERROR instead of a greeting. A stranger that waited may get a permit just
-            // before its own limit, and then receives the error for a login that took too long.
+            // ER_CON_COUNT_ERROR instead of a greeting. A stranger that waited may get a permit
+            // just before its own limit, and then receives the error for a login that is too slow.
             let is_refused = received.get(4..7) == Some(&[0xff, 0x10, 0x04]);
             let is_too_slow = String::from_utf8_lossy(&received).contains("login not completed");
             assert!(is_refused || is_too_slow, "{io}: {received:?}");

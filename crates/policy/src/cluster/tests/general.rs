@@ -208,7 +208,7 @@ fn override_of_a_replica_waits_and_is_reported() {
     assert_problem(
         &roles,
         Some(2),
-        "not usable: replica; takes effect once it accepts writes",
+        "no effect yet (replica); it takes effect once the server accepts writes",
     );
     bench.report(2, primary_on(1, 10));
     assert_eq!(

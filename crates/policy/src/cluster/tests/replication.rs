@@ -197,7 +197,7 @@ fn a_writable_replica_stays_a_replica_with_a_warning() {
         roles.primary, None,
         "the death of the primary promotes nobody"
     );
-    assert_problem(&roles, Some(2), "stop its replication or select it");
+    assert_problem(&roles, Some(2), "stop its replication or choose it");
     assert_eq!(bench.override_primary(2).primary, Some(2));
 }
 

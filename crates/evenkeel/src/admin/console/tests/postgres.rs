@@ -306,7 +306,7 @@ async fn the_extended_protocol_describes_what_select_gives() {
     let (tags, texts) = client.answer().await;
     assert_eq!(tags, "1tT2DsDCZ", "{texts}");
     assert!(texts.contains("number"), "{texts}");
-    for part in ["one by one", "$1 has no value"] {
+    for part in ["one statement at a time", "$1 has no value"] {
         let (tags, texts) = client.answer().await;
         assert!(tags == "EZ" && texts.contains(part), "{texts}");
     }
