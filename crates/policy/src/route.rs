@@ -367,10 +367,10 @@ fn of_calls(statement: &RoutedStatement, session: &SessionContext) -> Option<Obs
         Volatility::Volatile => called("calls a volatile function"),
         // The known properties of functions and views may be older than the schema change.
         Volatility::Stable if session.changed_catalog => {
-            called("calls a function after a schema change")
+            called("calls a function after this session changed the schema")
         }
         _ if session.changed_catalog && statement.traits.any(RoutingTraits::CATALOG) => {
-            possible("reads the system catalog after a schema change")
+            possible("reads the system catalog after this session changed the schema")
         }
         Volatility::None | Volatility::Immutable | Volatility::Stable => None,
     }

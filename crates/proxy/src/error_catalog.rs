@@ -128,7 +128,7 @@ catalog! {
         "no server connection is allowed by the configured limits; statement not executed")
         .hint("A limit of [service.pool] or max_connections of a server is 0.");
     POOL_OUTDATED = both(b"57P01", 1053, b"08S01",
-        "the server or the credentials of this session are no longer in use; reconnect");
+        "the server was removed or the user's credentials have changed; reconnect");
     CONNECT_FAILED = both(b"08006", 2003, b"08S01", "…");
     SERVER_CONNECTION_LOST = both(b"08006", 2013, b"08S01", "server …: …");
 
@@ -166,7 +166,7 @@ catalog! {
     LOGIN_TIMEOUT = both(b"08P01", 1159, b"08S01", "login not completed within … ms")
         .hint("See login_timeout_ms of the service.");
     CREDENTIALS_UNAVAILABLE = both(b"57P03", 2003, b"HY000",
-        "cannot verify credentials: no server is reachable, try again");
+        "cannot verify credentials: no server returned the user's password hash, try again");
     NO_SERVER_AVAILABLE = both(b"57P03", 2003, b"HY000", "no server available, try again");
     SERVER_UNRESPONSIVE = both(b"57P03", 2003, b"HY000",
         "server … does not respond, try again");
@@ -195,8 +195,7 @@ catalog! {
     // PostgreSQL: sessions.
     QUERY_CANCELED = postgres(b"57014", "canceling statement due to user request");
     COPY_UNDECIDABLE = postgres(b"08P01",
-        "terminating connection: COPY failed, and replies can no longer be matched to the \
-         messages sent with it")
+        "terminating connection: the client sent other messages during a COPY that failed")
         .hint("Send only copy data between the start of a COPY and its end.");
     STATEMENTS_OVER_LIMIT = postgres(b"53400",
         "terminating connection: more than … prepared statements, or more than 64 MiB of them")

@@ -89,7 +89,7 @@ pub enum Listen {
 }
 
 impl Listen {
-    /// Returns whether both cannot be open concurrently.
+    /// Returns true if the two addresses cannot be listened on at the same time.
     pub fn overlaps(&self, other: &Listen) -> bool {
         match (self, other) {
             (Listen::Unix(a), Listen::Unix(b)) => a == b,
@@ -135,8 +135,10 @@ impl FromStr for Listen {
             "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
             _ => host.parse().map_err(|_| {
                 AddressError::new(
-                    format!("`{host}` is not an IP address of this machine"),
-                    format!("listen on an IP address, or on all of them: `*:{port}`"),
+                    format!("`{host}` is not an IP address"),
+                    format!(
+                        "listen on an IP address of this machine, or on all of them: `*:{port}`"
+                    ),
                 )
             })?,
         };

@@ -150,7 +150,7 @@ fn check_effect(table: &Table<'_>, rule: &RulePlan, problems: &mut Problems) {
     let other = ["to", "timeout_ms"].into_iter().find(given);
     if let (Some(other), true) = (other, given(&"reject")) {
         let message = format!("`reject` and `{other}` exclude each other");
-        let help = "a rejected statement is not routed and has no timeout";
+        let help = "remove one of them: a rejected statement reaches no server";
         problems.error(&table.key_span(other), "E_BOTH", message, help);
     }
     let reads = !matches!(rule.to, None | Some(RuleTo::Primary));

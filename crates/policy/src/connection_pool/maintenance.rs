@@ -16,7 +16,7 @@ use super::types::{
 use crate::load::Load;
 use crate::permits::{Permits, UNLIMITED};
 
-/// Number of no pool: the connection is evicted for another service.
+/// Stands for the id of the waiting pool if a connection is evicted for another service.
 const ANOTHER_SERVICE: u64 = u64::MAX;
 
 impl IdlePool {
@@ -42,7 +42,8 @@ impl IdlePool {
     }
 
     /// Returns the idle connections of some pools to close; each must then be reported as closed.
-    /// Connections in use remain, and so do the pools.
+    /// Connections in use remain, and so do the pools. Called before a database is dropped, renamed
+    /// or copied.
     pub fn vacate(&mut self, is_affected: impl Fn(&PoolKey) -> bool) -> Vec<ClosingConnection> {
         // The lock is held, so that no other worker counts on the connections that are removed.
         let _state = self.shared_pools.lock();
@@ -57,7 +58,8 @@ impl IdlePool {
 }
 
 impl State {
-    /// Returns the reason for closing an idle connection; `closing_count` of them already close.
+    /// Returns the reason for closing an idle connection. `closing_count` idle connections have
+    /// already been chosen to close.
     fn unwanted(
         &self,
         pool: &Pool,
@@ -98,7 +100,8 @@ impl State {
         warm < self.settings.min_idle && !record.pool.is_retired() && record.queue.len() == 0
     }
 
-    /// Checks whether a limit is exceeded: every release then goes through the shared pools.
+    /// Updates whether any limit is exceeded. While one is, workers return every connection through
+    /// the shared pools instead of keeping it.
     pub(super) fn check_excess(&mut self) {
         let mut records = self.pools.values();
         let is_exceeded = records.any(|record| record.pool_limits.are_exceeded());
@@ -160,8 +163,8 @@ impl SharedPools {
         }
     }
 
-    /// Returns the limit of a scope with its permits in use; the part of other processes is set
-    /// there.
+    /// Returns the permits of a scope. Callers also store in them how many permits other processes
+    /// use.
     #[must_use]
     pub fn limit(&self, scope: LimitScope) -> Option<Arc<Permits>> {
         self.lock().limits.get(&scope).cloned()
@@ -224,7 +227,8 @@ impl SharedPools {
     /// for a permit of that server. False if there is none.
     pub fn evict_for_server(&self, server: &Arc<Load>, tasks: &mut Vec<WorkerTask>) -> bool {
         let mut state = self.lock();
-        // See `publish`: the client of the other service already waits.
+        // The fence of `publish`: the waiting client is already counted, so a worker that releases
+        // a connection from now on sees it.
         fence(SeqCst);
         let records = state.pools.values();
         let records = records.filter(|record| record.pool_limits.include_server(server));

@@ -35,8 +35,8 @@ pub(crate) struct Readiness {
     sockets: Rc<Sockets>,
     readable: Cell<bool>,
     writable: Cell<bool>,
-    /// True if the end or an error was announced: it is announced once, so a short read is not the
-    /// last.
+    /// True after epoll has reported the end or an error. Edge-triggered epoll reports this once,
+    /// so from then on a short read must not clear `readable`: another read has to see the end.
     ended: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
@@ -168,8 +168,8 @@ impl Readiness {
         }
     }
 
-    /// Updates the readiness after a receive. A short one has emptied the socket: further data is
-    /// announced, except after the end.
+    /// Updates the readiness after a receive. After a short receive the socket is empty, and epoll
+    /// will report new data, unless the end has been reported.
     pub(crate) fn after_receive(&self, received: &io::Result<usize>, asked: usize) {
         match received {
             Ok(0) => self.ended.set(true),

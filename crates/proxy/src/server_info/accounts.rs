@@ -14,7 +14,7 @@ mod tests;
 /// Rows of one user, and of the anonymous user, at one server. Queried at each login, never kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MysqlAuthRecords {
-    /// True for MariaDB, whose numbers of some errors differ.
+    /// True for MariaDB, which uses other numbers for some errors.
     pub mariadb: bool,
     /// Host name, address, or both by which the server identifies connections of Evenkeel.
     ///
@@ -43,8 +43,8 @@ pub struct MysqlAuthRecord {
     pub is_expired: bool,
     /// Requirements for the connection.
     pub requires: TlsRequirement,
-    /// Global privileges and default role, which existing connections do not get; in no particular
-    /// form.
+    /// Global privileges and default role, as an opaque text. Accounts with different texts do not
+    /// share connections, since a change does not apply to open ones.
     pub rights: String,
 }
 

@@ -22,8 +22,8 @@ const CANDIDATE_LIMIT: Duration = Duration::from_millis(500);
 /// Interval at which the availability of servers is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until a server of the service is available and returns the snapshot. The limit is the one
-/// for work without a primary; after it the snapshot may have none.
+/// Waits until a server of the service is available and returns the snapshot. Waits at most
+/// `login_server_wait`. After that it returns the snapshot even if no server is available.
 pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
     let since_ms = clock::now_ms();
     loop {

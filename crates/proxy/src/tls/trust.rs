@@ -75,7 +75,8 @@ impl Authorities {
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
             let added = roots.add(certificate.clone());
-            added.map_err(|e| format!("not a usable certificate: {e}"))?;
+            added
+                .map_err(|e| format!("contains a certificate that cannot be used as a CA: {e}"))?;
         }
         Ok(Self(certificates.into()))
     }

@@ -51,14 +51,15 @@ impl LexerModes {
         }
         // MariaDB ignores comments for MySQL 5.7 and later.
         let of_mysql = !for_mariadb && (50_700..=99_999).contains(&version);
+        // Comments up to version 5.6.99 are executed by every supported server.
         !(self.mariadb && of_mysql) && version <= self.version.max(50_699)
     }
 }
 
 /// Returns the facts about a text.
 ///
-/// Words are those of the server's grammar. A text in a character set whose characters may contain
-/// ASCII bytes therefore cannot be analyzed ([`charset_is_safe`]).
+/// The lexer compares bytes. A text in a character set whose multi-byte characters contain ASCII
+/// bytes cannot be analyzed ([`charset_is_safe`]).
 #[must_use]
 pub fn facts(text: &[u8], modes: LexerModes) -> TextFacts<'_> {
     let mut statements = statements(text, modes);
@@ -132,7 +133,8 @@ pub fn assignments(
     statement: &StatementFacts,
     modes: LexerModes,
 ) -> Option<Vec<Assignment>> {
-    // A text may have very many statements, so none is read from the beginning of the text.
+    // A text may have very many statements, so the lexer starts at the statement, not at the
+    // beginning of the text.
     let mut tokens = Tokens::from(text, modes, statement.span.start, statement.in_comment);
     tokens.next_token();
     set::assignments(&tokens)

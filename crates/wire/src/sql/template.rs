@@ -106,8 +106,9 @@ fn length(text: &[u8], is_string: bool) -> Option<usize> {
     (1..=DIGITS_MAX).contains(&count).then_some(count)
 }
 
-/// Returns a hash shared by all texts that fit one template, as the key to look the template up by.
-/// If a quoted name contains a quote, the hashes of fitting texts may differ.
+/// Returns a hash by which to look a template up. Texts that fit one template have the same hash,
+/// except if a quoted name or a comment contains a quote, or if they are longer than
+/// `SHAPE_LENGTH` and their literals differ in length. Such texts may be analyzed in full.
 #[must_use]
 pub fn shape(text: &[u8]) -> u64 {
     const ODD: u64 = 0x517c_c1b7_2722_0a95;

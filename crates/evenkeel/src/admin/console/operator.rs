@@ -77,6 +77,7 @@ impl CommandRunner<'_> {
                 self.send_to_services(scope, reconnect).await?
             }
             ConsoleCommand::Kill(scope) => {
+                // As in PgBouncer, KILL also pauses: clients must not reconnect immediately.
                 let pause = |service, database| Command::Pause { service, database };
                 self.send_to_services(scope, pause).await?;
                 let kill = |service, database| Command::Kill {
@@ -145,7 +146,7 @@ impl CommandRunner<'_> {
         into_result(self.console.control.command(command).await?)
     }
 
-    /// Sends a command to all services in the scope. One success is enough for a success.
+    /// Sends a command to all services in the scope. Succeeds if at least one service succeeds.
     async fn send_to_services(
         &self,
         scope: &CommandScope,
@@ -185,7 +186,7 @@ impl CommandRunner<'_> {
         let pooled = status.services.iter().filter(|one| one.database.is_some());
         let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
         if names.is_empty() {
-            let message = "no service pools server connections";
+            let message = "no service has a connection pool";
             return Err(ConsoleError::new(ConsoleErrorKind::CommandFailed, message));
         }
         let Some(name) = scope else {
@@ -201,7 +202,8 @@ impl CommandRunner<'_> {
     }
 }
 
-/// Returns the services that have pools per database.
+/// Returns the services whose pools are per database (all but MySQL), or an error if there is
+/// none.
 fn services_with_pools(database: &str, status: &Status) -> Result<Vec<String>, ConsoleError> {
     let services = status.services.iter();
     let meant = services.filter(|one| one.database.is_some() && one.protocol != "mysql");
@@ -211,8 +213,9 @@ fn services_with_pools(database: &str, status: &Status) -> Result<Vec<String>, C
         true => Err(ConsoleError::new(
             ConsoleErrorKind::CommandFailed,
             format!(
-                "MySQL server connections do not belong to a database: {database:?} has none of \
-                 its own. Give a service, as in PAUSE orders/"
+                "cannot act on database {database:?}: the pools of MySQL services are not per \
+                 database. Name a service instead, for example PAUSE orders/ (the slash is \
+                 required)"
             ),
         )),
     }

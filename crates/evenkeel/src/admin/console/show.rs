@@ -126,8 +126,8 @@ impl PooledService<'_> {
         }
     }
 
-    /// Returns the database of a client's pool. Empty for MySQL, where connections change their
-    /// schema.
+    /// Returns the database that keys a client's pool. Empty for MySQL, whose pools are shared by
+    /// all schemas.
     fn pool_of<'c>(&self, client: &'c ClientStatus) -> &'c str {
         match self.service.protocol == SqlProtocol::Mysql.name() {
             true => "",
@@ -221,7 +221,7 @@ fn clients(one: &PooledService<'_>, now_unix_ms: u64) -> Vec<Row> {
             before(now_unix_ms, client.state_for_ms),
             wait,
             wait_us,
-            text(0),
+            text(0), // close_needed
             client.server_pid.and_then(text),
             text(client.id),
             text(&client.state),
@@ -252,7 +252,7 @@ fn processes(one: &PooledService<'_>) -> Vec<Row> {
             text(command),
             text(client.state_for_ms / 1_000),
             text(&client.state),
-            None,
+            None, // Info
         ]
     };
     one.connections.clients.iter().map(row).collect()
@@ -269,7 +269,7 @@ fn servers(one: &PooledService<'_>, now_unix_ms: u64) -> Vec<Row> {
             text("active"),
             host,
             port,
-            None,
+            None, // connect_time
             before(now_unix_ms, client.state_for_ms),
             client.server_pid.and_then(text),
             text(client.id),
@@ -287,9 +287,9 @@ fn servers(one: &PooledService<'_>, now_unix_ms: u64) -> Vec<Row> {
             host,
             port,
             before(now_unix_ms, idle.age_ms),
-            None,
+            None, // request_time
             idle.server_pid.and_then(text),
-            None,
+            None, // client_id
             text(&idle.server),
             text(&one.service.name),
         ]
@@ -337,11 +337,11 @@ fn pools(one: &PooledService<'_>) -> Vec<Row> {
             text(user),
             text(sum.active),
             text(sum.waiting),
-            text(used),
+            text(used), // sv_active
             text(sum.idle),
-            text(0),
-            text(0),
-            text(sum.opening),
+            text(0),           // sv_used
+            text(0),           // sv_tested
+            text(sum.opening), // sv_login
             maxwait,
             maxwait_us,
             text(&one.database.pool_mode),
@@ -371,15 +371,15 @@ fn databases(one: &PooledService<'_>) -> Vec<Row> {
             host.clone(),
             port.clone(),
             text(name),
-            None,
+            None, // force_user
             text(one.database.pool_size),
             text(one.database.pool_min_idle),
-            text(0),
+            text(0), // reserve_pool_size
             text(&one.database.pool_mode),
             text(connections),
             text(one.clients_of(|client| client.database == name)),
             text(u8::from(one.is_paused(name))),
-            text(0),
+            text(0), // disabled
             text(&one.service.name),
         ]
     };

@@ -28,9 +28,8 @@ impl Totals {
         self.busy_us += other.busy_us;
     }
 
-    /// Returns the increase since `before`. A counter that decreased is a new one, and counts as
-    /// zero.
-    /// service, counts as zero.
+    /// Returns the increase since `before`. A counter that decreased was reset; its increase counts
+    /// as zero.
     fn since(self, before: Totals) -> Totals {
         Totals {
             transactions: self.transactions.saturating_sub(before.transactions),

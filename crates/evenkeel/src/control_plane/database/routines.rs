@@ -149,5 +149,5 @@ impl RoutineTask {
 }
 
 fn unknown_problem(why: &str) -> String {
-    format!("tables and routines unknown, so all reads go to the primary: {why}")
+    format!("cannot read tables and routines, so all reads go to the primary: {why}")
 }

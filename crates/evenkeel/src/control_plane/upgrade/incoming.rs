@@ -55,8 +55,9 @@ impl ControlPlane {
         match (link, &mut self.upgrades.predecessor) {
             (Ok(link), Some(known)) => known.link = Some(link),
             (Err(error), _) => {
-                // The old process's sessions count unchanged until this process exits: too many
-                // rather than too few.
+                // Without the link, the last permit counts of the old process stay in effect until
+                // the next upgrade. They may be too high; since the old process accepts no clients,
+                // they are rarely too low.
                 tracing::error!(
                     "cannot receive the session counts of draining process {pid}: {error}"
                 );
@@ -165,7 +166,7 @@ impl ControlPlane {
         self.update_remote_permits();
     }
 
-    /// Recomputes how many permits of each limit other processes use.
+    /// Recomputes how many permits of each limit the old process uses.
     pub(in crate::control_plane) fn update_remote_permits(&self) {
         self.share_writes();
         for state in &self.services {

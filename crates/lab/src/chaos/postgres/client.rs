@@ -19,7 +19,7 @@ const USER: &str = "sbtest";
 pub(in crate::chaos) struct Client {
     socket: Socket,
     cancel_key: Option<(u32, Vec<u8>)>,
-    /// True if the named insert is prepared.
+    /// True if the prepared INSERT exists on this session.
     pub(super) has_insert: bool,
     /// Channels of unsolicited notifications.
     pub(super) notification_channels: Vec<String>,
@@ -167,9 +167,7 @@ impl Client {
     /// Sends a cancel request for this session over a separate connection.
     pub(super) fn cancel(&self) -> Result<(), Failure> {
         let Some((process, secret)) = &self.cancel_key else {
-            return Err(Failure::Broken(
-                "the login gave no key to cancel with".to_owned(),
-            ));
+            return Err(Failure::Broken("the server sent no cancel key".to_owned()));
         };
         let key = CancelKey {
             process: *process,

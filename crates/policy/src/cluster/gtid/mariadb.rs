@@ -54,6 +54,8 @@ impl Vector {
         other.missing(self).next().is_none()
     }
 
+    /// Returns whether `applied` (domain, server, sequence) has reached the newest position of each
+    /// domain.
     pub(super) fn is_within(&self, applied: &[(u32, u32, u64)]) -> bool {
         let mut newest: Map<u32, (u64, u32)> = Map::new();
         for (&(domain, server), &sequence) in &self.positions {
@@ -67,8 +69,9 @@ impl Vector {
         })
     }
 
-    /// Counts the missing transactions per domain, from the last common position: the servers of a
-    /// domain share its sequence numbers. At least one for each server with a missing transaction.
+    /// Counts the transactions of this set that `other` lacks. In each domain the count is the
+    /// distance from the last position that both have, since the servers of a domain share its
+    /// sequence numbers; it is at least one per server with a missing transaction.
     pub(super) fn missing_from(&self, other: &Vector) -> Option<Missing> {
         let mut domains: Map<u32, Gap> = Map::new();
         for ((domain, server), sequence) in self.missing(other) {
@@ -100,8 +103,9 @@ impl Vector {
 
     /// Returns whether a position of `other` is in this set, too.
     ///
-    /// If a server is unknown here, the set's own replication position covers earlier transactions,
-    /// provided `other` has that position, too. A replica with `log_slave_updates=OFF`, or one made
+    /// If this set does not list the server, the position in `applied` includes all earlier
+    /// transactions of its domain. This holds only if `other` has that position too, so that both
+    /// share this history. A replica with `log_slave_updates=OFF`, or one made
     /// from a backup, never lists the servers that wrote earlier.
     fn has(&self, (domain, server): (u32, u32), sequence: u64, other: &Vector) -> bool {
         if let Some(&highest) = self.positions.get(&(domain, server)) {

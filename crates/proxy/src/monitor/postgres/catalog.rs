@@ -394,7 +394,10 @@ fn text(cell: Option<&str>) -> Result<&str, Nonsense> {
 
 fn number<T: std::str::FromStr>(cell: Option<&str>) -> Result<T, Nonsense> {
     let parsed = cell.and_then(|text| text.parse().ok());
-    parsed.ok_or_else(|| Nonsense::new(format!("{cell:?} instead of a number")))
+    parsed.ok_or_else(|| match cell {
+        Some(text) => Nonsense::new(format!("expected a number, got {text:?}")),
+        None => Nonsense::new("expected a number, got NULL"),
+    })
 }
 
 /// Parses numbers separated by blanks; zero stands for none.

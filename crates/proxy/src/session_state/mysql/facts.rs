@@ -1,4 +1,4 @@
-//! Caches what every statement needs to know of a set of settings, once for all users of the set.
+//! Derives facts from a set of session settings, once for all sessions that have the same settings.
 
 use evenkeel_policy::route::{Isolation, TransactionModes};
 

@@ -90,7 +90,7 @@ impl SqlState {
     pub const INVALID_PASSWORD: SqlState = SqlState(*b"28P01");
     /// Login refused for another reason.
     pub const INVALID_AUTHORIZATION: SqlState = SqlState(*b"28000");
-    /// Protocol violation of the peer.
+    /// Protocol violation by the peer.
     pub const PROTOCOL_VIOLATION: SqlState = SqlState(*b"08P01");
     /// No free connection slot.
     pub const TOO_MANY_CONNECTIONS: SqlState = SqlState(*b"53300");

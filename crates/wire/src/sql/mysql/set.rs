@@ -85,8 +85,8 @@ fn assignment(head: &mut Head<'_>) -> Option<Assignment> {
     Some(Assignment { target, value })
 }
 
-/// Returns whether a word is a literal value. For a system variable any word is (ON, utf8mb4),
-/// except functions without parentheses; for a user variable only TRUE, FALSE and NULL are.
+/// Returns whether a word is a literal value. TRUE, FALSE and NULL always are. For a system
+/// variable other words are, too (ON, utf8mb4), except functions without parentheses.
 fn is_literal_word(word: Word, written: &[u8], user: bool) -> bool {
     let constant = matches!(word, w::TRUE | w::FALSE | w::NULL);
     let now = written.eq_ignore_ascii_case(b"current_timestamp");
@@ -185,8 +185,8 @@ fn value(head: &mut Head<'_>) -> Value {
     let readable = match head.token.kind {
         TokenKind::Number => true,
         TokenKind::String => !sign,
-        // `_utf8'x'` is a word before a string; the name of a function is followed by a
-        // parenthesis.
+        // Another token after the word (`_utf8'x'`, `f(`) makes the value unknown, at the end of
+        // this function.
         TokenKind::Word => !sign,
         _ => false,
     };

@@ -40,7 +40,9 @@ pub(super) fn console_error(error: &Error, query: &Query) -> ConsoleError {
         Some(ErrorCode::TooBig) => {
             let (_, max) = LIMITS[0];
             let max = max >> 10;
-            let advice = format!("a value or a row may have at most {max} KiB: select less");
+            let advice = format!(
+                "a value or a row may have at most {max} KiB: select fewer or shorter columns"
+            );
             (ConsoleErrorKind::TooLarge, advice)
         }
         Some(ErrorCode::AuthorizationForStatementDenied) => only_select_allowed(),
