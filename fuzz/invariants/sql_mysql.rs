@@ -3,7 +3,7 @@
 use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::sql::digest::{digest, normalised};
 use evenkeel_wire::sql::mysql::{
-    LexerModes, StatementKind, Target, Value, assignments, facts, has_odd_blank,
+    LexerModes, StatementKind, Target, Value, assignments, facts, has_nbsp_outside_quotes,
 };
 
 /// Panics if reading `bytes` violates an invariant.
@@ -15,11 +15,11 @@ pub(crate) fn check(bytes: &[u8]) {
     let modes = LexerModes {
         ansi_quotes: choice & 1 != 0,
         no_backslash_escapes: choice & 2 != 0,
-        odd_blank: if choice & 8 != 0 { 0xa0 } else { 0 },
+        nbsp_byte: if choice & 8 != 0 { 0xa0 } else { 0 },
         mariadb,
         version: if mariadb { 101_119 } else { 80_403 },
     };
-    let _ = has_odd_blank(text, modes);
+    let _ = has_nbsp_outside_quotes(text, modes);
     let known = facts(text, modes);
     let mut end = 0;
     for statement in known.statements() {

@@ -86,7 +86,7 @@ impl Permits {
     }
 
     /// Sets the number of permits that belong to other processes.
-    pub fn set_elsewhere(&self, permits: u32) {
+    pub fn set_used_by_other_processes(&self, permits: u32) {
         self.in_use_elsewhere.store(permits, Relaxed);
         self.update_share();
     }
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn what_another_process_has_is_taken() {
         let permits = Permits::new(5);
-        permits.set_elsewhere(3);
+        permits.set_used_by_other_processes(3);
         assert_eq!((take(&permits, 9), permits.is_full()), (2, true));
-        permits.set_elsewhere(2);
+        permits.set_used_by_other_processes(2);
         assert_eq!(take(&permits, 9), 1);
-        permits.set_elsewhere(9);
+        permits.set_used_by_other_processes(9);
         assert_eq!((take(&permits, 9), permits.in_use()), (0, 3));
     }
 
@@ -179,7 +179,7 @@ mod tests {
         let (old, new) = (Permits::new(10), Permits::new(10));
         assert_eq!(take(&old, 5), 5);
         old.keep_half();
-        new.set_elsewhere(old.claimed());
+        new.set_used_by_other_processes(old.claimed());
         assert_eq!((take(&old, 20), take(&new, 20)), (2, 3));
     }
 
@@ -190,7 +190,7 @@ mod tests {
         old.keep_in_use_and(1);
         assert_eq!(old.claimed(), 5);
         old.set_limit(10);
-        old.set_elsewhere(0);
+        old.set_used_by_other_processes(0);
         assert_eq!(take(&old, 20), 1);
         assert!(old.release() && old.release());
         old.keep_in_use_and(0);
@@ -206,7 +206,7 @@ mod tests {
         let old = Permits::new(UNLIMITED);
         assert_eq!(take(&old, 4), 4);
         old.keep_half();
-        old.set_elsewhere(7);
+        old.set_used_by_other_processes(7);
         assert_eq!((old.claimed(), take(&old, 3)), (4, 3));
     }
 

@@ -422,10 +422,10 @@ impl Engine {
 
     /// Sets the number of a server's permits that other processes hold; waiting clients get the
     /// freed ones.
-    pub fn set_elsewhere(&self, server: &Arc<Server>, places: u32) {
+    pub fn set_used_by_other_processes(&self, server: &Arc<Server>, permits: u32) {
         let before = server.load.permits.in_use_elsewhere();
-        server.load.permits.set_elsewhere(places);
-        if places < before {
+        server.load.permits.set_used_by_other_processes(permits);
+        if permits < before {
             self.handle_freed_permits(server);
         }
     }
@@ -487,9 +487,9 @@ fn start_worker(
         let _ = match prepared {
             Err(error) => started.send(Err(error)),
             Ok((worker, runtime)) => {
-                let told = started.send(Ok(()));
+                let reported = started.send(Ok(()));
                 worker::run(worker, &runtime, commands);
-                told
+                reported
             }
         };
     };

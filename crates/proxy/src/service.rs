@@ -143,7 +143,7 @@ impl Service {
         self.view.load()
     }
 
-    pub(crate) fn view_owned(&self) -> Arc<ServiceSnapshot> {
+    pub(crate) fn snapshot_owned(&self) -> Arc<ServiceSnapshot> {
         self.view.load_full()
     }
 

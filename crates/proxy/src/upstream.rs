@@ -118,7 +118,7 @@ async fn reserve(
     record: &mut Record,
 ) -> Result<Option<(ServerPermit, Arc<ServiceSnapshot>)>, TerminationReason> {
     let service = request.service;
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     // Clients that wait already are served first.
     if service.queued() == 0 {
         match view.pick(request.key, tried_ids) {

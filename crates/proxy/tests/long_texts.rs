@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const MARIADB: LexerModes = LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
-    odd_blank: 0,
+    nbsp_byte: 0,
     mariadb: true,
     version: 101_119,
 };

@@ -126,10 +126,10 @@ impl Scene {
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let startup = from_startup(bytes, &self.interner).unwrap();
         let on = &self.lent[0].on;
-        let told = AcceptedSettings::default().greeting(&startup, on, &self.interner);
+        let reported = AcceptedSettings::default().greeting(&startup, on, &self.interner);
         self.clients.push(Client {
             own,
-            journal: SessionState::new(startup, told, on),
+            journal: SessionState::new(startup, reported, on),
             at: 0,
         });
     }
@@ -162,8 +162,8 @@ impl Scene {
             on.restored(wanted, &self.interner);
         }
         let own = client.journal.settings().clone();
-        let told = &mut client.journal.reported;
-        told.catch_up(on, &own, &self.interner, |_, _| {});
+        let reported = &mut client.journal.reported;
+        reported.catch_up(on, &own, &self.interner, |_, _| {});
     }
 
     /// Runs a text on both connections of a client. Returns the transaction status after it.
@@ -233,12 +233,12 @@ impl Scene {
             assert_eq!(readable(through), readable(direct));
         }
         assert_eq!(through.len(), direct.len());
-        let told = client.journal.reported.values();
+        let reported = client.journal.reported.values();
         for (name, value) in &client.own.reports {
             let name = name.to_ascii_lowercase();
-            if let Some(told) = told.get(&name) {
+            if let Some(reported) = reported.get(&name) {
                 let text = String::from_utf8_lossy;
-                assert_eq!(text(told), text(value), "{}", text(&name));
+                assert_eq!(text(reported), text(value), "{}", text(&name));
             }
         }
     }

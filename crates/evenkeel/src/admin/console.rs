@@ -5,10 +5,10 @@
 //! password, and may change things. Clients from other machines always need the token.
 
 mod command;
+mod command_runner;
 mod error;
 mod guard;
 mod mysql;
-mod operator;
 mod postgres;
 mod show;
 mod sqlite;
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use super::{AdminSettings, CONNECTIONS_MAX, Closing, accepted, closed};
 use crate::status::ControlHandle;
 use guard::Guard;
-use sqlite::Selects;
+use sqlite::SelectRunner;
 use stats::Averages;
 use stream::Stream;
 
@@ -37,7 +37,7 @@ struct Console {
     control: ControlHandle,
     guard: Arc<Guard>,
     averages: Arc<Averages>,
-    selects: Arc<Selects>,
+    select_runner: Arc<SelectRunner>,
 }
 
 /// Protocol of a console's clients.
@@ -74,7 +74,7 @@ pub(super) async fn serve(
         control: control.clone(),
         guard: Arc::new(Guard::new(settings.token.as_deref())),
         averages: Arc::default(),
-        selects: Arc::default(),
+        select_runner: Arc::default(),
     };
     let mut keeper = JoinSet::new();
     keeper.spawn(stats::keep(Arc::clone(&console.averages), control));

@@ -60,7 +60,7 @@ pub(super) fn command(process: &ProcessArgs, path: &str, body: &Value) -> ExitCo
     match client.post(path, body) {
         Ok(reply) => {
             for problem in &reply.problems {
-                eprintln!("{}", one_line(problem));
+                eprintln!("{}", render_problem(problem));
             }
             if reply.ok {
                 print(&reply.message)
@@ -87,7 +87,7 @@ pub(super) fn client(process: &ProcessArgs) -> Option<Client> {
     Some(Client::new(socket))
 }
 
-fn one_line(problem: &Problem) -> String {
+fn render_problem(problem: &Problem) -> String {
     let mut line = problem
         .file
         .clone()

@@ -370,11 +370,14 @@ mod tests {
     #[test]
     fn a_command_is_told_its_port_and_its_servers_together_or_one_by_one() {
         let servers = [([10, 0, 0, 1], 80), ([10, 0, 0, 2], 81)].map(SocketAddr::from);
-        let told = |text| filled(text, SocketAddr::from(([127, 0, 0, 1], 9)), &servers);
-        assert_eq!(told("{listen} {host} {port}"), "127.0.0.1:9 127.0.0.1 9");
-        assert_eq!(told("{servers}"), "10.0.0.1:80 10.0.0.2:81");
+        let reported = |text| filled(text, SocketAddr::from(([127, 0, 0, 1], 9)), &servers);
         assert_eq!(
-            told("{host-2}, {port-2}; {host-3}"),
+            reported("{listen} {host} {port}"),
+            "127.0.0.1:9 127.0.0.1 9"
+        );
+        assert_eq!(reported("{servers}"), "10.0.0.1:80 10.0.0.2:81");
+        assert_eq!(
+            reported("{host-2}, {port-2}; {host-3}"),
             "10.0.0.2, 81; {host-3}"
         );
     }

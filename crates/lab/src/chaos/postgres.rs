@@ -126,8 +126,8 @@ impl all::Client for Client {
 
     fn unsolicited(&mut self) -> Vec<String> {
         let notification_channels = std::mem::take(&mut self.notification_channels);
-        let told = |channel| format!("a notification on {channel}");
-        notification_channels.into_iter().map(told).collect()
+        let reported = |channel| format!("a notification on {channel}");
+        notification_channels.into_iter().map(reported).collect()
     }
 
     fn leave(self) {

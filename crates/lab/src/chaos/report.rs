@@ -110,11 +110,11 @@ impl Report {
         };
         let all = self.outages.iter().enumerate().zip(spans);
         let odd = all.filter(|(one, _)| is_odd(*one));
-        let told = odd.map(|((_, outage), (from, to))| {
+        let reported = odd.map(|((_, outage), (from, to))| {
             let log = log.get(from..to).unwrap_or_default();
             format!("{}, log of the balancer:\n{log}", outage.event)
         });
-        self.late = told.collect();
+        self.late = reported.collect();
     }
 
     /// Returns the first acknowledged row that was missing, permanently or when it was read.
@@ -178,12 +178,12 @@ pub(super) fn rows_everywhere<C: Client>(servers: &[Server]) -> Result<String> {
     });
     let each = each.collect::<Result<Vec<_>>>()?;
     let all: BTreeSet<_> = each.iter().flat_map(|(_, kept)| kept.keys()).collect();
-    let told = each.iter().map(|(name, kept)| {
+    let reported = each.iter().map(|(name, kept)| {
         let lacking: Vec<_> = all.iter().filter(|key| !kept.contains_key(key)).collect();
         let sample = &lacking[..lacking.len().min(SHOWN_MAX)];
         format!("{name} {}, lacks {} {sample:?}", kept.len(), lacking.len())
     });
-    Ok(told.collect::<Vec<_>>().join("; "))
+    Ok(reported.collect::<Vec<_>>().join("; "))
 }
 
 /// Every row by session and id, as often as it exists.
@@ -368,8 +368,8 @@ impl fmt::Display for Report {
         for (failure, count) in self.write_failures.iter().take(SHOWN_MAX) {
             writeln!(f, "  a write failed ({count} times): {failure}")?;
         }
-        for told in &self.late {
-            writeln!(f, "  {told}")?;
+        for reported in &self.late {
+            writeln!(f, "  {reported}")?;
         }
         let mut counts: BTreeMap<Violation, usize> = BTreeMap::new();
         for (violation, _) in &self.violations {

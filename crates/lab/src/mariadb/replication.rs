@@ -30,7 +30,7 @@ impl Replication for Mariadb {
     }
 
     fn replication_error(&self) -> String {
-        const TOLD: [&str; 6] = [
+        const REPORTED: [&str; 6] = [
             "Slave_IO_State",
             "Slave_SQL_Running_State",
             "Gtid_IO_Pos",
@@ -42,14 +42,14 @@ impl Replication for Mariadb {
             .client
             .row("SHOW ALL SLAVES STATUS")
             .unwrap_or_default();
-        let told = TOLD.map(|column| {
+        let reported = REPORTED.map(|column| {
             let value = status.get(column).map(String::as_str);
             format!("{column} {:?}", value.unwrap_or_default())
         });
         let logged = self.client.sql("SELECT @@gtid_binlog_state");
         format!(
             "{}, logged {:?}",
-            told.join(", "),
+            reported.join(", "),
             logged.unwrap_or_default()
         )
     }

@@ -28,11 +28,12 @@ impl Election {
     pub(super) fn among(members: &[SocketAddr]) -> Result<Election> {
         let wanted = Arc::new(());
         let (ready, are_ready) = channel();
-        let (tell, elected) = channel();
+        let (notifier, elected) = channel();
         for &address in members {
-            let (ready, tell, wanted) = (ready.clone(), tell.clone(), Arc::downgrade(&wanted));
+            let (ready, notifier, wanted) =
+                (ready.clone(), notifier.clone(), Arc::downgrade(&wanted));
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            thread::spawn(move || runtime.block_on(ask(address, &ready, &tell, &wanted)));
+            thread::spawn(move || runtime.block_on(ask(address, &ready, &notifier, &wanted)));
         }
         for _ in members {
             are_ready.recv_timeout(CONNECT_LIMIT)??;
@@ -52,7 +53,7 @@ impl Election {
 async fn ask(
     address: SocketAddr,
     ready: &Sender<Result<()>>,
-    tell: &Sender<SystemTime>,
+    notifier: &Sender<SystemTime>,
     wanted: &Weak<()>,
 ) {
     let mut connection = match connect(address).await {
@@ -68,7 +69,7 @@ async fn ask(
         match connection.query_first::<u64, _>(IS_PRIMARY).await {
             Ok(Some(0)) => {}
             Ok(_) => {
-                let _ = tell.send(SystemTime::now());
+                let _ = notifier.send(SystemTime::now());
                 return;
             }
             Err(_) => return,

@@ -93,7 +93,7 @@ const OTHERS: &str = "select @@sql_mode, @@time_zone, @@wait_timeout, @@autocomm
     @@foreign_key_checks, @@unique_checks, @@max_join_size, @@sql_big_selects, @a";
 
 /// Statements that trackers report.
-const TOLD: [&str; 6] = [
+const REPORTED: [&str; 6] = [
     "set time_zone = '+01:00', sql_mode = 'ANSI'",
     "set names utf8mb4, wait_timeout = 99",
     "use other",
@@ -114,9 +114,9 @@ fn three_say(address: SocketAddr, ending: Capabilities, set: &str) -> Vec<String
         received.extend(client.all(&READS));
         received.extend(client.all(&[OTHERS]));
         received.extend(stranger.all(&[OTHERS, READS[0]]));
-        received.extend(client.all(&TOLD));
+        received.extend(client.all(&REPORTED));
         received.extend(client.all(&[OTHERS, READS[0]]));
-        received.extend(stranger.all(&TOLD));
+        received.extend(stranger.all(&REPORTED));
         received.extend(stranger.all(&[OTHERS, READS[0]]));
         received.extend(stranger.reset());
     }
@@ -288,7 +288,7 @@ fn a_client_of_mysql_sets_and_reads_its_own_trackers() {
                 received.extend(client.all(&MYSQL_READS));
                 received.extend(client.all(&[MYSQL_OTHERS]));
                 // MySQL reports transactions even to clients that have not requested it.
-                received.extend(client.all(&TOLD[..5]));
+                received.extend(client.all(&REPORTED[..5]));
                 received.extend(stranger.all(&[MYSQL_OTHERS, MYSQL_READS[0]]));
             }
         }

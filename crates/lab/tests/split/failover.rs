@@ -390,18 +390,20 @@ fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
     bed.direct().run("CREATE TABLE things (id int)");
     let (holder, waiter) = (bed.client(), bed.client());
     let primary = bed.primary().name;
-    let tell = |command: &str| {
+    let send_command = |command: &str| {
         done(&bed.balancer, &[command, &primary]);
         thread::sleep(Duration::from_millis(800));
     };
-    tell("drain");
+    send_command("drain");
     thread::scope(|scope| {
         scope.spawn(|| holder.run("BEGIN"));
         thread::sleep(Duration::from_millis(300));
         let waiting = scope.spawn(|| waiter.text("INSERT INTO things VALUES (1)"));
         thread::sleep(Duration::from_millis(300));
         // The first session has the only connection, and the second one waits for it.
-        ["undrain", "drain", "undrain"].into_iter().for_each(tell);
+        ["undrain", "drain", "undrain"]
+            .into_iter()
+            .for_each(send_command);
         waiting.join().unwrap().unwrap();
     });
 }

@@ -108,10 +108,10 @@ impl Gtids {
     /// newest transaction, or at a later one of the same server. A higher number of another server
     /// may belong to transactions that no other server has.
     #[must_use]
-    pub fn is_within(&self, applied: &[(u32, u32, u64)]) -> bool {
+    pub fn is_reached_by(&self, applied: &[(u32, u32, u64)]) -> bool {
         match &self.set {
             Set::Empty => true,
-            Set::Mariadb(own) => own.is_within(applied),
+            Set::Mariadb(own) => own.is_reached_by(applied),
             Set::Mysql(_) => false,
         }
     }
@@ -129,16 +129,16 @@ impl Gtids {
 
     /// Returns the transactions that `other` lacks; `None` if `other` contains the set.
     #[must_use]
-    pub fn missing_from(&self, other: &Gtids) -> Option<Missing> {
+    pub fn count_not_in(&self, other: &Gtids) -> Option<Missing> {
         if other.contains(self) {
             return None;
         }
         match (&self.set, &other.set) {
             (Set::Empty, _) => None,
-            (Set::Mariadb(own), Set::Mariadb(theirs)) => own.missing_from(theirs),
-            (Set::Mysql(own), Set::Mysql(theirs)) => own.missing_from(theirs),
-            (Set::Mariadb(own), _) => own.missing_from(&Vector::default()),
-            (Set::Mysql(own), _) => own.missing_from(&Intervals::default()),
+            (Set::Mariadb(own), Set::Mariadb(theirs)) => own.count_not_in(theirs),
+            (Set::Mysql(own), Set::Mysql(theirs)) => own.count_not_in(theirs),
+            (Set::Mariadb(own), _) => own.count_not_in(&Vector::default()),
+            (Set::Mysql(own), _) => own.count_not_in(&Intervals::default()),
         }
     }
 

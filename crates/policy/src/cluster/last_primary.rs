@@ -45,7 +45,7 @@ impl Cluster {
         if writing.since_ms >= last.since_ms {
             return None;
         }
-        let missing = last.executed.missing_from(executed(member)?)?;
+        let missing = last.executed.count_not_in(executed(member)?)?;
         let name = &primary.name;
         Some(format!(
             "accepted writes before {name}, which is down, and lacks {missing} that {name} had: \

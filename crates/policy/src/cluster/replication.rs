@@ -44,7 +44,7 @@ impl Errant {
             return;
         };
         let is_proved = primary.queried_ms >= at_ms;
-        let missing = suspect.missing_from(theirs).filter(|_| is_proved);
+        let missing = suspect.count_not_in(theirs).filter(|_| is_proved);
         let proved = missing.map(|missing| {
             format!(
                 "has {missing} that the primary {} does not have (errant transactions): cannot \
@@ -164,7 +164,7 @@ fn behind(one: &Candidate<'_>, winner: &Candidate<'_>) -> String {
             winner.name
         );
     }
-    let missing = set(winner).missing_from(set(one));
+    let missing = set(winner).count_not_in(set(one));
     let missing = missing.map_or(String::new(), |missing| missing.to_string());
     format!(
         "claims to be the primary, but lacks {missing} that {} has: make it a replica of {} \
@@ -182,7 +182,7 @@ fn tie(candidates: &[Candidate<'_>]) -> String {
     let mut lacks = Vec::new();
     for one in candidates {
         for other in candidates {
-            if let Some(missing) = set(one).missing_from(set(other)) {
+            if let Some(missing) = set(one).count_not_in(set(other)) {
                 lacks.push(format!("{} lacks {missing} of {}", other.name, one.name));
             }
         }

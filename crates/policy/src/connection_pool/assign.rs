@@ -49,7 +49,7 @@ impl State {
         now_ms: u64,
         tasks: &mut Vec<WorkerTask>,
     ) -> Option<WaitTicket> {
-        if self.is_paused(id) {
+        if self.is_pool_paused(id) {
             return None;
         }
         let delay_ms = self.settings.cross_worker_wait_ms;
@@ -69,7 +69,7 @@ impl State {
         let delay_ms = self.settings.cross_worker_wait_ms;
         let first = record.queue.oldest();
         let may_wait = |since_ms: u64| now_ms < since_ms + delay_ms;
-        !self.is_paused(id)
+        !self.is_pool_paused(id)
             && record.queue.len_at(worker) == 0
             && first.is_none_or(|(_, waiter)| may_wait(waiter.since_ms))
     }
@@ -78,7 +78,7 @@ impl State {
     /// it. A paused pool counts as free, since the pause applies to all servers: another server
     /// would not help.
     pub(super) fn has_capacity(&self, id: u64, now_ms: u64) -> bool {
-        let Some(record) = self.pools.get(&id).filter(|_| !self.is_paused(id)) else {
+        let Some(record) = self.pools.get(&id).filter(|_| !self.is_pool_paused(id)) else {
             return true;
         };
         let may_open = || now_ms >= record.retry_at_ms && self.may_acquire_permit(id);
@@ -101,7 +101,7 @@ impl State {
         let rivals = others.filter_map(|&other| {
             let (_, first) = self.pools[&other].queue.oldest()?;
             let is_rival = is_older(first.since_ms) && self.unserved(other) > 0;
-            if !is_rival || self.is_paused(other) {
+            if !is_rival || self.is_pool_paused(other) {
                 return None;
             }
             let victims = self.find_victims(other, Some(&own.pool_limits))?;
@@ -156,7 +156,7 @@ impl State {
 
     /// Requests a connection for each waiting client of a pool, as far as possible.
     pub(super) fn serve(&mut self, id: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
-        if self.is_paused(id) || self.has_spare(id) && self.should_wait(id, now_ms, tasks) {
+        if self.is_pool_paused(id) || self.has_spare(id) && self.should_wait(id, now_ms, tasks) {
             return;
         }
         while self.unserved(id) > 0
@@ -283,9 +283,12 @@ impl State {
         }
     }
 
-    pub(super) fn is_paused(&self, id: u64) -> bool {
+    pub(super) fn is_pool_paused(&self, pool_id: u64) -> bool {
         self.all_paused
-            || !self.paused.is_empty() && self.paused.contains(&self.pools[&id].pool.key().database)
+            || !self.paused.is_empty()
+                && self
+                    .paused
+                    .contains(&self.pools[&pool_id].pool.key().database)
     }
 
     /// Returns the record of a pool that must exist: a pool with connections, clients or tasks is

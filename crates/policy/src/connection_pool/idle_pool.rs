@@ -160,7 +160,7 @@ impl IdlePool {
                 first.and_then(|(worker, _)| state.dequeue(pool.id, worker))
             }
         };
-        state.check_excess();
+        state.update_any_limit_exceeded();
         state.serve_all(now_ms, tasks);
         failed_waiter
     }
@@ -226,7 +226,7 @@ impl IdlePool {
         record.connections -= 1;
         record.pool_limits.release();
         state.clear_promise(closing.on_behalf);
-        state.check_excess();
+        state.update_any_limit_exceeded();
         state.serve_all(now_ms, tasks);
     }
 

@@ -33,7 +33,7 @@ impl IdlePool {
         // Unused pools first, so that they are not kept warm.
         state.forget_unused();
         state.open_warm(self.worker, now_ms, tasks);
-        state.check_excess();
+        state.update_any_limit_exceeded();
         state.serve_all(now_ms, tasks);
         let closing = unwanted
             .into_iter()
@@ -44,12 +44,15 @@ impl IdlePool {
     /// Returns the idle connections of some pools to close; each must then be reported as closed.
     /// Connections in use remain, and so do the pools. Called before a database is dropped, renamed
     /// or copied.
-    pub fn vacate(&mut self, is_affected: impl Fn(&PoolKey) -> bool) -> Vec<ClosingConnection> {
+    pub fn close_idle_of_database(
+        &mut self,
+        is_affected: impl Fn(&PoolKey) -> bool,
+    ) -> Vec<ClosingConnection> {
         // The lock is held, so that no other worker counts on the connections that are removed.
         let _state = self.shared_pools.lock();
-        let affected = self
-            .idle_lists
-            .remove_where(|pool, _| is_affected(pool.key()).then_some(CloseReason::Vacated));
+        let affected = self.idle_lists.remove_where(|pool, _| {
+            is_affected(pool.key()).then_some(CloseReason::DatabaseChanged)
+        });
         let closing = affected
             .into_iter()
             .map(|(checkout, why)| close(checkout, why));
@@ -88,9 +91,10 @@ impl State {
     fn open_warm(&mut self, worker: usize, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let ids: Vec<u64> = self.pools.keys().copied().collect();
         for id in ids {
-            while !self.is_paused(id) && self.is_cold(id) && self.connect(id, worker, now_ms, tasks)
-            {
-            }
+            while !self.is_pool_paused(id)
+                && self.is_cold(id)
+                && self.connect(id, worker, now_ms, tasks)
+            {}
         }
     }
 
@@ -102,11 +106,11 @@ impl State {
 
     /// Updates whether any limit is exceeded. While one is, workers return every connection through
     /// the shared pools instead of keeping it.
-    pub(super) fn check_excess(&mut self) {
+    pub(super) fn update_any_limit_exceeded(&mut self) {
         let mut records = self.pools.values();
-        let is_exceeded = records.any(|record| record.pool_limits.are_exceeded());
-        if is_exceeded != self.is_exceeded {
-            self.is_exceeded = is_exceeded;
+        let any_limit_exceeded = records.any(|record| record.pool_limits.are_exceeded());
+        if any_limit_exceeded != self.any_limit_exceeded {
+            self.any_limit_exceeded = any_limit_exceeded;
             self.publish();
         }
     }
@@ -150,7 +154,7 @@ impl SharedPools {
         permits
             .or_insert_with(|| Arc::new(Permits::new(UNLIMITED)))
             .set_limit(limit);
-        state.check_excess();
+        state.update_any_limit_exceeded();
         state.serve_all(now_ms, tasks);
     }
 
@@ -193,9 +197,9 @@ impl SharedPools {
     }
 
     /// Pauses the clients of a database until it is resumed.
-    pub fn pause(&self, database: u64) {
+    pub fn pause(&self, database_id: u64) {
         let mut state = self.lock();
-        state.paused.insert(database);
+        state.paused.insert(database_id);
         state.publish();
     }
 
@@ -216,9 +220,9 @@ impl SharedPools {
     }
 
     /// Ends the pause of one database.
-    pub fn resume(&self, database: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
+    pub fn resume(&self, database_id: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
-        state.paused.remove(&database);
+        state.paused.remove(&database_id);
         state.publish();
         state.serve_all(now_ms, tasks);
     }

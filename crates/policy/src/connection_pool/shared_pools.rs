@@ -147,7 +147,7 @@ impl SharedPools {
     /// a server's limit changed.
     pub fn serve(&self, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
         let mut state = self.lock();
-        state.check_excess();
+        state.update_any_limit_exceeded();
         state.serve_all(now_ms, tasks);
     }
 
@@ -201,7 +201,7 @@ pub(super) struct State {
     /// True if all clients are paused.
     pub(super) all_paused: bool,
     /// True if a limit is exceeded since it was lowered.
-    pub(super) is_exceeded: bool,
+    pub(super) any_limit_exceeded: bool,
     pub(super) limits: BTreeMap<LimitScope, Arc<Permits>>,
     waiting: usize,
     ids: BTreeMap<PoolKey, u64>,
@@ -267,7 +267,7 @@ impl State {
             pools_with_waiters: BTreeSet::new(),
             paused: BTreeSet::new(),
             all_paused: false,
-            is_exceeded: false,
+            any_limit_exceeded: false,
             limits: BTreeMap::from([(LimitScope::Service, Arc::new(Permits::new(size)))]),
             waiting: 0,
             ids: BTreeMap::new(),
@@ -401,7 +401,7 @@ impl State {
     /// `IdlePool::release`. A thread that checks for idle connections after this sees those stored
     /// by workers that did not see it.
     pub(super) fn publish(&self) {
-        let flags = usize::from(self.is_exceeded) + usize::from(self.all_paused);
+        let flags = usize::from(self.any_limit_exceeded) + usize::from(self.all_paused);
         let pressure = self.waiting + self.paused.len() + flags;
         self.pressure.0.store(pressure, Relaxed);
         fence(SeqCst);

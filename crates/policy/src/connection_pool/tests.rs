@@ -380,8 +380,8 @@ fn a_failed_connect_is_told_to_the_longest_waiting_and_the_next_one_tries() {
     let (first, second) = (scene.wait(0, &pool, 0), scene.wait(0, &pool, 1));
     scene.tasks();
     let mut fail = |failure, now_ms| {
-        let told = scene.idle_pools[0].connect_failed(&pool, failure, now_ms, &mut scene.tasks);
-        (told, scene.tasks().len())
+        let reported = scene.idle_pools[0].connect_failed(&pool, failure, now_ms, &mut scene.tasks);
+        (reported, scene.tasks().len())
     };
     assert_eq!(fail(OpenFailure::Failed, 2), (Some(first), 1));
     assert_eq!(fail(OpenFailure::Full { pause_ms: 10 }, 3), (None, 0));

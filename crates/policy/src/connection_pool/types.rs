@@ -190,7 +190,7 @@ pub enum CloseReason {
     /// Another pool's client needs its permit.
     MakeRoom,
     /// The connection's database must have no sessions.
-    Vacated,
+    DatabaseChanged,
 }
 
 impl CloseReason {
@@ -204,7 +204,7 @@ impl CloseReason {
             CloseReason::OverLimit => "connection limit exceeded",
             CloseReason::Outdated => "credentials or server changed",
             CloseReason::MakeRoom => "closed to make room for another pool",
-            CloseReason::Vacated => "its database is dropped, renamed or copied",
+            CloseReason::DatabaseChanged => "its database is dropped, renamed or copied",
         }
     }
 }

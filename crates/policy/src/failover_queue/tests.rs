@@ -102,8 +102,8 @@ fn who_has_waited_for_long_enough_is_told() {
     let (one, two) = (wait(&mut waiting, 0), wait(&mut waiting, 50));
     assert_eq!(waiting.expire(99), []);
     let waited_ms = 100;
-    let told = waiting.expire(100);
-    assert_eq!(told, [(one, PrimaryError::NoPrimary { waited_ms })]);
+    let reported = waiting.expire(100);
+    assert_eq!(reported, [(one, PrimaryError::NoPrimary { waited_ms })]);
     assert_eq!(waiting.expires_ms(), Some(150));
     assert!(waiting.cancel(two) && !waiting.cancel(two));
     assert!(waiting.is_empty());

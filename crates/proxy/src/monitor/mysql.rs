@@ -13,7 +13,7 @@ use mysql_async::{Conn, DriverError, Error, IoError, ServerError, Value, prelude
 
 use super::{
     WatchError, persistent,
-    row::{Nonsense, Row, only},
+    row::{Row, UnexpectedValue, only},
 };
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
@@ -38,7 +38,7 @@ pub(super) struct Link {
 /// Reason why there is no result.
 enum QueryError {
     Library(Error),
-    Nonsense(Nonsense),
+    UnexpectedValue(UnexpectedValue),
     LagQuery(ServerError),
 }
 
@@ -48,9 +48,9 @@ impl From<Error> for QueryError {
     }
 }
 
-impl From<Nonsense> for QueryError {
-    fn from(nonsense: Nonsense) -> Self {
-        Self::Nonsense(nonsense)
+impl From<UnexpectedValue> for QueryError {
+    fn from(unexpected: UnexpectedValue) -> Self {
+        Self::UnexpectedValue(unexpected)
     }
 }
 
@@ -133,7 +133,9 @@ impl Monitor {
     ) -> WatchError {
         let error = match error {
             QueryError::Library(error) => error,
-            QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            QueryError::UnexpectedValue(unexpected) => {
+                return WatchError::CannotTell(unexpected.to_string());
+            }
             QueryError::LagQuery(error) => return lag_query_failed(&error),
         };
         match &error {

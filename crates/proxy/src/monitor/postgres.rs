@@ -16,7 +16,7 @@ use evenkeel_policy::cluster::report::ReplicationState;
 
 use super::{
     WatchError, persistent,
-    row::{Nonsense, Row, only},
+    row::{Row, UnexpectedValue, only},
 };
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
@@ -62,7 +62,7 @@ impl Drop for Driver {
 /// Reason why there is no result.
 enum QueryError {
     Library(Error),
-    Nonsense(Nonsense),
+    UnexpectedValue(UnexpectedValue),
     LagQuery(Box<Error>),
 }
 
@@ -72,9 +72,9 @@ impl From<Error> for QueryError {
     }
 }
 
-impl From<Nonsense> for QueryError {
-    fn from(nonsense: Nonsense) -> Self {
-        Self::Nonsense(nonsense)
+impl From<UnexpectedValue> for QueryError {
+    fn from(unexpected: UnexpectedValue) -> Self {
+        Self::UnexpectedValue(unexpected)
     }
 }
 
@@ -112,7 +112,9 @@ impl Monitor {
         progress: &Progress,
     ) -> WatchError {
         let (error, lag_query) = match error {
-            QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            QueryError::UnexpectedValue(unexpected) => {
+                return WatchError::CannotTell(unexpected.to_string());
+            }
             QueryError::Library(error) => (error, false),
             QueryError::LagQuery(error) => (*error, true),
         };

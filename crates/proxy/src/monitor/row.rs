@@ -6,9 +6,9 @@ use crate::probe::messages;
 
 /// A result that is invalid or incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Nonsense(String);
+pub(super) struct UnexpectedValue(String);
 
-impl Nonsense {
+impl UnexpectedValue {
     pub(super) fn new(what: impl fmt::Display) -> Self {
         let what = messages::truncated(&what.to_string());
         Self(format!("unexpected response from the server: {what}"))
@@ -20,7 +20,7 @@ impl Nonsense {
     }
 }
 
-impl fmt::Display for Nonsense {
+impl fmt::Display for UnexpectedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -50,11 +50,11 @@ impl Row {
 
     /// Returns the value of the first of these columns that exists: a column's older name comes
     /// second.
-    pub(super) fn value(&self, names: &[&str]) -> Result<Option<&str>, Nonsense> {
+    pub(super) fn value(&self, names: &[&str]) -> Result<Option<&str>, UnexpectedValue> {
         let cell = |name: &&str| self.0.iter().find(|(column, _)| column == name);
         match names.iter().find_map(cell) {
             Some((_, value)) => Ok(value.as_deref()),
-            None => Err(Nonsense::new(format!(
+            None => Err(UnexpectedValue::new(format!(
                 "column {} is missing",
                 names.join(" or ")
             ))),
@@ -62,54 +62,64 @@ impl Row {
     }
 
     /// Returns a value that is never NULL.
-    pub(super) fn text(&self, names: &[&str]) -> Result<&str, Nonsense> {
-        let none = || Nonsense::new(format!("{} is NULL", names.join(" or ")));
+    pub(super) fn text(&self, names: &[&str]) -> Result<&str, UnexpectedValue> {
+        let none = || UnexpectedValue::new(format!("{} is NULL", names.join(" or ")));
         self.value(names)?.ok_or_else(none)
     }
 
-    pub(super) fn number<T: FromStr>(&self, names: &[&str]) -> Result<T, Nonsense> {
+    pub(super) fn number<T: FromStr>(&self, names: &[&str]) -> Result<T, UnexpectedValue> {
         parse(names, self.text(names)?)
     }
 
-    pub(super) fn number_or_null<T: FromStr>(&self, names: &[&str]) -> Result<Option<T>, Nonsense> {
+    pub(super) fn number_or_null<T: FromStr>(
+        &self,
+        names: &[&str],
+    ) -> Result<Option<T>, UnexpectedValue> {
         let value = self.value(names)?;
         value.map(|text| parse(names, text)).transpose()
     }
 
     /// Returns whether a switch is on, in any server's notation.
-    pub(super) fn flag(&self, names: &[&str]) -> Result<bool, Nonsense> {
+    pub(super) fn flag(&self, names: &[&str]) -> Result<bool, UnexpectedValue> {
         match self.text(names)? {
             "0" | "OFF" | "off" | "f" => Ok(false),
-            "" => Err(Nonsense::new(format!("{} is empty", names.join(" or ")))),
+            "" => Err(UnexpectedValue::new(format!(
+                "{} is empty",
+                names.join(" or ")
+            ))),
             // Newer servers have several values for on.
             _ => Ok(true),
         }
     }
 
     /// Returns the only value of a lag query's row: milliseconds or NULL.
-    pub(super) fn lag_ms(&self) -> Result<Option<u64>, Nonsense> {
+    pub(super) fn lag_ms(&self) -> Result<Option<u64>, UnexpectedValue> {
         let value = match self.0.as_slice() {
             [(_, value)] => value,
-            _ => return Err(Nonsense::new("lag_query returned more than one column")),
+            _ => {
+                return Err(UnexpectedValue::new(
+                    "lag_query returned more than one column",
+                ));
+            }
         };
         let Some(text) = value else { return Ok(None) };
         let ms: f64 = parse(&["lag_query"], text)?;
         match ms.is_finite() {
             // Clocks may run ahead, but a replica cannot be ahead of its source.
             true => Ok(Some(ms.max(0.0) as u64)),
-            false => Err(Nonsense::new(format!("lag_query returned {text}"))),
+            false => Err(UnexpectedValue::new(format!("lag_query returned {text}"))),
         }
     }
 }
 
 /// Returns the only row of a result.
-pub(super) fn only(rows: Vec<Row>) -> Result<Row, Nonsense> {
+pub(super) fn only(rows: Vec<Row>) -> Result<Row, UnexpectedValue> {
     let [row] = <[Row; 1]>::try_from(rows)
-        .map_err(|rows| Nonsense::new(format!("{} rows instead of one", rows.len())))?;
+        .map_err(|rows| UnexpectedValue::new(format!("{} rows instead of one", rows.len())))?;
     Ok(row)
 }
 
-fn parse<T: FromStr>(names: &[&str], text: &str) -> Result<T, Nonsense> {
-    let wrong = |_| Nonsense::new(format!("{} is {text:?}", names.join(" or ")));
+fn parse<T: FromStr>(names: &[&str], text: &str) -> Result<T, UnexpectedValue> {
+    let wrong = |_| UnexpectedValue::new(format!("{} is {text:?}", names.join(" or ")));
     text.trim().parse().map_err(wrong)
 }

@@ -27,7 +27,7 @@ fn a_value_is_read_by_its_column_and_says_what_is_wrong_with_it() {
     ]);
     assert_eq!(row.number::<u32>(&["old", "new"]), Ok(7));
     assert_eq!(row.number_or_null::<u32>(&["null"]), Ok(None));
-    let wrong = |told: Result<u32, row::Nonsense>| told.unwrap_err().to_string();
+    let wrong = |reported: Result<u32, row::UnexpectedValue>| reported.unwrap_err().to_string();
     assert!(wrong(row.number(&["word"])).ends_with("word is \"x\""));
     assert!(wrong(row.number(&["null"])).ends_with("null is NULL"));
     assert!(wrong(row.number(&["gone", "lost"])).ends_with("column gone or lost is missing"));
@@ -216,9 +216,9 @@ fn a_question_may_be_asked_in_a_task_of_its_own() {
         let mut watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
         let target = Target::Unix("/nonexistent/socket".into());
         let ask = sendable(watcher.ask(&target, false, Duration::from_secs(5)));
-        let told = bench.runtime.block_on(ask);
+        let reported = bench.runtime.block_on(ask);
         assert_eq!(
-            told,
+            reported,
             Err(WatchError::Away("no such socket file".to_owned()))
         );
     }

@@ -36,7 +36,7 @@ pub struct MysqlAuthRecord {
     /// Host, with wildcards or a network.
     pub host: String,
     /// Authentication methods: each plugin alone is enough.
-    pub ways: Vec<AuthMethod>,
+    pub methods: Vec<AuthMethod>,
     /// True after ACCOUNT LOCK.
     pub is_locked: bool,
     /// True if the password must be changed first.
@@ -45,7 +45,7 @@ pub struct MysqlAuthRecord {
     pub requires: TlsRequirement,
     /// Global privileges and default role, as an opaque text. Accounts with different texts do not
     /// share connections, since a change does not apply to open ones.
-    pub rights: String,
+    pub privileges_text: String,
 }
 
 /// REQUIRE of an account.
@@ -73,7 +73,7 @@ pub struct AuthMethod {
 
 impl fmt::Debug for AuthMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Way({}, hidden)", self.plugin)
+        write!(f, "AuthMethod({}, hidden)", self.plugin)
     }
 }
 

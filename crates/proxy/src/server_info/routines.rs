@@ -354,7 +354,7 @@ impl RoutineListing {
         LexerModes {
             ansi_quotes: has("ANSI_QUOTES"),
             no_backslash_escapes: has("NO_BACKSLASH_ESCAPES"),
-            odd_blank: 0,
+            nbsp_byte: 0,
             mariadb: self.mariadb,
             version: u32::MAX,
         }

@@ -216,7 +216,7 @@ mod tests {
     const MYSQL: Dialect = Dialect::Mysql(evenkeel_wire::sql::mysql::LexerModes {
         ansi_quotes: false,
         no_backslash_escapes: false,
-        odd_blank: 0,
+        nbsp_byte: 0,
         mariadb: false,
         version: 80_403,
     });
@@ -257,8 +257,11 @@ mod tests {
         };
         let rule_set = rule_set(vec![refusing("cut", when)]);
         let rejection = |text| rule_set.rejection(&rule_set.evaluate(&rule_text(text)));
-        let told = rejection(" DELETE FROM t WHERE id = 22 ");
-        assert_eq!(told.as_deref(), Some("rejected by rule \"cut\": not now"));
+        let reported = rejection(" DELETE FROM t WHERE id = 22 ");
+        assert_eq!(
+            reported.as_deref(),
+            Some("rejected by rule \"cut\": not now")
+        );
         assert_eq!(rejection("DELETE FROM t"), None);
     }
 

@@ -27,14 +27,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
     let since_ms = clock::now_ms();
     loop {
-        let view = service.view_owned();
+        let snapshot = service.snapshot_owned();
         let waited = Duration::from_millis(clock::now_ms().saturating_sub(since_ms));
-        let waits = view.database.as_ref().is_some_and(|database| {
-            candidates(&view, database).is_empty()
+        let waits = snapshot.database.as_ref().is_some_and(|database| {
+            candidates(&snapshot, database).is_empty()
                 && waited < database.time_limits.login_server_wait
         });
         if !waits {
-            return view;
+            return snapshot;
         }
         compio::time::sleep(POLL_INTERVAL).await;
     }
@@ -45,10 +45,10 @@ pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
 pub(super) async fn wait_for_primary(service: &Service) -> Option<(Arc<ServiceSnapshot>, usize)> {
     let since_ms = clock::now_ms();
     loop {
-        let view = service.view_owned();
-        let database = view.database.as_ref()?;
+        let snapshot = service.snapshot_owned();
+        let database = snapshot.database.as_ref()?;
         if let Some(primary) = database.primary {
-            return Some((view, primary));
+            return Some((snapshot, primary));
         }
         // The other half of the time limit is for the login itself.
         let limit = database
@@ -68,14 +68,14 @@ pub(super) async fn wait_for_primary(service: &Service) -> Option<(Arc<ServiceSn
 /// an idle connection may have been closed. A server that hangs must not delay logins that another
 /// server can serve.
 pub(super) fn candidates<'a>(
-    view: &'a ServiceSnapshot,
+    snapshot: &'a ServiceSnapshot,
     database: &DatabaseSnapshot,
 ) -> Vec<(&'a Arc<Server>, Duration)> {
-    let readers = (0..view.servers.len()).filter(|index| database.replicas[*index]);
+    let readers = (0..snapshot.servers.len()).filter(|index| database.replicas[*index]);
     let once: Vec<usize> = database.primary.into_iter().chain(readers).collect();
     let twice = once.iter().chain(&once);
     let mut candidates: Vec<_> = twice
-        .map(|index| (&view.servers[*index], CANDIDATE_LIMIT))
+        .map(|index| (&snapshot.servers[*index], CANDIDATE_LIMIT))
         .collect();
     if let Some((_, limit)) = candidates.last_mut() {
         *limit = database.time_limits.login.max(CANDIDATE_LIMIT);
@@ -86,22 +86,22 @@ pub(super) fn candidates<'a>(
 /// Connection that is released on drop, as unclean unless [`Self::release`] was called.
 pub(super) struct LoginConnection<'a, C: PoolableConnection> {
     worker_pool: &'a Rc<WorkerPool<C>>,
-    pub(super) server: Option<Box<C>>,
+    pub(super) connection: Option<Box<C>>,
 }
 
 impl<C: PoolableConnection> LoginConnection<'_, C> {
     /// Releases the connection as clean.
     pub(super) fn release(mut self) {
-        if let Some(server) = self.server.take() {
-            self.worker_pool.release(server, Condition::Clean);
+        if let Some(connection) = self.connection.take() {
+            self.worker_pool.release(connection, Condition::Clean);
         }
     }
 }
 
 impl<C: PoolableConnection> Drop for LoginConnection<'_, C> {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            self.worker_pool.release(server, Condition::Unclean);
+        if let Some(connection) = self.connection.take() {
+            self.worker_pool.release(connection, Condition::Unclean);
         }
     }
 }
@@ -115,8 +115,8 @@ struct QueueGuard<'a, C: PoolableConnection> {
 impl<C: PoolableConnection> Drop for QueueGuard<'_, C> {
     fn drop(&mut self) {
         self.worker_pool.leave_queue(&self.slot);
-        if let Some(WaitResult::Connection(server)) = self.slot.take_late() {
-            self.worker_pool.release(server, Condition::Clean);
+        if let Some(WaitResult::Connection(connection)) = self.slot.take_late() {
+            self.worker_pool.release(connection, Condition::Clean);
         }
     }
 }
@@ -136,28 +136,28 @@ pub(super) async fn acquire<'a, C: PoolableConnection>(
     worker_pool: &'a Rc<WorkerPool<C>>,
     account: &UserPools<C>,
     server: &Arc<Server>,
-    view: &DatabaseSnapshot,
+    database: &DatabaseSnapshot,
 ) -> Result<LoginConnection<'a, C>, AcquireError> {
     let guard = QueueGuard {
         worker_pool,
         slot: WaitSlot::new(),
     };
-    let connection = |server| LoginConnection {
+    let login_connection = |connection| LoginConnection {
         worker_pool,
-        server: Some(server),
+        connection: Some(connection),
     };
     loop {
         // The pool may have been replaced during the wait.
-        let pooled = account.pool_handle(server, view);
+        let pooled = account.pool_handle(server, database);
         let until_ms = match worker_pool.acquire(&pooled, &guard.slot) {
-            AcquireResult::Now(server) => return Ok(connection(server)),
+            AcquireResult::Now(connection) => return Ok(login_connection(connection)),
             AcquireResult::Later(until_ms) => until_ms,
             AcquireResult::Refused(_) if pooled.pool.is_retired() => continue,
             AcquireResult::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
         };
         let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
         match compio::time::timeout(wait, guard.delivery()).await {
-            Ok(WaitResult::Connection(server)) => return Ok(connection(server)),
+            Ok(WaitResult::Connection(connection)) => return Ok(login_connection(connection)),
             Ok(WaitResult::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
             Ok(WaitResult::Again) => {}
             Err(_) => return Err(AcquireError::TimedOut),

@@ -165,7 +165,7 @@ enum AfterDiscard {
     /// The command is retried on another server.
     RunAgain,
     /// The client receives this error, and the connection is not used again.
-    Tell(ErrorReply),
+    SendError(ErrorReply),
     /// The client is notified that its session was reset; `is_clean`: the connection was reset too.
     Renewed { is_clean: bool },
     /// The session state is known, from a state query or from the server status alone.

@@ -28,7 +28,7 @@ pub(super) async fn read_client_address(
     socket: &Socket,
     record: &mut Record,
 ) -> Result<(), TerminationReason> {
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     if !expects_proxy_header(&view.settings, record.client) {
         return Ok(());
     }

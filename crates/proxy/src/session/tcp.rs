@@ -167,7 +167,7 @@ async fn greet(
     socket: Socket,
     peer: Option<SocketAddr>,
 ) -> Result<TcpClient, TerminationReason> {
-    let view = permit.service().view_owned();
+    let view = permit.service().snapshot_owned();
     let settings = &view.settings;
     // Only a header uses the address that the client connected to.
     let headers = !settings.accept_proxy_from.is_empty() || settings.send_proxy.is_some();

@@ -37,13 +37,13 @@ const REPLICA_PAUSES: [Duration; 5] = [
 /// A statement in progress that requires that no other session uses its database.
 pub(crate) struct ActiveDatabaseChange {
     worker: Rc<Worker>,
-    task: Rc<VacateTask>,
+    task: Rc<DatabaseChangeTask>,
     /// True if the statement may have been executed.
     may_have_run: bool,
 }
 
 #[derive(Clone)]
-struct VacateTask {
+struct DatabaseChangeTask {
     server_id: u64,
     effect: Box<analysis::DatabaseChange>,
 }
@@ -56,8 +56,8 @@ impl ActiveDatabaseChange {
         effect: &analysis::DatabaseChange,
     ) -> Self {
         let effect = Box::new(effect.clone());
-        let task = Rc::new(VacateTask { server_id, effect });
-        worker.spawn(vacate_repeatedly(
+        let task = Rc::new(DatabaseChangeTask { server_id, effect });
+        worker.spawn(close_repeatedly(
             Rc::downgrade(worker),
             Rc::downgrade(&task),
         ));
@@ -85,8 +85,8 @@ impl Drop for ActiveDatabaseChange {
             }
         }
         if self.task.effect.is_rename {
-            // A copy: `vacate_repeatedly` runs for as long as the statement's own instance exists.
-            let task = VacateTask::clone(&self.task);
+            // A copy: `close_repeatedly` runs for as long as the statement's own instance exists.
+            let task = DatabaseChangeTask::clone(&self.task);
             let worker = Rc::downgrade(&self.worker);
             self.worker.spawn(retire_replica_pools(worker, task));
         }
@@ -96,7 +96,7 @@ impl Drop for ActiveDatabaseChange {
 /// Retires connections to a renamed database at replicas, where no session must leave for the
 /// statement. Connections opened under a name before the replica has applied the statement are in
 /// another database than later ones.
-async fn retire_replica_pools(worker: Weak<Worker>, task: VacateTask) {
+async fn retire_replica_pools(worker: Weak<Worker>, task: DatabaseChangeTask) {
     for pause in REPLICA_PAUSES {
         compio::time::sleep(pause).await;
         let Some(worker) = worker.upgrade() else {
@@ -108,7 +108,7 @@ async fn retire_replica_pools(worker: Weak<Worker>, task: VacateTask) {
     }
 }
 
-fn retire_at_replicas(worker: &Worker, service: &Service, task: &VacateTask) {
+fn retire_at_replicas(worker: &Worker, service: &Service, task: &DatabaseChangeTask) {
     let Some(shared) = service.database() else {
         return;
     };
@@ -135,7 +135,7 @@ fn replaced(service: &Service, name: &str) {
     }
 }
 
-async fn vacate_repeatedly(worker: Weak<Worker>, task: Weak<VacateTask>) {
+async fn close_repeatedly(worker: Weak<Worker>, task: Weak<DatabaseChangeTask>) {
     let mut pause = FIRST;
     loop {
         compio::time::sleep(pause).await;
@@ -143,7 +143,7 @@ async fn vacate_repeatedly(worker: Weak<Worker>, task: Weak<VacateTask>) {
             return;
         };
         for service in services_with(&worker, task.server_id) {
-            vacate(&worker, &service, &task);
+            close_idle(&worker, &service, &task);
         }
         pause = INTERVAL;
     }
@@ -156,7 +156,7 @@ fn services_with(worker: &Worker, server_id: u64) -> Vec<Arc<Service>> {
 }
 
 /// Closes the service's idle connections at all workers, and suspends reads of the catalog.
-fn vacate(worker: &Worker, service: &Service, task: &VacateTask) {
+fn close_idle(worker: &Worker, service: &Service, task: &DatabaseChangeTask) {
     let Some(shared) = service.database() else {
         return;
     };
@@ -172,7 +172,7 @@ fn vacate(worker: &Worker, service: &Service, task: &VacateTask) {
         return;
     }
     for sender in &worker.shared.commands {
-        let (service_id, message) = (service.id, PoolMessage::Vacate { server, database });
+        let (service_id, message) = (service.id, PoolMessage::CloseIdle { server, database });
         // A worker that has ended has no connections either.
         let _ = sender.send(WorkerCommand::Pool {
             service_id,

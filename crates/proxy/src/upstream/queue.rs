@@ -110,7 +110,7 @@ pub(crate) fn refuse_waiting(service: &Arc<Service>, registry: &Arc<ServiceRegis
 /// Grants one free permit to the client that has waited longest. Returns false if no permit is
 /// free, or no client can use it.
 pub(super) fn serve_one(service: &Arc<Service>, registry: &Arc<ServiceRegistry>) -> bool {
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     let mut waiting = service.queue.lock();
     let Some((index, server)) = first_servable(&waiting, &view) else {
         return false;

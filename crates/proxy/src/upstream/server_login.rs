@@ -109,7 +109,7 @@ pub(crate) async fn reach(
     service: &Service,
     server: &Server,
 ) -> Result<Stream, ConnectError> {
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     let endpoint = server.endpoint();
     let failed = match connect(worker, endpoint.as_ref(), &view.settings).await {
         Ok(socket) => {
@@ -137,7 +137,7 @@ pub(crate) async fn reach_same_peer(
     service: &Service,
     one: &CancelTarget,
 ) -> Result<Stream, ConnectError> {
-    let (view, server) = (service.view_owned(), &one.pool_handle.server);
+    let (view, server) = (service.snapshot_owned(), &one.pool_handle.server);
     let endpoint = one.peer.map(Endpoint::Tcp).or_else(|| server.endpoint());
     match connect(worker, endpoint.as_ref(), &view.settings).await {
         Ok(socket) => Ok(Stream::plain(socket)),

@@ -469,7 +469,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         match message {
             PoolMessage::Task(task) => self.run_task(worker, task),
             PoolMessage::Failed(ticket, error) => self.report_error(worker, ticket, error),
-            PoolMessage::Vacate { server, database } => self.vacate(server, database),
+            PoolMessage::CloseIdle { server, database } => self.close_idle(server, database),
             PoolMessage::Again(ticket) => {
                 let slot = self.waiting.borrow_mut().remove(&ticket.number);
                 if let Some(slot) = slot {

@@ -441,10 +441,15 @@ fn an_account_without_privileges_reads_it_and_one_that_may_not_enter_says_so() {
     let catalog = look(&server, &mut asker).unwrap().unwrap();
     assert_eq!(catalog.function(b"f"), Stable);
     server.sql("postgres", "REVOKE CONNECT ON DATABASE closed FROM PUBLIC");
-    let told = look(&server, &mut asker).unwrap_err();
-    assert!(matches!(&told, WatchError::LoginRefused(_)), "{told:?}");
+    let reported = look(&server, &mut asker).unwrap_err();
     assert!(
-        told.to_string().contains("permission denied for database"),
-        "{told}"
+        matches!(&reported, WatchError::LoginRefused(_)),
+        "{reported:?}"
+    );
+    assert!(
+        reported
+            .to_string()
+            .contains("permission denied for database"),
+        "{reported}"
     );
 }

@@ -66,9 +66,12 @@ fn an_account_that_may_not_read_them_says_what_to_grant_and_a_function_will_do()
          RETURNS SETOF record LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS
          'SELECT rolname, rolpassword, rolvaliduntil FROM pg_authid WHERE rolname = lower($1)'",
     );
-    let told = ask(&server, &asker("door", None), "guest").unwrap_err();
-    let told = told.to_string();
-    assert!(told.contains("GRANT SELECT ON pg_authid TO door"), "{told}");
+    let reported = ask(&server, &asker("door", None), "guest").unwrap_err();
+    let reported = reported.to_string();
+    assert!(
+        reported.contains("GRANT SELECT ON pg_authid TO door"),
+        "{reported}"
+    );
     let by_function = asker("door", Some("SELECT * FROM user_lookup($1); "));
     let guest = ask(&server, &by_function, "guest").unwrap();
     assert!(matches!(guest.verifier, Verifier::Scram(_)));
@@ -81,8 +84,11 @@ fn an_account_that_may_not_read_them_says_what_to_grant_and_a_function_will_do()
         );
     }
     let narrow = asker("door", Some("SELECT 'guest', $1"));
-    let told = ask(&server, &narrow, "guest").unwrap_err().to_string();
-    assert!(told.contains("query of [service.auth] failed"), "{told}");
+    let reported = ask(&server, &narrow, "guest").unwrap_err().to_string();
+    assert!(
+        reported.contains("query of [service.auth] failed"),
+        "{reported}"
+    );
 }
 
 #[test]

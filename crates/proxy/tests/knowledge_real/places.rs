@@ -138,9 +138,9 @@ fn a_frozen_server_is_given_up_in_time_and_asked_over_a_new_connection() {
         let pids = first.parse::<i32>().unwrap();
         stop(pids, libc::SIGSTOP);
         let limit = Duration::from_millis(200);
-        let told = asker.ask(&server.target(), limit).await;
+        let reported = asker.ask(&server.target(), limit).await;
         let expect = "timed out after 200 ms while querying its WAL position";
-        assert_eq!(told, Err(WatchError::Away(expect.to_owned())));
+        assert_eq!(reported, Err(WatchError::Away(expect.to_owned())));
         stop(pids, libc::SIGCONT);
         ask(&server, &mut asker).await;
         let again = server.sql("postgres", pid);

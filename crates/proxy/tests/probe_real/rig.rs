@@ -169,7 +169,7 @@ pub(crate) fn run(command: &mut Command) -> String {
 }
 
 pub(crate) fn is_root() -> bool {
-    #[expect(unsafe_code, reason = "std does not tell who we are")]
+    #[expect(unsafe_code, reason = "std does not report the user id")]
     // SAFETY: geteuid takes no arguments and cannot fail.
     let uid = unsafe { libc::geteuid() };
     uid == 0

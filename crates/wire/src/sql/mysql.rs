@@ -34,8 +34,8 @@ pub struct LexerModes {
     pub ansi_quotes: bool,
     /// True if `sql_mode` has NO_BACKSLASH_ESCAPES.
     pub no_backslash_escapes: bool,
-    /// Byte of the non-ASCII blank in `character_set_client` ([`odd_blank`]); 0 for none.
-    pub odd_blank: u8,
+    /// Byte of the non-ASCII blank in `character_set_client` ([`nbsp_byte`]); 0 for none.
+    pub nbsp_byte: u8,
     /// True if the servers are MariaDB.
     pub mariadb: bool,
     /// Lowest version of the servers: 8.4.3 is 80403, 10.11.19 is 101119.
@@ -45,14 +45,14 @@ pub struct LexerModes {
 impl LexerModes {
     /// Returns whether the servers execute the content of a versioned comment (manual: "Comments";
     /// MariaDB: "Comment Syntax").
-    fn runs(self, for_mariadb: bool, version: u32) -> bool {
+    fn executes_comment(self, for_mariadb: bool, version: u32) -> bool {
         if for_mariadb && !self.mariadb {
             return false;
         }
         // MariaDB ignores comments for MySQL 5.7 and later.
-        let of_mysql = !for_mariadb && (50_700..=99_999).contains(&version);
+        let is_for_mysql_57 = !for_mariadb && (50_700..=99_999).contains(&version);
         // Comments up to version 5.6.99 are executed by every supported server.
-        !(self.mariadb && of_mysql) && version <= self.version.max(50_699)
+        !(self.mariadb && is_for_mysql_57) && version <= self.version.max(50_699)
     }
 }
 
@@ -154,7 +154,7 @@ pub fn charset_is_safe(name: &[u8]) -> bool {
 /// Returns the non-breaking blank of a single-byte character set, or 0. Servers skip that byte
 /// between tokens; in other character sets it is part of a name.
 #[must_use]
-pub fn odd_blank(charset: &[u8]) -> u8 {
+pub fn nbsp_byte(charset: &[u8]) -> u8 {
     const WITHOUT: [&[u8]; 10] = [
         b"", b"ascii", b"binary", b"eucjpms", b"euckr", b"gb2312", b"swe7", b"ujis", b"utf8",
         b"utf8mb3",
@@ -170,12 +170,12 @@ pub fn odd_blank(charset: &[u8]) -> u8 {
     }
 }
 
-/// Returns whether a text has [`LexerModes::odd_blank`] outside quotes, where the lexer treats it
+/// Returns whether a text has [`LexerModes::nbsp_byte`] outside quotes, where the lexer treats it
 /// as part of a name.
 #[must_use]
-pub fn has_odd_blank(text: &[u8], modes: LexerModes) -> bool {
-    let odd = modes.odd_blank;
-    if odd == 0 || memchr::memchr(odd, text).is_none() {
+pub fn has_nbsp_outside_quotes(text: &[u8], modes: LexerModes) -> bool {
+    let nbsp = modes.nbsp_byte;
+    if nbsp == 0 || memchr::memchr(nbsp, text).is_none() {
         return false;
     }
     let mut tokens = Tokens::new(text, modes);
@@ -184,7 +184,7 @@ pub fn has_odd_blank(text: &[u8], modes: LexerModes) -> bool {
         match token.kind {
             TokenKind::End => return false,
             TokenKind::String | TokenKind::QuotedName => {}
-            _ if token.span.of(text).contains(&odd) => return true,
+            _ if token.span.of(text).contains(&nbsp) => return true,
             _ => {}
         }
     }

@@ -62,7 +62,7 @@ impl Template {
         for literal in &self.literals {
             rest = rest.strip_prefix(self.text.get(known..literal.start as usize)?)?;
             let is_string = literal.of(&self.text).starts_with(b"'");
-            rest = rest.get(length(rest, is_string)?..)?;
+            rest = rest.get(plain_literal_length(rest, is_string)?..)?;
             known = literal.end as usize;
         }
         rest.strip_prefix(self.text.get(known..)?)
@@ -81,7 +81,7 @@ fn literals(text: &[u8], mut pieces: impl Pieces) -> Box<[Span]> {
 
 fn is_plain(text: &[u8], literal: Span) -> bool {
     let written = literal.of(text);
-    let is_whole = length(written, written.starts_with(b"'")) == Some(written.len());
+    let is_whole = plain_literal_length(written, written.starts_with(b"'")) == Some(written.len());
     // Digits after a dot are part of a name, digits after `/*!` a version.
     let before = (literal.start as usize).checked_sub(1);
     let before = before.and_then(|place| text.get(place));
@@ -93,7 +93,7 @@ fn is_plain(text: &[u8], literal: Span) -> bool {
 
 /// Returns the length in bytes of the plain literal at the beginning of `text`; `None` if there is
 /// none.
-fn length(text: &[u8], is_string: bool) -> Option<usize> {
+fn plain_literal_length(text: &[u8], is_string: bool) -> Option<usize> {
     if is_string {
         let quotes = 2;
         let content = text.strip_prefix(b"'")?;
@@ -111,7 +111,7 @@ fn length(text: &[u8], is_string: bool) -> Option<usize> {
 /// `SHAPE_LENGTH` and their literals differ in length. Such texts may be analyzed in full.
 #[must_use]
 pub fn shape(text: &[u8]) -> u64 {
-    const ODD: u64 = 0x517c_c1b7_2722_0a95;
+    const MULTIPLIER: u64 = 0x517c_c1b7_2722_0a95;
     let mut shape = 0_u64;
     let mut is_in_word = false;
     let mut rest = text.iter().take(SHAPE_LENGTH).peekable();
@@ -122,8 +122,8 @@ pub fn shape(text: &[u8]) -> u64 {
         } else if byte == b'\'' {
             rest.by_ref().find(|byte| **byte == b'\'');
         }
-        let counts = if is_digit && !is_in_word { b'0' } else { byte };
-        shape = (shape.rotate_left(5) ^ u64::from(counts)).wrapping_mul(ODD);
+        let hashed = if is_digit && !is_in_word { b'0' } else { byte };
+        shape = (shape.rotate_left(5) ^ u64::from(hashed)).wrapping_mul(MULTIPLIER);
         is_in_word = byte.is_ascii_alphanumeric() && (is_in_word || !is_digit) || byte == b'_';
     }
     shape

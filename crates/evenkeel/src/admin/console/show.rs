@@ -12,7 +12,7 @@ pub(super) use variables::VARIABLES;
 
 use super::Console;
 use super::error::ConsoleError;
-use super::stats::{Totals, totals};
+use super::stats::{DatabaseCounters, totals};
 use crate::config::plan::SqlProtocol;
 use crate::log::rfc3339;
 use crate::status::{
@@ -31,7 +31,7 @@ pub(super) struct Table {
 pub(super) type Row = Vec<Option<String>>;
 
 /// Returns a text as a table, one row per line.
-pub(super) fn lines(all: &str) -> Table {
+pub(super) fn help_table(all: &str) -> Table {
     Table {
         columns: vec!["help".to_owned()],
         rows: all.lines().map(|line| vec![text(line)]).collect(),
@@ -88,7 +88,7 @@ async fn rows_of(
         Show::Servers => each(pooled, |one| servers(one, status.now_unix_ms)),
         Show::Stats | Show::StatsAverages | Show::StatsTotals => {
             let totals = totals(status);
-            let row = |(name, sum): (&String, &Totals)| stats(show, name, *sum, console);
+            let row = |(name, sum): (&String, &DatabaseCounters)| stats(show, name, *sum, console);
             totals.iter().map(row).collect()
         }
         Show::StatsServers => each(pooled, figures::servers),
@@ -128,7 +128,7 @@ impl PooledService<'_> {
 
     /// Returns the database that keys a client's pool. Empty for MySQL, whose pools are shared by
     /// all schemas.
-    fn pool_of<'c>(&self, client: &'c ClientStatus) -> &'c str {
+    fn pool_database<'c>(&self, client: &'c ClientStatus) -> &'c str {
         match self.service.protocol == SqlProtocol::Mysql.name() {
             true => "",
             false => &client.database,
@@ -320,7 +320,7 @@ fn pools(one: &PooledService<'_>) -> Vec<Row> {
         sum.longest_wait_ms = sum.longest_wait_ms.max(pool.longest_wait_ms);
     }
     for client in &one.connections.clients {
-        let pool = (one.pool_of(client), &*client.user);
+        let pool = (one.pool_database(client), &*client.user);
         let sum = sums.entry(pool).or_default();
         if client.state == FOR_PRIMARY {
             sum.waiting += 1;
@@ -414,23 +414,13 @@ fn rules(one: &PooledService<'_>) -> Vec<Row> {
     one.database.rules.iter().map(row).collect()
 }
 
-fn stats(show: Show, name: &str, sum: Totals, console: &Console) -> Row {
-    let of = |one: Totals| {
-        [
-            one.transactions,
-            one.queries,
-            one.received,
-            one.sent,
-            one.busy_us,
-        ]
-        .map(text)
-    };
+fn stats(show: Show, name: &str, sum: DatabaseCounters, console: &Console) -> Row {
     let mut row = vec![text(name)];
     if show != Show::StatsAverages {
-        row.extend(of(sum));
+        row.extend(sum.columns().map(text));
     }
     if show != Show::StatsTotals {
-        row.extend(of(console.averages.of(name)));
+        row.extend(console.averages.of(name).columns().map(text));
     }
     row
 }

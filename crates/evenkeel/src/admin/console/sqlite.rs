@@ -58,15 +58,15 @@ pub(super) struct Plan {
 
 /// Permit to run one statement at a time on a separate thread. Statements use at most one core, and
 /// never block the control plane.
-pub(super) struct Selects(Arc<Semaphore>);
+pub(super) struct SelectRunner(Arc<Semaphore>);
 
-impl Default for Selects {
+impl Default for SelectRunner {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(1)))
     }
 }
 
-impl Selects {
+impl SelectRunner {
     /// Waits for the permit and runs `work`, which completes even if the client disconnects.
     pub(super) async fn run<T: Send + 'static>(
         &self,

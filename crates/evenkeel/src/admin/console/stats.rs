@@ -11,7 +11,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// Counters of all users of one database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(super) struct DatabaseCounters {
     pub(super) transactions: u64,
     pub(super) queries: u64,
     pub(super) received: u64,
@@ -19,8 +19,19 @@ pub(super) struct Totals {
     pub(super) busy_us: u64,
 }
 
-impl Totals {
-    fn add(&mut self, other: Totals) {
+impl DatabaseCounters {
+    /// Returns the values in the order of the columns of SHOW STATS.
+    pub(super) fn columns(self) -> [u64; 5] {
+        [
+            self.transactions,
+            self.queries,
+            self.received,
+            self.sent,
+            self.busy_us,
+        ]
+    }
+
+    fn add(&mut self, other: DatabaseCounters) {
         self.transactions += other.transactions;
         self.queries += other.queries;
         self.received += other.received;
@@ -30,8 +41,8 @@ impl Totals {
 
     /// Returns the increase since `before`. A counter that decreased was reset; its increase counts
     /// as zero.
-    fn since(self, before: Totals) -> Totals {
-        Totals {
+    fn since(self, before: DatabaseCounters) -> DatabaseCounters {
+        DatabaseCounters {
             transactions: self.transactions.saturating_sub(before.transactions),
             queries: self.queries.saturating_sub(before.queries),
             received: self.received.saturating_sub(before.received),
@@ -42,25 +53,48 @@ impl Totals {
 }
 
 /// Counters by database, over all services.
-pub(super) type ByDatabase = BTreeMap<String, Totals>;
+pub(super) type ByDatabase = BTreeMap<String, DatabaseCounters>;
 
 /// Increase of the counters in the last full period.
 #[derive(Default)]
 pub(super) struct Averages(Mutex<ByDatabase>);
 
+/// Rates of one database per second, and the mean duration of its queries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct DatabaseRates {
+    pub(super) transactions: u64,
+    pub(super) queries: u64,
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    pub(super) mean_query_us: u64,
+}
+
+impl DatabaseRates {
+    /// Returns the values in the order of the columns of SHOW STATS.
+    pub(super) fn columns(self) -> [u64; 5] {
+        [
+            self.transactions,
+            self.queries,
+            self.received,
+            self.sent,
+            self.mean_query_us,
+        ]
+    }
+}
+
 impl Averages {
     /// Returns the averages of one database per second, and the mean duration of a query in
     /// microseconds.
-    pub(super) fn of(&self, database: &str) -> Totals {
+    pub(super) fn of(&self, database: &str) -> DatabaseRates {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.get(database).copied().unwrap_or_default();
         let seconds = PERIOD.as_secs();
-        Totals {
+        DatabaseRates {
             transactions: last.transactions / seconds,
             queries: last.queries / seconds,
             received: last.received / seconds,
             sent: last.sent / seconds,
-            busy_us: last.busy_us.checked_div(last.queries).unwrap_or(0),
+            mean_query_us: last.busy_us.checked_div(last.queries).unwrap_or(0),
         }
     }
 
@@ -78,7 +112,7 @@ pub(super) fn totals(status: &Status) -> ByDatabase {
         .filter_map(|one| one.database.as_ref());
     for usage in pooled.flat_map(|pooled| &pooled.users) {
         let sum = all.entry(usage.database.clone()).or_default();
-        sum.add(Totals {
+        sum.add(DatabaseCounters {
             transactions: usage.transactions_total,
             queries: usage.work.queries_total,
             received: usage.from_clients,
@@ -113,7 +147,7 @@ mod tests {
     #[test]
     fn averages_are_of_a_second_and_a_query() {
         let averages = Averages::default();
-        let totals = Totals {
+        let totals = DatabaseCounters {
             transactions: 60,
             queries: 120,
             received: 6_000,
@@ -121,14 +155,14 @@ mod tests {
             busy_us: 240,
         };
         averages.set([("shop".to_owned(), totals)].into());
-        let expect = Totals {
+        let expect = DatabaseRates {
             transactions: 1,
             queries: 2,
             received: 100,
             sent: 200,
-            busy_us: 2,
+            mean_query_us: 2,
         };
         assert_eq!(averages.of("shop"), expect);
-        assert_eq!(averages.of("other"), Totals::default());
+        assert_eq!(averages.of("other"), DatabaseRates::default());
     }
 }

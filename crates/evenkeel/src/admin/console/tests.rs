@@ -12,6 +12,6 @@ fn console(world: &World, token: Option<&str>) -> Console {
         control: world.control.clone(),
         guard: std::sync::Arc::new(Guard::new(token)),
         averages: std::sync::Arc::default(),
-        selects: std::sync::Arc::default(),
+        select_runner: std::sync::Arc::default(),
     }
 }

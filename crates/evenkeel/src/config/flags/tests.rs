@@ -41,9 +41,9 @@ fn a_postgres_service_without_a_file_asks_with_the_account_of_the_environment() 
 #[test]
 fn a_mysql_service_without_a_file_asks_with_an_account_of_its_own() {
     let account = [("PGUSER", "no"), ("MYSQL_USER", "eve"), ("MYSQL_PWD", "s")];
-    let told = loaded("mysql://127.0.0.1:1", "a:1,mysql://b:1", &account);
-    assert_eq!(codes(&told), [""; 0]);
-    let service = told.plan.expect("a plan").services.remove(0);
+    let reported = loaded("mysql://127.0.0.1:1", "a:1,mysql://b:1", &account);
+    assert_eq!(codes(&reported), [""; 0]);
+    let service = reported.plan.expect("a plan").services.remove(0);
     assert_eq!(service.protocol.name(), "mysql");
     assert_eq!(service.health.probe.name(), "mysql");
     let monitor = service.monitor.expect("a monitor");

@@ -53,7 +53,7 @@ impl ControlPlane {
         self.reclaim_sockets();
         let link = predecessor.into_link(self.upgrades.from_predecessor.0.clone());
         match (link, &mut self.upgrades.predecessor) {
-            (Ok(link), Some(known)) => known.link = Some(link),
+            (Ok(link), Some(draining)) => draining.link = Some(link),
             (Err(error), _) => {
                 // Without the link, the last permit counts of the old process stay in effect until
                 // the next upgrade. They may be too high; since the old process accepts no clients,
@@ -89,32 +89,32 @@ impl ControlPlane {
                 .iter()
                 .filter_map(|one| self.servers.get(one));
             cluster.verdict.primary.is_some()
-                && members.all(|known| {
-                    known.health.state() == HealthState::Down
-                        || *cluster.role(known.server.id) != Role::Unknown
+                && members.all(|server| {
+                    server.health.state() == HealthState::Down
+                        || *cluster.role(server.server.id) != Role::Unknown
                 })
         })
     }
 
     fn resume(&mut self, mut state: UpgradeState) {
-        for known in &state.servers {
+        for handover in &state.servers {
             let mut servers = self.servers.iter_mut();
-            let same = servers.find(|(address, _)| address.to_string() == known.address);
+            let same = servers.find(|(address, _)| address.to_string() == handover.address);
             if let Some((_, server)) = same {
-                resume_server(server, known, &state.report);
+                resume_server(server, handover, &state.report);
             }
         }
-        for known in &state.services {
+        for handover in &state.services {
             let mut services = self.services.iter_mut();
-            if let Some(service) = services.find(|service| service.plan.name == known.name) {
-                resume_service(service, known, &state.report);
+            if let Some(service) = services.find(|service| service.plan.name == handover.name) {
+                resume_service(service, handover, &state.report);
             }
         }
         self.upgrades.predecessor = Some(super::Predecessor::new(state.pid, state.report));
         self.update_remote_permits();
         self.timeline.resume(std::mem::take(&mut state.events));
-        for known in &state.clusters {
-            self.restore_cluster(known, &state.named);
+        for handover in &state.clusters {
+            self.restore_cluster(handover, &state.named);
         }
         // Marked only now, after old primaries have been fenced.
         self.mark_dead_members();
@@ -152,13 +152,13 @@ impl ControlPlane {
         match event {
             PredecessorEvent::Report(report) => {
                 self.add_counts(&report);
-                if let Some(known) = &mut self.upgrades.predecessor {
-                    known.report.merge(*report);
+                if let Some(predecessor) = &mut self.upgrades.predecessor {
+                    predecessor.report.merge(*report);
                 }
             }
             PredecessorEvent::Gone => {
-                if let Some(known) = self.upgrades.predecessor.take() {
-                    let what = format!("process {} exited", known.pid);
+                if let Some(predecessor) = self.upgrades.predecessor.take() {
+                    let what = format!("process {} exited", predecessor.pid);
                     self.record_event(NewEvent::new(EventKind::Process, Severity::Info, what));
                 }
             }
@@ -170,63 +170,72 @@ impl ControlPlane {
     pub(in crate::control_plane) fn update_remote_permits(&self) {
         self.share_writes();
         for state in &self.services {
-            let places = self.remote_permits(|report| &report.services, &state.plan.name);
-            state.service.permits.set_elsewhere(places);
+            let permits = self.remote_permits(|report| &report.services, &state.plan.name);
+            state.service.permits.set_used_by_other_processes(permits);
         }
         for (address, state) in &self.servers {
-            let places = self.remote_permits(|report| &report.servers, &address.to_string());
-            self.engine.set_elsewhere(&state.server, places);
+            let permits = self.remote_permits(|report| &report.servers, &address.to_string());
+            self.engine
+                .set_used_by_other_processes(&state.server, permits);
         }
     }
 
     fn remote_permits(&self, of: fn(&DrainReport) -> &BTreeMap<String, u32>, key: &str) -> u32 {
         let draining = self.upgrades.predecessor.as_ref();
-        let places = draining.and_then(|known| of(&known.report).get(key));
-        places.copied().unwrap_or(0)
+        let permits = draining.and_then(|predecessor| of(&predecessor.report).get(key));
+        permits.copied().unwrap_or(0)
     }
 
     /// Adds the counts of the old process since its last report to the totals.
     fn add_counts(&self, report: &DrainReport) {
-        let Some(known) = &self.upgrades.predecessor else {
+        let Some(predecessor) = &self.upgrades.predecessor else {
             return;
         };
         let nothing = CounterTotals::default();
         for state in &self.services {
             let name = &state.plan.name;
             if let Some(now) = report.service_counts.get(name) {
-                let before = known.report.service_counts.get(name).unwrap_or(&nothing);
+                let before = predecessor
+                    .report
+                    .service_counts
+                    .get(name)
+                    .unwrap_or(&nothing);
                 add_to_service(&state.service.counters, &now.since(before));
             }
         }
         for (address, state) in &self.servers {
             let address = address.to_string();
             if let Some(now) = report.server_counts.get(&address) {
-                let before = known.report.server_counts.get(&address).unwrap_or(&nothing);
+                let before = predecessor
+                    .report
+                    .server_counts
+                    .get(&address)
+                    .unwrap_or(&nothing);
                 add_to_server(&state.server.counters, &now.since(before));
             }
         }
     }
 }
 
-fn resume_service(state: &mut ManagedService, known: &ServiceHandover, report: &DrainReport) {
+fn resume_service(state: &mut ManagedService, handover: &ServiceHandover, report: &DrainReport) {
     for listed in &state.plan.servers {
-        let weight = known.weights.get(&listed.address.to_string());
+        let weight = handover.weights.get(&listed.address.to_string());
         if let Some(weight) = weight.filter(|weight| **weight != listed.weight) {
             state.weights.insert(listed.address.clone(), *weight);
         }
     }
-    if let Some(counted) = report.service_counts.get(&known.name) {
+    if let Some(counted) = report.service_counts.get(&handover.name) {
         add_to_service(&state.service.counters, counted);
     }
     let totals = Totals::of_service(&state.service);
-    state.history.resume(known.history.clone(), totals);
+    state.history.resume(handover.history.clone(), totals);
 }
 
-fn resume_server(state: &mut ManagedServer, known: &ServerHandover, report: &DrainReport) {
+fn resume_server(state: &mut ManagedServer, handover: &ServerHandover, report: &DrainReport) {
     let now_ms = now_ms();
     // The clock starts with the process: earlier times count as its zero.
     let ago = |age_ms: u64| now_ms.saturating_sub(age_ms);
-    let standing = match known.standing.as_str() {
+    let standing = match handover.standing.as_str() {
         "up" => HealthState::Up,
         "down" => HealthState::Down,
         _ => HealthState::Starting,
@@ -234,29 +243,29 @@ fn resume_server(state: &mut ManagedServer, known: &ServerHandover, report: &Dra
     // Results of this process's own probes are newer.
     let own = state.health.state();
     if own == HealthState::Starting || own == standing {
-        let since_ms = ago(known.standing_for_ms);
-        let reason = known.reason.clone();
+        let since_ms = ago(handover.standing_for_ms);
+        let reason = handover.reason.clone();
         state.health.resume(standing, since_ms, reason);
     }
     if state.last_probe.is_none() {
-        state.last_probe.clone_from(&known.last_probe);
+        state.last_probe.clone_from(&handover.last_probe);
     }
-    state.back_since_ms = known.back_for_ms.map(ago);
-    state.drain = known.drain.as_ref().map(|drain| Drain {
+    state.back_since_ms = handover.back_for_ms.map(ago);
+    state.drain = handover.drain.as_ref().map(|drain| Drain {
         since_ms: ago(drain.since_ms),
         until_ms: now_ms.saturating_add(drain.left_ms),
         cut_again_ms: None,
     });
     if state.server.endpoints().is_empty() {
         // Used until this process has resolved the name.
-        let resolved = known.resolved.iter().filter_map(|text| endpoint(text));
+        let resolved = handover.resolved.iter().filter_map(|text| endpoint(text));
         state.server.set_endpoints(resolved.collect());
     }
-    if let Some(counted) = report.server_counts.get(&known.address) {
+    if let Some(counted) = report.server_counts.get(&handover.address) {
         add_to_server(&state.server.counters, counted);
     }
     let totals = Totals::of_server(&state.server);
-    state.history.resume(known.history.clone(), totals);
+    state.history.resume(handover.history.clone(), totals);
 }
 
 fn endpoint(text: &str) -> Option<Endpoint> {

@@ -53,7 +53,7 @@ mod tests {
             ("reconnect", Some(420.0)),
         ];
         let steps = cut(&cuts, 420.0);
-        let told: Vec<(&str, f64, f64)> = steps
+        let reported: Vec<(&str, f64, f64)> = steps
             .iter()
             .map(|step| (step.name.as_str(), step.from_ms, step.to_ms))
             .collect();
@@ -61,6 +61,6 @@ mod tests {
             ("detect, promote", 0.0, 300.0),
             ("route, reconnect", 300.0, 420.0),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 }

@@ -61,16 +61,16 @@ impl Client {
 
     fn log_in(&mut self) -> Result<(), Failure> {
         let password = Credential::Password(USER.as_bytes().to_vec().into());
-        let mut join = ServerAuth::new(USER.into(), password, None, false, nonce());
+        let mut auth = ServerAuth::new(USER.into(), password, None, false, nonce());
         loop {
             let mut answer = Vec::new();
             let step = self.with_message(|message| match message {
-                Message::Authentication(request) => Ok(Some(join.message(request, &mut answer))),
+                Message::Authentication(request) => Ok(Some(auth.message(request, &mut answer))),
                 other => Err(unexpected("the login", &other)),
             })?;
             self.send(&answer)?;
             match step {
-                Some(ServerAuthStep::More(next)) => join = *next,
+                Some(ServerAuthStep::More(next)) => auth = *next,
                 Some(ServerAuthStep::Refused(why)) => {
                     return Err(Failure::Broken(format!("{why:?}")));
                 }

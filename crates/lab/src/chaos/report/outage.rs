@@ -117,12 +117,12 @@ fn slowest<'a>(steps: impl Iterator<Item = &'a Step>, one: &FaultRecord) -> Vec<
     let took = |step: &Step| between(step.started, step.ended).as_millis();
     let mut steps: Vec<&Step> = steps.collect();
     steps.sort_by_key(|step| std::cmp::Reverse(took(step)));
-    let told = steps.into_iter().take(SLOW_SHOWN).map(|step| {
+    let reported = steps.into_iter().take(SLOW_SHOWN).map(|step| {
         let at_ms = between(one.started, step.ended).as_millis();
         let (name, what) = (&step.name, step.what);
         format!("{name}, {what}: {} ms, ended at {at_ms} ms", took(step))
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns the longest time from a first error to the next success.

@@ -85,12 +85,12 @@ fn rows_that_are_missing_or_too_many_or_anothers_are_told_apart() {
 
 #[test]
 fn whoever_is_told_the_number_of_another_row_has_got_another_s_answer() {
-    let told = |id, key| Attempt {
+    let reported = |id, key| Attempt {
         key: Some(key),
         ..attempt(&[id], 1, Outcome::Acknowledged)
     };
     let mut content = Content {
-        attempts: vec![told(1, 101), told(2, 101)],
+        attempts: vec![reported(1, 101), reported(2, 101)],
         ..Content::default()
     };
     let kept = Kept::from([row(1, &["w1.1.1"]), row(2, &["w1.1.2"])]);

@@ -47,7 +47,7 @@ impl Rig {
         self.scenario.bring_back(old)?;
         self.settle()?;
         let (reads, failed) = self.reads_since(since);
-        let told = events::after(&self.balancer, last_event)?;
+        let reported = events::after(&self.balancer, last_event)?;
         let log = self.writer.so_far().since(since - REPLICATION_DELAY);
         let rows = log.rows(new)?;
         let (reaction, interleaved) = takeover(&log, &rows, &change, old, new)?;
@@ -66,8 +66,8 @@ impl Rig {
                 .into_iter()
                 .map(|one| failure(one, change.writable_at))
                 .collect(),
-            missing_events: events::missing(&told, old, new, how),
-            story: told
+            missing_events: events::missing(&reported, old, new, how),
+            story: reported
                 .iter()
                 .map(|event| events::line(event, change.writable_at))
                 .collect(),

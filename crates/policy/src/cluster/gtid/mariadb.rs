@@ -51,30 +51,30 @@ impl Vector {
     }
 
     pub(super) fn contains(&self, other: &Vector) -> bool {
-        other.missing(self).next().is_none()
+        other.positions_not_in(self).next().is_none()
     }
 
     /// Returns whether `applied` (domain, server, sequence) has reached the newest position of each
     /// domain.
-    pub(super) fn is_within(&self, applied: &[(u32, u32, u64)]) -> bool {
+    pub(super) fn is_reached_by(&self, applied: &[(u32, u32, u64)]) -> bool {
         let mut newest: Map<u32, (u64, u32)> = Map::new();
         for (&(domain, server), &sequence) in &self.positions {
             let of_domain = newest.entry(domain).or_default();
             *of_domain = (sequence, server).max(*of_domain);
         }
         newest.iter().all(|(domain, (sequence, server))| {
-            let is_later =
+            let has_reached =
                 |(of, by, last): &(u32, u32, u64)| (of, by) == (domain, server) && last >= sequence;
-            applied.iter().any(is_later)
+            applied.iter().any(has_reached)
         })
     }
 
     /// Counts the transactions of this set that `other` lacks. In each domain the count is the
     /// distance from the last position that both have, since the servers of a domain share its
     /// sequence numbers; it is at least one per server with a missing transaction.
-    pub(super) fn missing_from(&self, other: &Vector) -> Option<Missing> {
+    pub(super) fn count_not_in(&self, other: &Vector) -> Option<Missing> {
         let mut domains: Map<u32, Gap> = Map::new();
-        for ((domain, server), sequence) in self.missing(other) {
+        for ((domain, server), sequence) in self.positions_not_in(other) {
             let gap = domains.entry(domain).or_default();
             gap.servers += 1;
             if sequence > gap.last.1 {
@@ -93,12 +93,15 @@ impl Vector {
         })
     }
 
-    fn missing<'a>(&'a self, from: &'a Vector) -> impl Iterator<Item = ((u32, u32), u64)> + 'a {
+    fn positions_not_in<'a>(
+        &'a self,
+        other: &'a Vector,
+    ) -> impl Iterator<Item = ((u32, u32), u64)> + 'a {
         let positions = self
             .positions
             .iter()
             .map(|(&key, &sequence)| (key, sequence));
-        positions.filter(move |&(key, sequence)| !from.has(key, sequence, self))
+        positions.filter(move |&(key, sequence)| !other.has(key, sequence, self))
     }
 
     /// Returns whether a position of `other` is in this set, too.

@@ -40,7 +40,7 @@ impl Intervals {
         })
     }
 
-    pub(super) fn missing_from(&self, other: &Intervals) -> Option<Missing> {
+    pub(super) fn count_not_in(&self, other: &Intervals) -> Option<Missing> {
         let mut count: u64 = 0;
         let mut sample = None;
         for (source, own) in &self.sources {

@@ -26,7 +26,7 @@ fn compare(one: &Gtids, other: &Gtids, expect: Comparison) {
 
 #[track_caller]
 fn missing(one: &Gtids, other: &Gtids, expect: Option<&str>) {
-    let found = one.missing_from(other).map(|missing| missing.to_string());
+    let found = one.count_not_in(other).map(|missing| missing.to_string());
     assert_eq!(found.as_deref(), expect);
 }
 
@@ -52,16 +52,19 @@ fn a_mariadb_set_is_a_version_vector() {
 #[test]
 fn a_replica_has_come_to_a_set_once_it_has_the_newest_of_each_domain() {
     let set = mariadb(&[(0, 1, 80), (0, 2, 90), (5, 1, 7)]);
-    assert!(set.is_within(&[(0, 2, 90), (5, 1, 7)]));
-    assert!(set.is_within(&[(0, 2, 95), (5, 1, 8)]));
-    assert!(!set.is_within(&[(0, 2, 89), (5, 1, 7)]));
+    assert!(set.is_reached_by(&[(0, 2, 90), (5, 1, 7)]));
+    assert!(set.is_reached_by(&[(0, 2, 95), (5, 1, 8)]));
+    assert!(!set.is_reached_by(&[(0, 2, 89), (5, 1, 7)]));
     assert!(
-        !set.is_within(&[(0, 1, 95), (5, 1, 7)]),
+        !set.is_reached_by(&[(0, 1, 95), (5, 1, 7)]),
         "of a former primary"
     );
-    assert!(!set.is_within(&[(0, 2, 95)]), "nothing of the other domain");
-    assert!(Gtids::EMPTY.is_within(&[]));
-    assert!(!mysql(&[(A, "", 1, 5)]).is_within(&[(0, 1, 80)]));
+    assert!(
+        !set.is_reached_by(&[(0, 2, 95)]),
+        "nothing of the other domain"
+    );
+    assert!(Gtids::EMPTY.is_reached_by(&[]));
+    assert!(!mysql(&[(A, "", 1, 5)]).is_reached_by(&[(0, 1, 80)]));
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn mysql_sets_agree_with_plain_sets_of_numbers() {
         );
         let count = one_plain.difference(&other_plain).count() as u64;
         assert_eq!(
-            one.missing_from(&other).map_or(0, |missing| missing.count),
+            one.count_not_in(&other).map_or(0, |missing| missing.count),
             count
         );
         let mut merged = one.clone();

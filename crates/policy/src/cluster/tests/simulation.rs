@@ -265,15 +265,15 @@ impl Monitor {
     /// Returns whether the last primary, which is unavailable, began to take writes after this
     /// server and reported more.
     fn is_outdone(&self, one: usize) -> bool {
-        let Some((last, since_ms, told)) = &self.last else {
+        let Some((last, since_ms, reported)) = &self.last else {
             return false;
         };
         let is_before = self.memory[one]
             .writing_ms
             .is_some_and(|own_ms| own_ms < *since_ms);
-        let lacks = match (told, &self.truth.servers[one].status) {
-            (ReplicationState::Replication(told), ReplicationState::Replication(own)) => {
-                !own.executed.contains(&told.executed)
+        let lacks = match (reported, &self.truth.servers[one].status) {
+            (ReplicationState::Replication(reported), ReplicationState::Replication(own)) => {
+                !own.executed.contains(&reported.executed)
             }
             _ => false,
         };

@@ -292,8 +292,9 @@ impl World {
             let failure =
                 [OpenFailure::Failed, OpenFailure::Full { pause_ms: 20 }][self.dice.below(2)];
             let tasks = &mut self.tasks;
-            let told = self.idle_pools[worker].connect_failed(&pool, failure, self.now_ms, tasks);
-            told.inspect(|ticket| assert!(self.waiting.remove(ticket).is_some()));
+            let reported =
+                self.idle_pools[worker].connect_failed(&pool, failure, self.now_ms, tasks);
+            reported.inspect(|ticket| assert!(self.waiting.remove(ticket).is_some()));
             return;
         }
         self.next_connection += 1;

@@ -1,7 +1,7 @@
 //! Determines the dialect of a server of the MySQL family, once per connection.
 
 use super::galera;
-use crate::monitor::row::{Nonsense, Row};
+use crate::monitor::row::{Row, UnexpectedValue};
 
 /// WSREP_LAST_SEEN_GTID() ("Galera Functions").
 const SEEN_SINCE: (u32, u32, u32) = (10, 4, 3);
@@ -65,7 +65,7 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
-    pub(super) fn new(variables: &Row) -> Result<Self, Nonsense> {
+    pub(super) fn new(variables: &Row) -> Result<Self, UnexpectedValue> {
         let mariadb = variables.has("gtid_binlog_state");
         let wsrep = variables.has("wsrep_on");
         let mut facts = if mariadb { MARIADB } else { MYSQL }.to_owned();
@@ -140,7 +140,7 @@ impl Dialect {
     }
 
     /// Returns whether a Galera library is configured, so that its state should be queried.
-    pub(super) fn may_be_galera(&self, facts: &Row) -> Result<bool, Nonsense> {
+    pub(super) fn may_be_galera(&self, facts: &Row) -> Result<bool, UnexpectedValue> {
         Ok(self.wsrep && is_loaded(facts)?)
     }
 
@@ -153,7 +153,7 @@ impl Dialect {
     }
 }
 
-fn is_loaded(facts: &Row) -> Result<bool, Nonsense> {
+fn is_loaded(facts: &Row) -> Result<bool, UnexpectedValue> {
     if !facts.has("wsrep_provider") {
         return Ok(false);
     }

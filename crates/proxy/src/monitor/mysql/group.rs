@@ -3,7 +3,7 @@
 use evenkeel_policy::cluster::report::{Group, MemberState};
 
 use super::replication;
-use crate::monitor::row::{Nonsense, Row};
+use crate::monitor::row::{Row, UnexpectedValue};
 
 /// One row, even if the group does not run. An expelled member sees only itself.
 pub(super) const VIEW: &str = "SELECT own.MEMBER_STATE AS state, own.MEMBER_ROLE AS role, \
@@ -27,7 +27,7 @@ pub(super) const VIEW: &str = "SELECT own.MEMBER_STATE AS state, own.MEMBER_ROLE
 
 /// Returns whether the plugin is loaded and has a group, running or not: a member that left its
 /// group is not a standalone server.
-pub(super) fn is_member(facts: &Row) -> Result<bool, Nonsense> {
+pub(super) fn is_member(facts: &Row) -> Result<bool, UnexpectedValue> {
     if !facts.has("group_name") {
         return Ok(false);
     }
@@ -36,7 +36,7 @@ pub(super) fn is_member(facts: &Row) -> Result<bool, Nonsense> {
         .is_some_and(|name| !name.is_empty()))
 }
 
-pub(super) fn read(facts: &Row, view: &Row) -> Result<Group, Nonsense> {
+pub(super) fn read(facts: &Row, view: &Row) -> Result<Group, UnexpectedValue> {
     let (incarnation, number) = view_id(view)?;
     let applier_queue = view.number_or_null(&["applier_queue"])?.unwrap_or(0);
     Ok(Group {
@@ -56,25 +56,25 @@ pub(super) fn read(facts: &Row, view: &Row) -> Result<Group, Nonsense> {
     })
 }
 
-fn state(view: &Row) -> Result<MemberState, Nonsense> {
+fn state(view: &Row) -> Result<MemberState, UnexpectedValue> {
     Ok(match view.value(&["state"])?.unwrap_or("OFFLINE") {
         "ONLINE" => MemberState::Online,
         "RECOVERING" => MemberState::Recovering,
         "OFFLINE" => MemberState::Offline,
         "ERROR" => MemberState::Error,
         "UNREACHABLE" => MemberState::Unreachable,
-        other => return Err(Nonsense::new(format!("MEMBER_STATE is {other:?}"))),
+        other => return Err(UnexpectedValue::new(format!("MEMBER_STATE is {other:?}"))),
     })
 }
 
 /// Parses "16963239123456789:5": the group's start, and the number of membership changes since.
-fn view_id(view: &Row) -> Result<(String, u64), Nonsense> {
+fn view_id(view: &Row) -> Result<(String, u64), UnexpectedValue> {
     let id = view.value(&["view_id"])?.unwrap_or_default();
     match id.rsplit_once(':') {
         None => Ok((String::new(), 0)),
         Some((incarnation, number)) => match number.parse() {
             Ok(number) => Ok((incarnation.to_owned(), number)),
-            Err(_) => Err(Nonsense::new(format!("VIEW_ID is {id:?}"))),
+            Err(_) => Err(UnexpectedValue::new(format!("VIEW_ID is {id:?}"))),
         },
     }
 }

@@ -24,7 +24,7 @@ const STEP: &str = "looking up a user";
 const CONNECTIONS_MAX: usize = 4;
 
 /// Maximum number of alternatives of `auth_or` that are read.
-const WAYS_MAX: usize = 4;
+const METHODS_MAX: usize = 4;
 
 /// Evenkeel's host name as the server sees it; then the plugin of most accounts.
 const MYSQL_BASICS: &str = "SELECT USER(), (SELECT plugin FROM mysql.user WHERE User <> '' AND \
@@ -137,7 +137,7 @@ impl MysqlAuthQuery {
 
     async fn call(&self, target: &Target, progress: &Progress) -> Result<Kept, String> {
         let connected = self.login.connect(target, progress).await;
-        let mut connection = connected.map_err(|failure| told(failure.into()))?;
+        let mut connection = connected.map_err(|failure| reported(failure.into()))?;
         progress.logged_in(STEP);
         let learning = catch_panic(async move {
             let basics = learn(&mut connection).await;
@@ -146,7 +146,7 @@ impl MysqlAuthQuery {
         let (connection, basics) = match learning.await {
             Some((connection, Ok(basics))) => (connection, basics),
             Some((_, Err(error))) => return Err(self.classify(error, target, progress).await),
-            None => return Err(told(malformed(target).await.into())),
+            None => return Err(reported(malformed(target).await.into())),
         };
         let (mariadb, host, default_plugin) = basics;
         Ok(Kept {
@@ -170,7 +170,7 @@ impl MysqlAuthQuery {
         let found = match asking.await {
             Some(Ok(found)) => found,
             Some(Err(error)) => return Err(self.classify(error, target, progress).await),
-            None => return Err(told(malformed(target).await.into())),
+            None => return Err(reported(malformed(target).await.into())),
         };
         let mariadb = kept.mariadb;
         let rows = found.into_iter().filter_map(|row| read(row, mariadb));
@@ -201,12 +201,12 @@ impl MysqlAuthQuery {
                 messages::truncated(&server.message),
                 server.code
             ),
-            _ => told(self.login.classify(error, target, progress).await.into()),
+            _ => reported(self.login.classify(error, target, progress).await.into()),
         }
     }
 }
 
-fn told(error: WatchError) -> String {
+fn reported(error: WatchError) -> String {
     error.to_string()
 }
 
@@ -254,10 +254,10 @@ fn names(host: &str, target: &Target) -> Vec<String> {
 fn query(mariadb: bool, user: &str) -> String {
     let mut query = String::from(if mariadb { MARIADB_ROWS } else { MYSQL_ROWS });
     if mariadb {
-        for way in 0..WAYS_MAX {
+        for method in 0..METHODS_MAX {
             query.push_str(&format!(
-                ", COALESCE(JSON_VALUE(Priv, '$.auth_or[{way}].plugin'), ''), \
-                 HEX(JSON_VALUE(Priv, '$.auth_or[{way}].authentication_string'))"
+                ", COALESCE(JSON_VALUE(Priv, '$.auth_or[{method}].plugin'), ''), \
+                 HEX(JSON_VALUE(Priv, '$.auth_or[{method}].authentication_string'))"
             ));
         }
         query.push_str(" FROM mysql.global_priv");
@@ -293,25 +293,25 @@ fn read(row: Row, mariadb: bool) -> Option<MysqlAuthRecord> {
         let digits = bytes(at).map(|bytes| bytes.as_slice());
         unhex(digits.unwrap_or_default())
     };
-    let way = |at: usize| -> Option<AuthMethod> {
+    let method = |at: usize| -> Option<AuthMethod> {
         Some(AuthMethod {
             plugin: text(at)?,
             stored: stored(at + 1)?,
             retained: Zeroizing::default(),
         })
     };
-    let mut own = way(COLUMNS_BEFORE)?;
+    let mut own = method(COLUMNS_BEFORE)?;
     let further = COLUMNS_BEFORE + 2;
     if !mariadb {
         own.retained = stored(further)?;
     }
     let count = text(further).filter(|_| mariadb);
     let count = count.and_then(|count| count.parse::<usize>().ok());
-    let ways = match count {
+    let methods = match count {
         None | Some(0) => vec![own],
         // Of several methods, one without a name stands for the account's own.
-        Some(count) => (0..count.min(WAYS_MAX))
-            .filter_map(|which| way(further + 1 + 2 * which))
+        Some(count) => (0..count.min(METHODS_MAX))
+            .filter_map(|which| method(further + 1 + 2 * which))
             .map(|one| {
                 if one.plugin.is_empty() {
                     own.clone()
@@ -330,8 +330,8 @@ fn read(row: Row, mariadb: bool) -> Option<MysqlAuthRecord> {
             subject: bytes(5).map(|bytes| bytes.to_vec()).unwrap_or_default(),
             issuer: bytes(6).map(|bytes| bytes.to_vec()).unwrap_or_default(),
         }),
-        rights: text(7)?,
-        ways,
+        privileges_text: text(7)?,
+        methods,
     })
 }
 

@@ -7,7 +7,7 @@ use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
 
 use super::{Link, Monitor, QueryError, dialect, galera, replication, rows};
-use crate::monitor::row::{Nonsense, Row, only};
+use crate::monitor::row::{Row, UnexpectedValue, only};
 use crate::monitor::{ServerPosition, WatchError, persistent::RoleQuery as _};
 use crate::now_us;
 use crate::probe::{
@@ -119,7 +119,7 @@ async fn facts(connection: &mut Conn, question: &str) -> Result<Row, QueryError>
     Ok(only(rows(connection, question).await?)?)
 }
 
-fn read(facts: &Row, queried_us: u64) -> Result<ServerPosition, Nonsense> {
+fn read(facts: &Row, queried_us: u64) -> Result<ServerPosition, UnexpectedValue> {
     let takes_writes = !facts.flag(&[dialect::READ_ONLY])?;
     let (written, applied) = match facts.has(galera::SEEN) {
         true => {
@@ -143,7 +143,7 @@ fn read(facts: &Row, queried_us: u64) -> Result<ServerPosition, Nonsense> {
 }
 
 /// Returns whether every transaction written there gets a GTID that its replicas receive.
-fn names_all(facts: &Row) -> Result<bool, Nonsense> {
+fn names_all(facts: &Row) -> Result<bool, UnexpectedValue> {
     match facts.has(dialect::GTID_MODE) {
         true => Ok(facts.text(&[dialect::GTID_MODE])?.starts_with("ON")),
         false => facts.flag(&["log_bin"]),

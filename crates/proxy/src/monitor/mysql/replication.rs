@@ -9,14 +9,14 @@ use evenkeel_policy::cluster::{
 use evenkeel_wire::gtid;
 
 use crate::{
-    monitor::row::{Nonsense, Row},
+    monitor::row::{Row, UnexpectedValue},
     probe::messages,
 };
 
 /// Both timestamps are truncated to whole seconds.
 const WHOLE_SECONDS_ERROR_MS: u64 = 999;
 
-pub(super) fn read(facts: &Row, channels: &[Row]) -> Result<Replication, Nonsense> {
+pub(super) fn read(facts: &Row, channels: &[Row]) -> Result<Replication, UnexpectedValue> {
     let super_read_only = facts.has("super_read_only") && facts.flag(&["super_read_only"])?;
     Ok(Replication {
         server_identity: facts.text(&["server_identity"])?.to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn read(facts: &Row, channels: &[Row]) -> Result<Replication, Nonsens
 }
 
 /// Returns all transactions that the server has executed.
-pub(super) fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
+pub(super) fn executed(facts: &Row) -> Result<Gtids, UnexpectedValue> {
     if facts.has("executed") {
         return mysql_executed(facts.text(&["executed"])?);
     }
@@ -47,7 +47,7 @@ pub(super) fn executed(facts: &Row) -> Result<Gtids, Nonsense> {
 /// lists it there, before the tables have it: only `gtid_slave_pos` advances after the commit.
 /// Earlier transactions of the same domain in the log were committed before, in the order of the
 /// domain.
-pub(super) fn visible(facts: &Row) -> Result<Gtids, Nonsense> {
+pub(super) fn visible(facts: &Row) -> Result<Gtids, UnexpectedValue> {
     if facts.has("executed") {
         return mysql_executed(facts.text(&["executed"])?);
     }
@@ -63,7 +63,7 @@ pub(super) fn visible(facts: &Row) -> Result<Gtids, Nonsense> {
     Ok(Gtids::mariadb(committed).with_applied(applied.iter().copied()))
 }
 
-fn positions(facts: &Row, column: &str) -> Result<Vec<(u32, u32, u64)>, Nonsense> {
+fn positions(facts: &Row, column: &str) -> Result<Vec<(u32, u32, u64)>, UnexpectedValue> {
     let text = facts.value(&[column])?.unwrap_or_default();
     let read = gtid::mariadb(text.as_bytes());
     read.map(|position| {
@@ -73,7 +73,7 @@ fn positions(facts: &Row, column: &str) -> Result<Vec<(u32, u32, u64)>, Nonsense
     .collect()
 }
 
-fn mysql_executed(text: &str) -> Result<Gtids, Nonsense> {
+fn mysql_executed(text: &str) -> Result<Gtids, UnexpectedValue> {
     let intervals: Vec<_> = gtid::mysql(text.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|fault| malformed(text, &fault))?;
@@ -83,11 +83,11 @@ fn mysql_executed(text: &str) -> Result<Gtids, Nonsense> {
     ))
 }
 
-fn malformed(text: &str, fault: &gtid::ParseError) -> Nonsense {
-    Nonsense::new(format!("{fault} of {text:?}"))
+fn malformed(text: &str, fault: &gtid::ParseError) -> UnexpectedValue {
+    UnexpectedValue::new(format!("{fault} of {text:?}"))
 }
 
-fn worst(facts: &Row, channels: &[Row]) -> Result<Option<ReplicaThreads>, Nonsense> {
+fn worst(facts: &Row, channels: &[Row]) -> Result<Option<ReplicaThreads>, UnexpectedValue> {
     let applying_us = match facts.has("applying_us") {
         true => facts.number_or_null(&["applying_us"])?,
         false => None,
@@ -114,7 +114,10 @@ fn worst(facts: &Row, channels: &[Row]) -> Result<Option<ReplicaThreads>, Nonsen
 }
 
 /// Reads one channel; `None` if it has no source or belongs to Group Replication.
-fn threads(channel: &Row, applying_us: Option<i64>) -> Result<Option<ReplicaThreads>, Nonsense> {
+fn threads(
+    channel: &Row,
+    applying_us: Option<i64>,
+) -> Result<Option<ReplicaThreads>, UnexpectedValue> {
     let host = channel
         .value(&["Source_Host", "Master_Host"])?
         .unwrap_or_default();
@@ -137,7 +140,7 @@ fn threads(channel: &Row, applying_us: Option<i64>) -> Result<Option<ReplicaThre
     }))
 }
 
-fn receiver(channel: &Row) -> Result<Receiver, Nonsense> {
+fn receiver(channel: &Row) -> Result<Receiver, UnexpectedValue> {
     Ok(
         match channel.text(&["Replica_IO_Running", "Slave_IO_Running"])? {
             "Yes" => Receiver::Connected,
@@ -147,7 +150,7 @@ fn receiver(channel: &Row) -> Result<Receiver, Nonsense> {
     )
 }
 
-fn error(channel: &Row) -> Result<String, Nonsense> {
+fn error(channel: &Row) -> Result<String, UnexpectedValue> {
     let applier = channel.value(&["Last_SQL_Error"])?.unwrap_or_default();
     let receiver = channel.value(&["Last_IO_Error"])?.unwrap_or_default();
     Ok(messages::truncated(if applier.is_empty() {

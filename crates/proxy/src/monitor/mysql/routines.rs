@@ -5,7 +5,7 @@ use std::time::Duration;
 use mysql_async::Conn;
 
 use super::{Link, Monitor, QueryError, rows};
-use crate::monitor::row::{Nonsense, Row};
+use crate::monitor::row::{Row, UnexpectedValue};
 use crate::monitor::{WatchError, persistent::RoleQuery as _};
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::catch_panic, mysql::malformed,
@@ -155,31 +155,31 @@ async fn listed(link: &mut Link) -> Result<RoutineListing, QueryError> {
 async fn all<T>(
     connection: &mut Conn,
     question: &str,
-    read: impl Fn(&Row) -> Result<T, Nonsense>,
+    read: impl Fn(&Row) -> Result<T, UnexpectedValue>,
 ) -> Result<Vec<T>, QueryError> {
     let rows = rows(connection, question).await?;
-    let read: Result<Vec<T>, Nonsense> = rows.iter().map(read).collect();
+    let read: Result<Vec<T>, UnexpectedValue> = rows.iter().map(read).collect();
     Ok(read?)
 }
 
-fn name(row: &Row) -> Result<String, Nonsense> {
+fn name(row: &Row) -> Result<String, UnexpectedValue> {
     row.text(&["name"]).map(str::to_owned)
 }
 
 /// Reads a definition; a hidden one is empty, or NULL.
-fn text(row: &Row, column: &str) -> Result<Option<String>, Nonsense> {
+fn text(row: &Row, column: &str) -> Result<Option<String>, UnexpectedValue> {
     let value = row.value(&[column])?;
     Ok(value.filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
-fn view(row: &Row) -> Result<ViewDefinition, Nonsense> {
+fn view(row: &Row) -> Result<ViewDefinition, UnexpectedValue> {
     Ok(ViewDefinition {
         name: name(row)?,
         definition: text(row, "definition")?,
     })
 }
 
-fn routine(row: &Row) -> Result<Routine, Nonsense> {
+fn routine(row: &Row) -> Result<Routine, UnexpectedValue> {
     Ok(Routine {
         name: name(row)?,
         is_function: row.text(&["kind"])? == "FUNCTION",
@@ -189,7 +189,7 @@ fn routine(row: &Row) -> Result<Routine, Nonsense> {
     })
 }
 
-fn trigger(row: &Row) -> Result<Trigger, Nonsense> {
+fn trigger(row: &Row) -> Result<Trigger, UnexpectedValue> {
     Ok(Trigger {
         table: name(row)?,
         body: text(row, "body")?.unwrap_or_default(),

@@ -77,8 +77,8 @@ fn a_mysql_server_has_its_executed_set_and_two_kinds_of_read_only() {
 #[test]
 fn malformed_gtids_are_nonsense_and_not_an_empty_set() {
     for facts in [with("slave_pos=0-1", MARIADB), with("executed=x", MYSQL)] {
-        let told = replication::read(&facts, &[]).unwrap_err().to_string();
-        assert!(told.contains("malformed GTIDs"), "{told}");
+        let reported = replication::read(&facts, &[]).unwrap_err().to_string();
+        assert!(reported.contains("malformed GTIDs"), "{reported}");
     }
 }
 

@@ -3,7 +3,7 @@
 use evenkeel_policy::cluster::report::Postgres;
 use evenkeel_wire::lsn;
 
-use crate::monitor::row::{Nonsense, Row};
+use crate::monitor::row::{Row, UnexpectedValue};
 
 /// Returns one row. Every name is qualified: the database controls the search path.
 ///
@@ -33,7 +33,7 @@ pub(super) const SETTING: &str = "SELECT source FROM pg_catalog.pg_settings \
     WHERE name = 'default_transaction_read_only'";
 
 /// Returns whether a default was set for the account (or its database), and hides the server's own.
-pub(super) fn is_account_setting(row: &Row) -> Result<bool, Nonsense> {
+pub(super) fn is_account_setting(row: &Row) -> Result<bool, UnexpectedValue> {
     let source = row.text(&["source"])?;
     Ok(matches!(source, "user" | "database" | "database user"))
 }
@@ -62,7 +62,7 @@ pub(super) fn read(
     row: &Row,
     is_account_default: bool,
     timelines: &mut Timelines,
-) -> Result<Postgres, Nonsense> {
+) -> Result<Postgres, UnexpectedValue> {
     let in_recovery = row.text(&["in_recovery"])? == "t";
     let system_id = row.number::<i64>(&["system_identifier"])?.cast_unsigned();
     let timeline = match in_recovery {
@@ -76,7 +76,7 @@ pub(super) fn read(
         timeline: timelines.highest(started, system_id, timeline),
         in_recovery,
         lsn: lsn::parse(lsn.as_bytes())
-            .map_err(|fault| Nonsense::new(format!("{fault}: {lsn:?}")))?,
+            .map_err(|fault| UnexpectedValue::new(format!("{fault}: {lsn:?}")))?,
         streaming: in_recovery && streaming(row)?,
         replay_age_ms: match in_recovery {
             true => replay_age_ms(row)?,
@@ -87,32 +87,32 @@ pub(super) fn read(
 }
 
 /// Parses the timeline: the first eight digits of a WAL file's name.
-pub(super) fn primary_timeline(wal_file: &str) -> Result<u32, Nonsense> {
+pub(super) fn primary_timeline(wal_file: &str) -> Result<u32, UnexpectedValue> {
     let digits = wal_file.get(..8).unwrap_or_default();
     u32::from_str_radix(digits, 16)
-        .map_err(|_| Nonsense::new(format!("unexpected WAL file name {wal_file:?}")))
+        .map_err(|_| UnexpectedValue::new(format!("unexpected WAL file name {wal_file:?}")))
 }
 
-fn replica_timeline(row: &Row) -> Result<u32, Nonsense> {
+fn replica_timeline(row: &Row) -> Result<u32, UnexpectedValue> {
     let checkpoint = row.number::<u32>(&["checkpoint_timeline"])?;
     let recovery = row.number::<u32>(&["recovery_timeline"])?;
     let received = row.number_or_null(&["received_timeline"])?.unwrap_or(0);
     Ok(checkpoint.max(recovery).max(received))
 }
 
-fn streaming(row: &Row) -> Result<bool, Nonsense> {
+fn streaming(row: &Row) -> Result<bool, UnexpectedValue> {
     let runs = row.value(&["receiver_pid"])?.is_some();
     match row.value(&["receiver_status"])? {
         Some(status) => Ok(status == "streaming"),
         // The server hides it from accounts without pg_read_all_stats.
-        None if runs => Err(Nonsense::hidden(
+        None if runs => Err(UnexpectedValue::hidden(
             "the WAL receiver status: GRANT pg_monitor to the monitor account",
         )),
         None => Ok(false),
     }
 }
 
-fn replay_age_ms(row: &Row) -> Result<Option<u64>, Nonsense> {
+fn replay_age_ms(row: &Row) -> Result<Option<u64>, UnexpectedValue> {
     let clock: f64 = row.number(&["clock"])?;
     let replayed: Option<f64> = row.number_or_null(&["replayed"])?;
     // The clocks of two servers differ, but a replica cannot be ahead of its source.

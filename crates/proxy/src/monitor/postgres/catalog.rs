@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::line::{Caller, MonitorConnection, cells};
-use super::{Nonsense, WatchError, is_query_error};
+use super::{UnexpectedValue, WatchError, is_query_error};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
 use crate::server_info::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 use crate::session_state::analysis::Body;
@@ -42,7 +42,7 @@ struct Uses {
 /// Reason why a reading failed.
 enum QueryError {
     Library(Error),
-    Nonsense(Nonsense),
+    UnexpectedValue(UnexpectedValue),
 }
 
 impl From<Error> for QueryError {
@@ -51,9 +51,9 @@ impl From<Error> for QueryError {
     }
 }
 
-impl From<Nonsense> for QueryError {
-    fn from(nonsense: Nonsense) -> Self {
-        Self::Nonsense(nonsense)
+impl From<UnexpectedValue> for QueryError {
+    fn from(unexpected: UnexpectedValue) -> Self {
+        Self::UnexpectedValue(unexpected)
     }
 }
 
@@ -263,7 +263,9 @@ impl CatalogReader {
         progress: &Progress,
     ) -> WatchError {
         let error = match error {
-            QueryError::Nonsense(nonsense) => return WatchError::CannotTell(nonsense.to_string()),
+            QueryError::UnexpectedValue(unexpected) => {
+                return WatchError::CannotTell(unexpected.to_string());
+            }
             QueryError::Library(error) => error,
         };
         match error.as_db_error().filter(|db| is_query_error(db)) {
@@ -356,14 +358,14 @@ async fn read_rules(
 async fn rows<const N: usize>(
     line: &MonitorConnection,
     question: &str,
-    mut take: impl FnMut([Option<&str>; N]) -> Result<(), Nonsense>,
+    mut take: impl FnMut([Option<&str>; N]) -> Result<(), UnexpectedValue>,
 ) -> Result<(), QueryError> {
     let mut answer = std::pin::pin!(line.ask(question).await?);
     while let Some(message) = answer.try_next().await? {
         match cells(&message) {
             Some(cells) => take(cells)?,
             None if matches!(message, SimpleQueryMessage::Row(_)) => {
-                return Err(Nonsense::new("unexpected number of columns").into());
+                return Err(UnexpectedValue::new("unexpected number of columns").into());
             }
             None => {}
         }
@@ -388,20 +390,20 @@ fn kind_of(word: &str, primary_only: bool) -> RelationKind {
     }
 }
 
-fn text(cell: Option<&str>) -> Result<&str, Nonsense> {
-    cell.ok_or_else(|| Nonsense::new("a name is NULL"))
+fn text(cell: Option<&str>) -> Result<&str, UnexpectedValue> {
+    cell.ok_or_else(|| UnexpectedValue::new("a name is NULL"))
 }
 
-fn number<T: std::str::FromStr>(cell: Option<&str>) -> Result<T, Nonsense> {
+fn number<T: std::str::FromStr>(cell: Option<&str>) -> Result<T, UnexpectedValue> {
     let parsed = cell.and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| match cell {
-        Some(text) => Nonsense::new(format!("expected a number, got {text:?}")),
-        None => Nonsense::new("expected a number, got NULL"),
+        Some(text) => UnexpectedValue::new(format!("expected a number, got {text:?}")),
+        None => UnexpectedValue::new("expected a number, got NULL"),
     })
 }
 
 /// Parses numbers separated by blanks; zero stands for none.
-fn numbers(cell: Option<&str>) -> Result<Vec<u32>, Nonsense> {
+fn numbers(cell: Option<&str>) -> Result<Vec<u32>, UnexpectedValue> {
     let words = cell.unwrap_or_default().split_ascii_whitespace();
     let each = words.filter(|word| *word != "0");
     each.map(|word| number(Some(word))).collect()

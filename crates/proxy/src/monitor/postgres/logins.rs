@@ -11,28 +11,28 @@ use tokio_postgres::{
 };
 
 use super::line::{Caller, MonitorConnection};
-use super::{Nonsense, WatchError, is_query_error};
+use super::{UnexpectedValue, WatchError, is_query_error};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
 use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
 
 /// Uses the server's clock, and reports roles that may not log in at all.
-const QUERY: &str = "SELECT one.rolname, one.rolpassword, \
-    COALESCE(one.rolvaliduntil < pg_catalog.clock_timestamp(), false), one.rolcanlogin";
+const QUERY: &str = "SELECT account.rolname, account.rolpassword, \
+    COALESCE(account.rolvaliduntil < pg_catalog.clock_timestamp(), false), account.rolcanlogin";
 
 /// Identity of the role, which may have been dropped and created again, and its settings by ALTER
 /// ROLE and ALTER DATABASE in any database, which apply to later connections. Then the databases
 /// that accept no connections, or none of this user: the server cannot check who gets an open
 /// connection.
-const FURTHER: &str = "pg_catalog.concat_ws(' ', role.oid, (SELECT pg_catalog.string_agg( \
+const EXTRA_COLUMNS: &str = "pg_catalog.concat_ws(' ', role.oid, (SELECT pg_catalog.string_agg( \
     pg_catalog.concat_ws(' ', own.setdatabase, own.setrole, own.setconfig), ' ' \
     ORDER BY own.setdatabase, own.setrole) FROM pg_catalog.pg_db_role_setting AS own \
     WHERE own.setrole IN (0, role.oid))), \
-    ARRAY(SELECT one.datname::pg_catalog.text FROM pg_catalog.pg_database AS one \
-    WHERE NOT one.datallowconn), \
-    ARRAY(SELECT one.datname::pg_catalog.text FROM pg_catalog.pg_database AS one \
-    WHERE NOT pg_catalog.has_database_privilege(role.oid, one.oid, 'CONNECT'))";
+    ARRAY(SELECT db.datname::pg_catalog.text FROM pg_catalog.pg_database AS db \
+    WHERE NOT db.datallowconn), \
+    ARRAY(SELECT db.datname::pg_catalog.text FROM pg_catalog.pg_database AS db \
+    WHERE NOT pg_catalog.has_database_privilege(role.oid, db.oid, 'CONNECT'))";
 
-const ROLE: &str = "LEFT JOIN pg_catalog.pg_roles AS role ON role.rolname = one.rolname";
+const JOIN_ROLE: &str = "LEFT JOIN pg_catalog.pg_roles AS role ON role.rolname = account.rolname";
 
 const STEP: &str = "looking up a user";
 
@@ -165,7 +165,10 @@ impl PostgresAuthQuery {
 }
 
 fn own_query() -> String {
-    format!("{QUERY}, {FURTHER} FROM pg_catalog.pg_authid AS one {ROLE} WHERE one.rolname = $1")
+    format!(
+        "{QUERY}, {EXTRA_COLUMNS} FROM pg_catalog.pg_authid AS account {JOIN_ROLE} \
+         WHERE account.rolname = $1"
+    )
 }
 
 /// Wraps the operator's query: the server's clock decides, and the account's search path is the
@@ -173,14 +176,16 @@ fn own_query() -> String {
 fn wrapped(query: &str) -> String {
     let query = query.trim().trim_end_matches(';');
     format!(
-        "SELECT one.rolname::pg_catalog.text, one.rolpassword::pg_catalog.text, \
-         COALESCE(one.valid_until::pg_catalog.timestamptz < pg_catalog.clock_timestamp(), false), \
-         true, {FURTHER} FROM (\n{query}\n) AS one (rolname, rolpassword, valid_until) {ROLE}"
+        "SELECT account.rolname::pg_catalog.text, account.rolpassword::pg_catalog.text, \
+         COALESCE(account.valid_until::pg_catalog.timestamptz < \
+         pg_catalog.clock_timestamp(), false), \
+         true, {EXTRA_COLUMNS} FROM (\n{query}\n) AS account (rolname, rolpassword, valid_until) \
+         {JOIN_ROLE}"
     )
 }
 
 fn read(row: &Row) -> Result<PostgresAuthRecord, WatchError> {
-    let wrong = |error| WatchError::from(Nonsense::new(error));
+    let wrong = |error| WatchError::from(UnexpectedValue::new(error));
     let verifier: Option<String> = row.try_get(1).map_err(wrong)?;
     Ok(PostgresAuthRecord {
         verifier: Verifier::of_text(verifier),

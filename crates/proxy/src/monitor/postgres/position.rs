@@ -7,7 +7,7 @@ use evenkeel_wire::lsn;
 use tokio_postgres::{Row, Statement};
 
 use super::line::{Caller, MonitorConnection};
-use super::{Nonsense, WatchError, answer};
+use super::{UnexpectedValue, WatchError, answer};
 use crate::monitor::ServerPosition;
 use crate::now_us;
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
@@ -140,9 +140,9 @@ impl Kept {
     fn read(&mut self, row: &Row, queried_us: u64) -> Result<ServerPosition, WatchError> {
         let in_recovery: bool = column(row, 0)?;
         let text: Option<&str> = column(row, 1)?;
-        let text = text.ok_or_else(|| Nonsense::hidden("its WAL position"))?;
+        let text = text.ok_or_else(|| UnexpectedValue::hidden("its WAL position"))?;
         let at = lsn::parse(text.as_bytes());
-        let at = at.map_err(|fault| Nonsense::new(format!("{fault}: {text:?}")))?;
+        let at = at.map_err(|fault| UnexpectedValue::new(format!("{fault}: {text:?}")))?;
         let wal_file: Option<&str> = column(row, 2)?;
         let received: Option<i32> = column(row, 3)?;
         let timeline = match wal_file {
@@ -169,11 +169,11 @@ fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
     at: usize,
 ) -> Result<T, WatchError> {
     let value = row.try_get(at);
-    value.map_err(|error| Nonsense::new(error).into())
+    value.map_err(|error| UnexpectedValue::new(error).into())
 }
 
-impl From<Nonsense> for WatchError {
-    fn from(nonsense: Nonsense) -> Self {
-        WatchError::CannotTell(nonsense.to_string())
+impl From<UnexpectedValue> for WatchError {
+    fn from(unexpected: UnexpectedValue) -> Self {
+        WatchError::CannotTell(unexpected.to_string())
     }
 }

@@ -126,8 +126,13 @@ fn a_default_of_read_only_counts_unless_it_is_that_of_our_account() {
 #[test]
 fn a_receiver_that_is_hidden_from_us_is_not_taken_for_one_that_does_not_run() {
     let hidden = changed(standby(), &[("receiver_status", None)]);
-    let told = answer::read(&row(&hidden), false, &mut Timelines::default());
-    assert!(told.unwrap_err().to_string().contains("GRANT pg_monitor"));
+    let reported = answer::read(&row(&hidden), false, &mut Timelines::default());
+    assert!(
+        reported
+            .unwrap_err()
+            .to_string()
+            .contains("GRANT pg_monitor")
+    );
 }
 
 #[test]
@@ -138,7 +143,10 @@ fn nonsense_is_named() {
         ("system_identifier", ""),
     ] {
         let cells = changed(primary(), &[(column, Some(value))]);
-        let told = answer::read(&row(&cells), false, &mut Timelines::default()).unwrap_err();
-        assert!(told.to_string().contains(&format!("{value:?}")), "{told}");
+        let reported = answer::read(&row(&cells), false, &mut Timelines::default()).unwrap_err();
+        assert!(
+            reported.to_string().contains(&format!("{value:?}")),
+            "{reported}"
+        );
     }
 }

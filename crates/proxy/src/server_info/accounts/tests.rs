@@ -84,10 +84,10 @@ fn wildcards_are_those_of_like() {
 
 #[test]
 fn a_stored_password_is_not_shown() {
-    let way = AuthMethod {
+    let method = AuthMethod {
         plugin: "mysql_native_password".to_owned(),
         stored: Zeroizing::new(b"*ABCDEF".to_vec()),
         retained: Zeroizing::new(b"*ABCDEF".to_vec()),
     };
-    assert!(!format!("{way:?}").contains("ABCDEF"));
+    assert!(!format!("{method:?}").contains("ABCDEF"));
 }

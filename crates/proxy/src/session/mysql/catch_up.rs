@@ -81,7 +81,7 @@ fn read_result(awaited: &CatchUpTarget, row: &[u8]) -> CatchUpResult {
         return CatchUpResult::There;
     };
     let applied = applied.and_then(mariadb_positions);
-    match applied.is_some_and(|applied| gtids.is_within(&applied)) {
+    match applied.is_some_and(|applied| gtids.is_reached_by(&applied)) {
         true => CatchUpResult::There,
         false => CatchUpResult::Untrue,
     }

@@ -190,7 +190,7 @@ impl<'a> LoginHandler<'a> {
     }
 
     fn limit(&self) -> Duration {
-        let view = self.permit.service().view_owned();
+        let view = self.permit.service().snapshot_owned();
         let limit = view
             .database
             .as_ref()
@@ -231,7 +231,7 @@ impl<'a> LoginHandler<'a> {
         packets: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
-        let view = self.permit.service().view_owned();
+        let view = self.permit.service().snapshot_owned();
         let mut slot = Some(packets);
         let login = self.handle_login(&mut slot, &view, beginning);
         match compio::time::timeout(limit, login).await {

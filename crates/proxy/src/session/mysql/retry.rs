@@ -144,7 +144,7 @@ impl Session<'_> {
                 self.forget_work();
                 AfterDiscard::RunAgain
             }
-            false => AfterDiscard::Tell(error_reply),
+            false => AfterDiscard::SendError(error_reply),
         };
         self.stage = Stage::DiscardReply(then);
         self.swallowed(scan)
@@ -194,7 +194,7 @@ impl Session<'_> {
                 };
                 self.run_again(condition)
             }
-            AfterDiscard::Tell(error_reply) => self.send_refusal(error_reply),
+            AfterDiscard::SendError(error_reply) => self.send_refusal(error_reply),
             AfterDiscard::Renewed { is_clean } => self.renewed(is_clean),
             AfterDiscard::Answered { is_question } => {
                 self.handle_state_reply(is_question);
@@ -318,9 +318,9 @@ impl Session<'_> {
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
         match stage {
             Stage::DiscardReply(AfterDiscard::RunAgain) => self.run_again(Condition::Unclean),
-            Stage::DiscardReply(then @ (AfterDiscard::Tell(_) | AfterDiscard::Renewed { .. })) => {
-                self.swallowed_all(then)
-            }
+            Stage::DiscardReply(
+                then @ (AfterDiscard::SendError(_) | AfterDiscard::Renewed { .. }),
+            ) => self.swallowed_all(then),
             Stage::Preparing if self.active.is_kept && !is_open && !self.was_bound() => {
                 self.active.missing = None;
                 self.try_elsewhere()

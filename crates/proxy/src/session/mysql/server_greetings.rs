@@ -178,7 +178,7 @@ impl ServerGreetings {
         let since_ms = clock::now_ms();
         loop {
             let changed = self.changed.notified();
-            let view = service.view_owned();
+            let view = service.snapshot_owned();
             for server in self.servers_to_query(&view) {
                 query_greeting(worker, service, &server, shared);
             }

@@ -106,7 +106,7 @@ async fn open_on(
     pooled: &Arc<PoolHandle>,
     reaching: impl Future<Output = Result<Stream, ConnectError>>,
 ) -> Result<Box<ServerConnection>, ConnectError> {
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     let shared = service.database().and_then(|database| database.as_mysql());
     let shared = shared.ok_or_else(ConnectError::outdated)?;
     let joining = async {
@@ -123,7 +123,7 @@ pub(super) async fn greeted(
     service: &Service,
     server: &Server,
 ) -> Result<ServerGreeting, ConnectError> {
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     let looking = async {
         let stream = reach(worker, service, server).await?;
         let mut line = ServerPackets::new(worker, server, stream);

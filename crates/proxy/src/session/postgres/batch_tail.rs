@@ -48,7 +48,7 @@ impl Session<'_> {
         if !matters || server.is_none_or(|server| server.conversation.awaits_sync()) {
             return false;
         }
-        let view = self.permit.service().view_owned();
+        let view = self.permit.service().snapshot_owned();
         let Some(database) = view
             .database
             .as_ref()

@@ -30,7 +30,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
             }
         }
         CancelRoute::Peer(instance) => {
-            let view = service.view_owned();
+            let view = service.snapshot_owned();
             let peer = view
                 .database
                 .as_ref()

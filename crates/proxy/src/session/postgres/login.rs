@@ -89,7 +89,7 @@ pub(super) struct LoginRequest {
 impl<'a> LoginHandler<'a> {
     /// Logs a client in within the login time limit.
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, TerminationReason> {
-        let view = self.permit.service().view_owned();
+        let view = self.permit.service().snapshot_owned();
         let limit = view
             .database
             .as_ref()

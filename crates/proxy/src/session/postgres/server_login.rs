@@ -50,7 +50,7 @@ pub(super) async fn open(
     pooled: &Arc<PoolHandle>,
 ) -> Result<Box<ServerConnection>, ConnectError> {
     wait_for_reading(service, pooled).await;
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     let joining = async {
         let stream = dial(worker, service, &pooled.server).await?;
         join(worker, stream, pooled).await
@@ -108,7 +108,7 @@ async fn dial_by(
     server: &Server,
     reaching: impl Future<Output = Result<Stream, ConnectError>>,
 ) -> Result<Stream, ConnectError> {
-    let view = service.view_owned();
+    let view = service.snapshot_owned();
     let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
     let connector = database.connector(server)?;
     let mut stream = reaching.await?;

@@ -348,7 +348,7 @@ fn read_at(
     depth: u32,
 ) -> TextAnalysis {
     let facts = mysql::facts(text, modes);
-    if facts.is_cut() || mysql::has_odd_blank(text, modes) {
+    if facts.is_cut() || mysql::has_nbsp_outside_quotes(text, modes) {
         return TextAnalysis::too_large(facts.hint().map(owned_hint));
     }
     let context = AnalysisContext {

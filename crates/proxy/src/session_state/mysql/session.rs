@@ -235,7 +235,7 @@ impl SessionState {
     pub fn dialect_in(&self, mode: &[u8], client: &[u8]) -> Option<Dialect> {
         let mut modes = self.modes;
         values::read_sql_mode(mode, &mut modes);
-        modes.odd_blank = mysql::odd_blank(client);
+        modes.nbsp_byte = mysql::nbsp_byte(client);
         collations::can_be_read(client).then_some(Dialect::Mysql(modes))
     }
 
@@ -486,7 +486,7 @@ impl SessionState {
         let mode = self.settings.get(variables::SQL_MODE).unwrap_or_default();
         let mut modes = self.modes;
         values::read_sql_mode(mode, &mut modes);
-        modes.odd_blank = mysql::odd_blank(client);
+        modes.nbsp_byte = mysql::nbsp_byte(client);
         self.modes = modes;
     }
 }

@@ -40,8 +40,8 @@ impl Scene {
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let startup = from_startup(bytes, &interner).unwrap();
-        let told = AcceptedSettings::default().greeting(&startup, &on, &interner);
-        let session_state = SessionState::new(startup, told, &on);
+        let reported = AcceptedSettings::default().greeting(&startup, &on, &interner);
+        let session_state = SessionState::new(startup, reported, &on);
         Scene {
             interner,
             on,

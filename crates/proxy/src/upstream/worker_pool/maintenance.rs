@@ -42,9 +42,9 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     /// Closes idle connections to a database of a server.
-    pub(super) fn vacate(self: &Rc<Self>, server: u64, database: u64) {
+    pub(super) fn close_idle(self: &Rc<Self>, server: u64, database: u64) {
         let is_meant = |key: &PoolKey| key.server == server && key.database == database;
-        let closings = self.idle.borrow_mut().vacate(is_meant);
+        let closings = self.idle.borrow_mut().close_idle_of_database(is_meant);
         for closing in closings {
             self.close(closing);
         }

@@ -22,7 +22,7 @@ pub(crate) enum PoolMessage {
     /// No connection could be opened.
     Failed(WaitTicket, Arc<ConnectError>),
     /// Requests to close idle connections to a database of a server.
-    Vacate {
+    CloseIdle {
         /// Server id.
         server: u64,
         /// The service's number for the database.

@@ -380,7 +380,7 @@ fn packets_that_do_not_belong_end_the_login() {
 }
 
 /// Returns the last step of a login that receives these packets from the server, and the replies.
-fn told(mut join: Box<ServerAuth>, packets: &[&[u8]]) -> (ServerAuthStep, Vec<Vec<u8>>) {
+fn reported(mut join: Box<ServerAuth>, packets: &[&[u8]]) -> (ServerAuthStep, Vec<Vec<u8>>) {
     let mut said = Vec::new();
     let (last, first) = packets.split_last().unwrap();
     for payload in first {
@@ -412,7 +412,7 @@ const DENIED: &[u8] = b"\xff\x15\x04#28000denied";
 
 #[test]
 fn a_server_cannot_make_us_show_a_password_in_the_clear() {
-    let (step, said) = told(joining(), &[b"\xfemysql_clear_password\0", DENIED]);
+    let (step, said) = reported(joining(), &[b"\xfemysql_clear_password\0", DENIED]);
     assert!(matches!(
         step,
         ServerAuthStep::Refused(AuthFailure::CleartextNotAllowed)
@@ -423,7 +423,7 @@ fn a_server_cannot_make_us_show_a_password_in_the_clear() {
 #[test]
 fn a_server_may_ask_for_another_plugin_as_often_as_an_account_has_ways() {
     let native = b"\xfemysql_native_password\0abcdefghijklmnopqrst\0".as_slice();
-    let (step, said) = told(joining(), &[native; 5]);
+    let (step, said) = reported(joining(), &[native; 5]);
     assert!(matches!(
         step,
         ServerAuthStep::Refused(AuthFailure::Protocol)
@@ -432,12 +432,12 @@ fn a_server_may_ask_for_another_plugin_as_often_as_an_account_has_ways() {
     // An unsupported plugin receives an empty reply, and fails the login only if no other is
     // requested.
     let dialog = b"\xfedialog\0Password:";
-    let (step, said) = told(joining(), &[dialog, b"\x01more", native, DENIED]);
+    let (step, said) = reported(joining(), &[dialog, b"\x01more", native, DENIED]);
     assert!(matches!(
         step,
         ServerAuthStep::Refused(AuthFailure::Server(1045))
     ));
     assert_eq!(said.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 20]);
-    let (step, _) = told(joining(), &[native, dialog, DENIED]);
+    let (step, _) = reported(joining(), &[native, dialog, DENIED]);
     assert!(matches!(step, ServerAuthStep::Refused(AuthFailure::Plugin)));
 }

@@ -142,9 +142,11 @@ fn a_parsec_proof_fits_a_row() {
 
 #[test]
 fn a_parsec_derivation_that_is_not_known_or_would_take_long_is_refused() {
-    let told = |head: &[u8]| parsec::Derivation::read(&[head, &[7; 18]].concat());
-    assert!(told(b"P\x03").is_some());
-    assert!(told(b"P\x04").is_none() && told(b"Q\x00").is_none() && told(b"P").is_none());
+    let reported = |head: &[u8]| parsec::Derivation::read(&[head, &[7; 18]].concat());
+    assert!(reported(b"P\x03").is_some());
+    assert!(
+        reported(b"P\x04").is_none() && reported(b"Q\x00").is_none() && reported(b"P").is_none()
+    );
     for stored in ["", "P0", "P0:", "P4:MDEyMzQ1Njc4OUFCQ0RFRkdI:AA", "P/:x:x"] {
         assert!(
             parsec::Verifier::read(stored.as_bytes()).is_none(),

@@ -131,8 +131,8 @@ fn a_long_parameter_is_told_whole() {
     let Step::Event { event, .. } = event else {
         panic!("{event:?}")
     };
-    let told = Event::ParameterStatus(Some((b"search_path", &value)));
-    assert_eq!(event, told);
+    let reported = Event::ParameterStatus(Some((b"search_path", &value)));
+    assert_eq!(event, reported);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn settings_inside_options_are_told() {
     let options = b"user\0u\0options\0-c a=1 --search_path=x\\ y  -cb.c=\\\\ -d 3\0\0";
     let bytes = packet(VERSION_3, options);
     let startup = read(&bytes);
-    let told: Vec<_> = startup
+    let reported: Vec<_> = startup
         .options()
         .map(|setting| {
             let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -94,7 +94,7 @@ fn settings_inside_options_are_told() {
         .collect();
     let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
     assert_eq!(
-        told,
+        reported,
         [
             pair("a", "1"),
             pair("search_path", "x y"),

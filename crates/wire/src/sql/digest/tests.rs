@@ -5,7 +5,7 @@ use super::*;
 const MYSQL: Dialect = Dialect::Mysql(mysql::LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
-    odd_blank: 0,
+    nbsp_byte: 0,
     mariadb: false,
     version: 80_403,
 });

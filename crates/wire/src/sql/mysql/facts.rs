@@ -229,7 +229,7 @@ pub enum VariableScope {
     /// SESSION or LOCAL; for most variables also the meaning of an unwritten scope.
     Session,
     /// No scope is written: transaction variables apply to the next transaction only.
-    Unwritten,
+    Implicit,
     /// GLOBAL, PERSIST, PERSIST_ONLY: variables of the server.
     Global,
 }

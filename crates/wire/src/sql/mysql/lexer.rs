@@ -304,7 +304,7 @@ impl<'a> Tokens<'a> {
             self.in_comment = true;
             return Some(self.take(TokenKind::Broken, end));
         }
-        if self.modes.runs(maria, version) {
+        if self.modes.executes_comment(maria, version) {
             self.in_comment = true;
             self.skip(end);
             return None;

@@ -1,7 +1,7 @@
 //! SET of variables in all its forms (manual: "SET Syntax for Variable Assignment").
 
 use super::facts::{Assignment, StatementTraits, Target, Value, VariableScope};
-use super::head::Head;
+use super::head::TokenCursor;
 use super::lexer::{TokenKind, Tokens};
 use super::words as w;
 use crate::sql::token::{Span, Word};
@@ -13,14 +13,14 @@ const PLUS: Word = Word::of("+");
 
 /// Returns the assignments after SET; `None` if the syntax is not as documented.
 pub(super) fn assignments(tokens: &Tokens<'_>) -> Option<Vec<Assignment>> {
-    let mut head = Head::new(tokens);
+    let mut cursor = TokenCursor::new(tokens);
     let mut all = Vec::new();
     loop {
-        all.push(assignment(&mut head)?);
-        if head.at_end() {
+        all.push(assignment(&mut cursor)?);
+        if cursor.at_end() {
             return Some(all);
         }
-        head.take_kind(TokenKind::Comma)?;
+        cursor.take_kind(TokenKind::Comma)?;
     }
 }
 
@@ -44,40 +44,40 @@ pub(super) fn traits(assignments: Option<&[Assignment]>) -> StatementTraits {
 }
 
 /// Consumes SESSION, LOCAL, GLOBAL, PERSIST or PERSIST_ONLY.
-pub(super) fn scope(head: &mut Head<'_>) -> VariableScope {
-    if head.take_any(&[w::SESSION, w::LOCAL]) {
+pub(super) fn scope(cursor: &mut TokenCursor<'_>) -> VariableScope {
+    if cursor.take_any(&[w::SESSION, w::LOCAL]) {
         return VariableScope::Session;
     }
-    match head.take_any(&[w::GLOBAL, w::PERSIST, w::PERSIST_ONLY]) {
+    match cursor.take_any(&[w::GLOBAL, w::PERSIST, w::PERSIST_ONLY]) {
         true => VariableScope::Global,
-        false => VariableScope::Unwritten,
+        false => VariableScope::Implicit,
     }
 }
 
-fn assignment(head: &mut Head<'_>) -> Option<Assignment> {
-    if head.take(w::NAMES) {
+fn assignment(cursor: &mut TokenCursor<'_>) -> Option<Assignment> {
+    if cursor.take(w::NAMES) {
         return Some(Assignment {
             target: Target::Names,
-            value: character_set(head),
+            value: character_set(cursor),
         });
     }
-    let mut ahead = head.clone();
+    let mut ahead = cursor.clone();
     let two_words = ahead.take(w::CHARACTER) && ahead.take(w::SET);
-    if two_words || head.token.is(w::CHARSET) {
+    if two_words || cursor.token.is(w::CHARSET) {
         match two_words {
-            true => *head = ahead,
-            false => head.advance(),
+            true => *cursor = ahead,
+            false => cursor.advance(),
         }
         return Some(Assignment {
             target: Target::CharacterSet,
-            value: character_set(head),
+            value: character_set(cursor),
         });
     }
-    let target = target(head)?;
-    let equals = head.token.kind == TokenKind::Operator && is_equals(head.token.word);
-    equals.then(|| head.advance())?;
-    let (word, written) = (head.token, head.written());
-    let mut value = value(head);
+    let target = target(cursor)?;
+    let equals = cursor.token.kind == TokenKind::Operator && is_equals(cursor.token.word);
+    equals.then(|| cursor.advance())?;
+    let (word, written) = (cursor.token, cursor.written());
+    let mut value = value(cursor);
     let is_word = word.kind == TokenKind::Word && word.word != w::DEFAULT;
     if is_word && !is_literal_word(word.word, written, matches!(target, Target::User(_))) {
         value = Value::Unknown;
@@ -87,37 +87,37 @@ fn assignment(head: &mut Head<'_>) -> Option<Assignment> {
 
 /// Returns whether a word is a literal value. TRUE, FALSE and NULL always are. For a system
 /// variable other words are, too (ON, utf8mb4), except functions without parentheses.
-fn is_literal_word(word: Word, written: &[u8], user: bool) -> bool {
+fn is_literal_word(word: Word, written: &[u8], is_user_variable: bool) -> bool {
     let constant = matches!(word, w::TRUE | w::FALSE | w::NULL);
-    let now = written.eq_ignore_ascii_case(b"current_timestamp");
-    constant || !user && !now && !w::is_function_word(word)
+    let is_current_timestamp = written.eq_ignore_ascii_case(b"current_timestamp");
+    constant || !is_user_variable && !is_current_timestamp && !w::is_function_word(word)
 }
 
 fn is_equals(word: Word) -> bool {
     word == EQUALS || word == ASSIGN
 }
 
-fn target(head: &mut Head<'_>) -> Option<Target> {
-    let (span, written) = (head.token.span, head.written());
-    if head.take_kind(TokenKind::UserVariable).is_some() {
+fn target(cursor: &mut TokenCursor<'_>) -> Option<Target> {
+    let (span, written) = (cursor.token.span, cursor.written());
+    if cursor.take_kind(TokenKind::UserVariable).is_some() {
         let start = span.start.saturating_add(1);
         return Some(Target::User(Span { start, ..span }));
     }
-    if head.take_kind(TokenKind::SystemVariable).is_some() {
+    if cursor.take_kind(TokenKind::SystemVariable).is_some() {
         return Some(system_variable(span, written));
     }
-    let scope = scope(head);
-    let mut span = head.token.span;
+    let scope = scope(cursor);
+    let mut span = cursor.token.span;
     loop {
-        if !head.token.is_name() {
+        if !cursor.token.is_name() {
             return None;
         }
-        span = span.to(head.token.span);
-        head.advance();
-        if head.token.kind != TokenKind::Dot {
+        span = span.to(cursor.token.span);
+        cursor.advance();
+        if cursor.token.kind != TokenKind::Dot {
             return Some(Target::System(scope, span));
         }
-        head.advance();
+        cursor.advance();
     }
 }
 
@@ -136,7 +136,7 @@ fn system_variable(span: Span, written: &[u8]) -> Target {
             let start = written.get(..prefix.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
         })
-        .map_or((2, VariableScope::Unwritten), |(prefix, scope)| {
+        .map_or((2, VariableScope::Implicit), |(prefix, scope)| {
             (prefix.len(), *scope)
         });
     let start = span.start.saturating_add(length as u32);
@@ -144,45 +144,45 @@ fn system_variable(span: Span, written: &[u8]) -> Target {
 }
 
 /// Parses `utf8mb4 [COLLATE x]` or DEFAULT.
-fn character_set(head: &mut Head<'_>) -> Value {
-    let mut span = head.token.span;
-    if head.take(w::DEFAULT) {
+fn character_set(cursor: &mut TokenCursor<'_>) -> Value {
+    let mut span = cursor.token.span;
+    if cursor.take(w::DEFAULT) {
         return Value::Default;
     }
-    if !one_word(head) {
-        return unknown(head);
+    if !one_word(cursor) {
+        return skip_unknown_value(cursor);
     }
-    if head.take(w::COLLATE) {
-        span = span.to(head.token.span);
-        if !one_word(head) {
-            return unknown(head);
+    if cursor.take(w::COLLATE) {
+        span = span.to(cursor.token.span);
+        if !one_word(cursor) {
+            return skip_unknown_value(cursor);
         }
     }
-    match head.at_end() || head.token.kind == TokenKind::Comma {
+    match cursor.at_end() || cursor.token.kind == TokenKind::Comma {
         true => Value::Literal(span),
-        false => unknown(head),
+        false => skip_unknown_value(cursor),
     }
 }
 
-fn one_word(head: &mut Head<'_>) -> bool {
-    let found = head.token.is_name() || head.token.kind == TokenKind::String;
+fn one_word(cursor: &mut TokenCursor<'_>) -> bool {
+    let found = cursor.token.is_name() || cursor.token.kind == TokenKind::String;
     if found {
-        head.advance();
+        cursor.advance();
     }
     found
 }
 
 /// Parses a value up to the next comma: a literal, a word such as ON, a signed number, DEFAULT.
-fn value(head: &mut Head<'_>) -> Value {
-    let mut span = head.token.span;
-    if head.take(w::DEFAULT) {
-        return ended(head, Value::Default);
+fn value(cursor: &mut TokenCursor<'_>) -> Value {
+    let mut span = cursor.token.span;
+    if cursor.take(w::DEFAULT) {
+        return require_end_of_value(cursor, Value::Default);
     }
-    let sign = head.token.kind == TokenKind::Operator;
-    if sign && matches!(head.token.word, MINUS | PLUS) {
-        head.advance();
+    let sign = cursor.token.kind == TokenKind::Operator;
+    if sign && matches!(cursor.token.word, MINUS | PLUS) {
+        cursor.advance();
     }
-    let readable = match head.token.kind {
+    let readable = match cursor.token.kind {
         TokenKind::Number => true,
         TokenKind::String => !sign,
         // Another token after the word (`_utf8'x'`, `f(`) makes the value unknown, at the end of
@@ -191,31 +191,31 @@ fn value(head: &mut Head<'_>) -> Value {
         _ => false,
     };
     if !readable {
-        return unknown(head);
+        return skip_unknown_value(cursor);
     }
-    span = span.to(head.token.span);
-    head.advance();
-    ended(head, Value::Literal(span))
+    span = span.to(cursor.token.span);
+    cursor.advance();
+    require_end_of_value(cursor, Value::Literal(span))
 }
 
-fn ended(head: &mut Head<'_>, value: Value) -> Value {
-    match head.at_end() || head.token.kind == TokenKind::Comma {
+fn require_end_of_value(cursor: &mut TokenCursor<'_>, value: Value) -> Value {
+    match cursor.at_end() || cursor.token.kind == TokenKind::Comma {
         true => value,
-        false => unknown(head),
+        false => skip_unknown_value(cursor),
     }
 }
 
 /// Skips an expression up to the next comma outside parentheses.
-fn unknown(head: &mut Head<'_>) -> Value {
+fn skip_unknown_value(cursor: &mut TokenCursor<'_>) -> Value {
     let mut depth = 0_u32;
-    while !head.at_end() {
-        match head.token.kind {
+    while !cursor.at_end() {
+        match cursor.token.kind {
             TokenKind::Open => depth = depth.saturating_add(1),
             TokenKind::Close => depth = depth.saturating_sub(1),
             TokenKind::Comma if depth == 0 => break,
             _ => {}
         }
-        head.advance();
+        cursor.advance();
     }
     Value::Unknown
 }

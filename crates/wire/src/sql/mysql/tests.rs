@@ -10,7 +10,7 @@ mod lexing;
 const MYSQL: LexerModes = LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
-    odd_blank: 0,
+    nbsp_byte: 0,
     mariadb: false,
     version: 90_704,
 };

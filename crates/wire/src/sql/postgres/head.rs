@@ -7,22 +7,22 @@ use crate::sql::facts::{Discard, Isolation, StatementKind, TransactionModes};
 use crate::sql::token::{Span, Token, TokenKind, Word};
 
 /// Tokens after the first one of a statement, with one token read ahead.
-pub(super) struct Head<'a> {
+pub(super) struct TokenCursor<'a> {
     tokens: Tokens<'a>,
     pub(super) token: Token,
 }
 
-impl<'a> Head<'a> {
-    /// Creates a head; the next token of `tokens` must be the statement's second.
+impl<'a> TokenCursor<'a> {
+    /// Creates a cursor; the next token of `tokens` must be the statement's second.
     pub(super) fn new(tokens: &Tokens<'a>) -> Self {
         let mut tokens = tokens.clone();
         let token = tokens.next_token();
-        Head { tokens, token }
+        TokenCursor { tokens, token }
     }
 
     /// Returns a copy at the same position, for lookahead.
     pub(super) fn fork(&self) -> Self {
-        Head {
+        TokenCursor {
             tokens: self.tokens.clone(),
             token: self.token,
         }
@@ -68,13 +68,13 @@ impl<'a> Head<'a> {
 
 /// Returns the kind of a statement from its first word and the `tokens` after it.
 pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
-    let head = Head::new(tokens);
+    let cursor = TokenCursor::new(tokens);
     match word {
         w::SELECT | w::VALUES | w::TABLE => StatementKind::Select,
         w::INSERT | w::UPDATE | w::DELETE | w::MERGE | w::TRUNCATE | w::REFRESH => {
             StatementKind::Write
         }
-        w::WITH => with(head),
+        w::WITH => with(cursor),
         w::CREATE
         | w::ALTER
         | w::DROP
@@ -93,118 +93,118 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
         w::LOAD => StatementKind::Load,
         w::FETCH | w::MOVE => StatementKind::Fetch,
         w::NOTIFY => StatementKind::Notify,
-        w::EXPLAIN => explain(head),
-        w::COPY => copy(head),
-        _ => session(word, head).unwrap_or(StatementKind::Unknown),
+        w::EXPLAIN => explain(cursor),
+        w::COPY => copy(cursor),
+        _ => session(word, cursor).unwrap_or(StatementKind::Unknown),
     }
 }
 
 /// Classifies commands on the transaction and the session. Returns `None` if the syntax is not as
 /// documented.
-fn session(word: Word, mut head: Head<'_>) -> Option<StatementKind> {
+fn session(word: Word, mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
     match word {
         w::BEGIN => {
-            head.take_any(&[w::WORK, w::TRANSACTION]);
-            modes(&mut head).map(StatementKind::Begin)
+            cursor.take_any(&[w::WORK, w::TRANSACTION]);
+            modes(&mut cursor).map(StatementKind::Begin)
         }
-        w::START if head.take(w::TRANSACTION) => modes(&mut head).map(StatementKind::Begin),
-        w::COMMIT | w::END => commit(head),
-        w::ROLLBACK | w::ABORT => rollback(head),
-        w::SAVEPOINT => head.last_name().map(StatementKind::Savepoint),
+        w::START if cursor.take(w::TRANSACTION) => modes(&mut cursor).map(StatementKind::Begin),
+        w::COMMIT | w::END => commit(cursor),
+        w::ROLLBACK | w::ABORT => rollback(cursor),
+        w::SAVEPOINT => cursor.last_name().map(StatementKind::Savepoint),
         w::RELEASE => {
-            head.take(w::SAVEPOINT);
-            head.last_name().map(StatementKind::Release)
+            cursor.take(w::SAVEPOINT);
+            cursor.last_name().map(StatementKind::Release)
         }
-        w::SET => set::set(head),
-        w::RESET => reset(head),
-        w::SHOW => Some(StatementKind::Show(set::setting_name(&mut head)?)),
-        w::LISTEN => head.last_name().map(StatementKind::Listen),
+        w::SET => set::set(cursor),
+        w::RESET => reset(cursor),
+        w::SHOW => Some(StatementKind::Show(set::setting_name(&mut cursor)?)),
+        w::LISTEN => cursor.last_name().map(StatementKind::Listen),
         w::UNLISTEN => {
-            let channel = head.name();
+            let channel = cursor.name();
             Some(StatementKind::Unlisten(channel))
         }
-        w::DECLARE => declare(head),
-        w::CLOSE => Some(StatementKind::CloseCursor(all_or_name(&mut head)?)),
-        w::PREPARE if head.token.is(w::TRANSACTION) => {
-            head.advance();
+        w::DECLARE => declare(cursor),
+        w::CLOSE => Some(StatementKind::CloseCursor(all_or_name(&mut cursor)?)),
+        w::PREPARE if cursor.token.is(w::TRANSACTION) => {
+            cursor.advance();
             // `PREPARE transaction AS …` prepares a statement of that name.
-            match head.token.kind {
+            match cursor.token.kind {
                 TokenKind::String => Some(StatementKind::PrepareTransaction),
                 _ => None,
             }
         }
-        w::PREPARE => head.name().map(StatementKind::Prepare),
-        w::EXECUTE => head.name().map(StatementKind::Execute),
+        w::PREPARE => cursor.name().map(StatementKind::Prepare),
+        w::EXECUTE => cursor.name().map(StatementKind::Execute),
         w::DEALLOCATE => {
-            head.take(w::PREPARE);
-            Some(StatementKind::Deallocate(all_or_name(&mut head)?))
+            cursor.take(w::PREPARE);
+            Some(StatementKind::Deallocate(all_or_name(&mut cursor)?))
         }
-        w::DISCARD => discard(head),
+        w::DISCARD => discard(cursor),
         _ => None,
     }
 }
 
-fn all_or_name(head: &mut Head<'_>) -> Option<Option<Span>> {
-    if head.token.is(w::ALL) {
+fn all_or_name(cursor: &mut TokenCursor<'_>) -> Option<Option<Span>> {
+    if cursor.token.is(w::ALL) {
         return Some(None);
     }
-    head.last_name().map(Some)
+    cursor.last_name().map(Some)
 }
 
 /// Returns the kind by the verb of `WITH … (…) verb`: the first one outside parentheses.
-fn with(mut head: Head<'_>) -> StatementKind {
+fn with(mut cursor: TokenCursor<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {
-        match head.token.kind {
+        match cursor.token.kind {
             TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
             TokenKind::Open => depth = depth.saturating_add(1),
             TokenKind::Close => depth = depth.saturating_sub(1),
-            TokenKind::Word if depth == 0 => match head.token.word {
+            TokenKind::Word if depth == 0 => match cursor.token.word {
                 w::SELECT | w::VALUES | w::TABLE => return StatementKind::Select,
                 w::INSERT | w::UPDATE | w::DELETE | w::MERGE => return StatementKind::Write,
                 _ => {}
             },
             _ => {}
         }
-        head.advance();
+        cursor.advance();
     }
 }
 
 /// Parses the modes of BEGIN and SET TRANSACTION; `None` if there is any other word among them.
-pub(super) fn modes(head: &mut Head<'_>) -> Option<TransactionModes> {
+pub(super) fn modes(cursor: &mut TokenCursor<'_>) -> Option<TransactionModes> {
     let mut modes = TransactionModes::default();
-    while !head.at_end() {
-        if head.token.kind == TokenKind::Comma {
-            head.advance();
+    while !cursor.at_end() {
+        if cursor.token.kind == TokenKind::Comma {
+            cursor.advance();
         }
-        if head.take(w::READ) {
-            modes.read_only = Some(head.take(w::ONLY) || !expect(head.take(w::WRITE))?);
-        } else if head.take(w::NOT) {
-            expect(head.take(w::DEFERRABLE))?;
+        if cursor.take(w::READ) {
+            modes.read_only = Some(cursor.take(w::ONLY) || !expect(cursor.take(w::WRITE))?);
+        } else if cursor.take(w::NOT) {
+            expect(cursor.take(w::DEFERRABLE))?;
             modes.deferrable = Some(false);
-        } else if head.take(w::DEFERRABLE) {
+        } else if cursor.take(w::DEFERRABLE) {
             modes.deferrable = Some(true);
         } else {
-            expect(head.take(w::ISOLATION) && head.take(w::LEVEL))?;
-            modes.isolation = Some(isolation(head)?);
+            expect(cursor.take(w::ISOLATION) && cursor.take(w::LEVEL))?;
+            modes.isolation = Some(isolation(cursor)?);
         }
     }
     Some(modes)
 }
 
-fn isolation(head: &mut Head<'_>) -> Option<Isolation> {
-    if head.take(w::SERIALIZABLE) {
+fn isolation(cursor: &mut TokenCursor<'_>) -> Option<Isolation> {
+    if cursor.take(w::SERIALIZABLE) {
         return Some(Isolation::Serializable);
     }
-    if head.take(w::REPEATABLE) {
-        expect(head.take(w::READ))?;
+    if cursor.take(w::REPEATABLE) {
+        expect(cursor.take(w::READ))?;
         return Some(Isolation::RepeatableRead);
     }
-    expect(head.take(w::READ))?;
-    if head.take(w::COMMITTED) {
+    expect(cursor.take(w::READ))?;
+    if cursor.take(w::COMMITTED) {
         return Some(Isolation::ReadCommitted);
     }
-    expect(head.take(w::UNCOMMITTED))?;
+    expect(cursor.take(w::UNCOMMITTED))?;
     Some(Isolation::ReadUncommitted)
 }
 
@@ -212,116 +212,116 @@ fn expect(found: bool) -> Option<bool> {
     found.then_some(true)
 }
 
-fn commit(mut head: Head<'_>) -> Option<StatementKind> {
-    if head.take(w::PREPARED) {
+fn commit(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    if cursor.take(w::PREPARED) {
         return Some(StatementKind::FinishPrepared);
     }
-    head.take_any(&[w::WORK, w::TRANSACTION]);
-    let chain = chain(&mut head);
-    head.at_end().then_some(StatementKind::Commit { chain })
+    cursor.take_any(&[w::WORK, w::TRANSACTION]);
+    let chain = chain(&mut cursor);
+    cursor.at_end().then_some(StatementKind::Commit { chain })
 }
 
-fn rollback(mut head: Head<'_>) -> Option<StatementKind> {
-    if head.take(w::PREPARED) {
+fn rollback(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    if cursor.take(w::PREPARED) {
         return Some(StatementKind::FinishPrepared);
     }
-    head.take_any(&[w::WORK, w::TRANSACTION]);
-    if head.take(w::TO) {
-        head.take(w::SAVEPOINT);
-        return head.last_name().map(StatementKind::RollbackTo);
+    cursor.take_any(&[w::WORK, w::TRANSACTION]);
+    if cursor.take(w::TO) {
+        cursor.take(w::SAVEPOINT);
+        return cursor.last_name().map(StatementKind::RollbackTo);
     }
-    let chain = chain(&mut head);
-    head.at_end().then_some(StatementKind::Rollback { chain })
+    let chain = chain(&mut cursor);
+    cursor.at_end().then_some(StatementKind::Rollback { chain })
 }
 
 /// Parses `AND [NO] CHAIN`.
-fn chain(head: &mut Head<'_>) -> bool {
-    head.take(w::AND) && !head.take(w::NO) && head.take(w::CHAIN) || {
-        head.take(w::CHAIN);
+fn chain(cursor: &mut TokenCursor<'_>) -> bool {
+    cursor.take(w::AND) && !cursor.take(w::NO) && cursor.take(w::CHAIN) || {
+        cursor.take(w::CHAIN);
         false
     }
 }
 
-fn reset(mut head: Head<'_>) -> Option<StatementKind> {
-    if head.token.is(w::ALL) {
+fn reset(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    if cursor.token.is(w::ALL) {
         return Some(StatementKind::ResetAll);
     }
-    set::setting_name(&mut head).map(StatementKind::Reset)
+    set::setting_name(&mut cursor).map(StatementKind::Reset)
 }
 
-fn declare(mut head: Head<'_>) -> Option<StatementKind> {
-    let name = head.name()?;
+fn declare(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    let name = cursor.name()?;
     let mut hold = false;
-    while !head.at_end() && !head.token.is(w::FOR) {
-        if head.take(w::WITHOUT) {
-            head.take(w::HOLD);
-        } else if head.take(w::WITH) {
-            hold |= head.take(w::HOLD);
+    while !cursor.at_end() && !cursor.token.is(w::FOR) {
+        if cursor.take(w::WITHOUT) {
+            cursor.take(w::HOLD);
+        } else if cursor.take(w::WITH) {
+            hold |= cursor.take(w::HOLD);
         } else {
-            head.advance();
+            cursor.advance();
         }
     }
     Some(StatementKind::Declare { name, hold })
 }
 
-fn discard(mut head: Head<'_>) -> Option<StatementKind> {
-    let what = if head.take(w::ALL) {
+fn discard(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    let what = if cursor.take(w::ALL) {
         Discard::All
-    } else if head.take(w::PLANS) {
+    } else if cursor.take(w::PLANS) {
         Discard::Plans
-    } else if head.take(w::SEQUENCES) {
+    } else if cursor.take(w::SEQUENCES) {
         Discard::Sequences
-    } else if head.take_any(&[w::TEMP, w::TEMPORARY]) {
+    } else if cursor.take_any(&[w::TEMP, w::TEMPORARY]) {
         Discard::Temp
     } else {
         return None;
     };
-    head.at_end().then_some(StatementKind::Discard(what))
+    cursor.at_end().then_some(StatementKind::Discard(what))
 }
 
 /// Parses `EXPLAIN [ANALYZE] [VERBOSE] …` or `EXPLAIN (option, …) …`. ANALYZE counts unless it is
 /// clearly turned off. A quoted name counts as ANALYZE, because an option may be quoted.
-fn explain(mut head: Head<'_>) -> StatementKind {
+fn explain(mut cursor: TokenCursor<'_>) -> StatementKind {
     let mut analyze = false;
-    if head.token.kind == TokenKind::Open {
-        while !head.at_end() && head.token.kind != TokenKind::Close {
-            let asked = head.take_any(&[w::ANALYZE, w::ANALYSE]);
-            let off = head.token.is(w::FALSE) || head.token.is(w::OFF);
+    if cursor.token.kind == TokenKind::Open {
+        while !cursor.at_end() && cursor.token.kind != TokenKind::Close {
+            let asked = cursor.take_any(&[w::ANALYZE, w::ANALYSE]);
+            let off = cursor.token.is(w::FALSE) || cursor.token.is(w::OFF);
             let is_quoted = matches!(
-                head.token.kind,
+                cursor.token.kind,
                 TokenKind::QuotedName | TokenKind::EscapedName
             );
             analyze |= asked && !off || is_quoted;
             if !asked {
-                head.advance();
+                cursor.advance();
             }
         }
     } else {
-        analyze = head.take_any(&[w::ANALYZE, w::ANALYSE]);
+        analyze = cursor.take_any(&[w::ANALYZE, w::ANALYSE]);
     }
     StatementKind::Explain { analyze }
 }
 
 /// Parses `COPY [BINARY] t [(…)] FROM|TO …` or `COPY (query) TO …`.
-fn copy(mut head: Head<'_>) -> StatementKind {
+fn copy(mut cursor: TokenCursor<'_>) -> StatementKind {
     let mut depth = 0_u32;
     loop {
-        match head.token.kind {
+        match cursor.token.kind {
             TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
             TokenKind::Open => depth = depth.saturating_add(1),
             TokenKind::Close => depth = depth.saturating_sub(1),
-            TokenKind::Word if depth == 0 && head.token.is(w::FROM) => {
-                head.advance();
-                let from_client = head.token.is(w::STDIN);
+            TokenKind::Word if depth == 0 && cursor.token.is(w::FROM) => {
+                cursor.advance();
+                let from_client = cursor.token.is(w::STDIN);
                 return StatementKind::CopyIn { from_client };
             }
-            TokenKind::Word if depth == 0 && head.token.is(w::TO) => {
-                head.advance();
-                let to_client = head.token.is(w::STDOUT);
+            TokenKind::Word if depth == 0 && cursor.token.is(w::TO) => {
+                cursor.advance();
+                let to_client = cursor.token.is(w::STDOUT);
                 return StatementKind::CopyOut { to_client };
             }
             _ => {}
         }
-        head.advance();
+        cursor.advance();
     }
 }

@@ -1,42 +1,46 @@
 //! Parses SET in all its forms, and `SELECT set_config(…)` (manual: SET, SET ROLE, SET
 //! TRANSACTION…).
 
-use super::head::{self, Head};
+use super::head::{self, TokenCursor};
 use super::lexer::Tokens;
 use super::words as w;
 use crate::sql::facts::{SetConfig, Setting, SettingName, SettingValue, StatementKind};
 use crate::sql::token::{Span, TokenKind, Word};
 
-pub(super) fn set(mut head: Head<'_>) -> Option<StatementKind> {
-    if head.take(w::TRANSACTION) {
-        return transaction(head, false);
+pub(super) fn set(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    if cursor.take(w::TRANSACTION) {
+        return transaction(cursor, false);
     }
-    if head.take(w::CONSTRAINTS) {
+    if cursor.take(w::CONSTRAINTS) {
         return Some(StatementKind::SetConstraints);
     }
-    let local = head.take(w::LOCAL);
-    let session = !local && head.take(w::SESSION);
-    if session && head.take(w::CHARACTERISTICS) {
-        let whole = head.take(w::AS) && head.take(w::TRANSACTION);
-        return if whole { transaction(head, true) } else { None };
+    let local = cursor.take(w::LOCAL);
+    let session = !local && cursor.take(w::SESSION);
+    if session && cursor.take(w::CHARACTERISTICS) {
+        let whole = cursor.take(w::AS) && cursor.take(w::TRANSACTION);
+        return if whole {
+            transaction(cursor, true)
+        } else {
+            None
+        };
     }
-    if (local || session) && head.take(w::TRANSACTION) {
-        return transaction(head, false);
+    if (local || session) && cursor.take(w::TRANSACTION) {
+        return transaction(cursor, false);
     }
-    let authorization = session && head.take(w::AUTHORIZATION);
+    let authorization = session && cursor.take(w::AUTHORIZATION);
     let (name, value) = if authorization {
-        known("session_authorization", &mut head)
+        known("session_authorization", &mut cursor)
     } else {
-        setting(&mut head)?
+        setting(&mut cursor)?
     };
     Some(StatementKind::Set(Setting { name, value, local }))
 }
 
-fn transaction(mut head: Head<'_>, session: bool) -> Option<StatementKind> {
-    let snapshot = head.take(w::SNAPSHOT);
+fn transaction(mut cursor: TokenCursor<'_>, session: bool) -> Option<StatementKind> {
+    let snapshot = cursor.take(w::SNAPSHOT);
     let modes = match snapshot {
         true => Default::default(),
-        false => head::modes(&mut head)?,
+        false => head::modes(&mut cursor)?,
     };
     Some(StatementKind::SetTransaction {
         modes,
@@ -45,24 +49,24 @@ fn transaction(mut head: Head<'_>, session: bool) -> Option<StatementKind> {
     })
 }
 
-fn setting(head: &mut Head<'_>) -> Option<(SettingName, SettingValue)> {
-    if let Some(name) = special(head) {
-        return Some(known(name, head));
+fn setting(cursor: &mut TokenCursor<'_>) -> Option<(SettingName, SettingValue)> {
+    if let Some(name) = special(cursor) {
+        return Some(known(name, cursor));
     }
-    let name = setting_name(head)?;
-    let equals = head.token.kind == TokenKind::Operator && head.token.word == Word::of("=");
-    if equals || head.token.is(w::TO) {
-        head.advance();
-        return Some((name, value(head)));
+    let name = setting_name(cursor)?;
+    let equals = cursor.token.kind == TokenKind::Operator && cursor.token.word == Word::of("=");
+    if equals || cursor.token.is(w::TO) {
+        cursor.advance();
+        return Some((name, value(cursor)));
     }
     // `SET name FROM CURRENT`, and any unrecognized form.
     Some((name, SettingValue::Unknown))
 }
 
 /// Returns the name of a setting with a syntax of its own.
-fn special(head: &mut Head<'_>) -> Option<&'static str> {
-    let first = head.token;
-    let mut ahead = head.fork();
+fn special(cursor: &mut TokenCursor<'_>) -> Option<&'static str> {
+    let first = cursor.token;
+    let mut ahead = cursor.fork();
     ahead.advance();
     let name = match first.word {
         _ if first.kind != TokenKind::Word => return None,
@@ -75,73 +79,73 @@ fn special(head: &mut Head<'_>) -> Option<&'static str> {
         w::ROLE => "role",
         _ => return None,
     };
-    *head = ahead;
+    *cursor = ahead;
     Some(name)
 }
 
-fn known(name: &'static str, head: &mut Head<'_>) -> (SettingName, SettingValue) {
+fn known(name: &'static str, cursor: &mut TokenCursor<'_>) -> (SettingName, SettingValue) {
     let value = match name {
         // Without a value the setting returns to its default; for TIME ZONE, LOCAL means the
         // default.
-        "client_encoding" if head.at_end() => SettingValue::Default,
-        "timezone" if head.token.is(w::LOCAL) => SettingValue::Default,
-        _ => value(head),
+        "client_encoding" if cursor.at_end() => SettingValue::Default,
+        "timezone" if cursor.token.is(w::LOCAL) => SettingValue::Default,
+        _ => value(cursor),
     };
     (SettingName::Known(name), value)
 }
 
 /// Parses a setting's name, possibly with dots.
-pub(super) fn setting_name(head: &mut Head<'_>) -> Option<SettingName> {
-    let first = head.token;
-    let mut ahead = head.fork();
+pub(super) fn setting_name(cursor: &mut TokenCursor<'_>) -> Option<SettingName> {
+    let first = cursor.token;
+    let mut ahead = cursor.fork();
     ahead.advance();
     match first.word {
         w::TIME if first.kind == TokenKind::Word && ahead.take(w::ZONE) => {
-            *head = ahead;
+            *cursor = ahead;
             return Some(SettingName::Known("timezone"));
         }
         w::SESSION if first.kind == TokenKind::Word && ahead.take(w::AUTHORIZATION) => {
-            *head = ahead;
+            *cursor = ahead;
             return Some(SettingName::Known("session_authorization"));
         }
         w::TRANSACTION if first.kind == TokenKind::Word && ahead.take(w::ISOLATION) => {
             ahead.take(w::LEVEL);
-            *head = ahead;
+            *cursor = ahead;
             return Some(SettingName::Known("transaction_isolation"));
         }
         _ => {}
     }
     let mut span = first.span;
     loop {
-        if !matches!(head.token.kind, TokenKind::Word | TokenKind::QuotedName) {
+        if !matches!(cursor.token.kind, TokenKind::Word | TokenKind::QuotedName) {
             return None;
         }
-        span = span.to(head.token.span);
-        head.advance();
-        if head.token.kind != TokenKind::Dot {
+        span = span.to(cursor.token.span);
+        cursor.advance();
+        if cursor.token.kind != TokenKind::Dot {
             return Some(SettingName::Written(span));
         }
-        head.advance();
+        cursor.advance();
     }
 }
 
 /// Parses the value up to the end: DEFAULT, or a list of literals, words and signed numbers.
-fn value(head: &mut Head<'_>) -> SettingValue {
-    if head.token.is(w::DEFAULT) {
-        head.advance();
-        return match head.at_end() {
+fn value(cursor: &mut TokenCursor<'_>) -> SettingValue {
+    if cursor.token.is(w::DEFAULT) {
+        cursor.advance();
+        return match cursor.at_end() {
             true => SettingValue::Default,
             false => SettingValue::Unknown,
         };
     }
-    let mut span = head.token.span;
+    let mut span = cursor.token.span;
     loop {
-        let sign = head.token.kind == TokenKind::Operator;
-        let signed = sign && matches!(head.token.word, SIGN_MINUS | SIGN_PLUS);
+        let sign = cursor.token.kind == TokenKind::Operator;
+        let signed = sign && matches!(cursor.token.word, SIGN_MINUS | SIGN_PLUS);
         if signed {
-            head.advance();
+            cursor.advance();
         }
-        let readable = match head.token.kind {
+        let readable = match cursor.token.kind {
             TokenKind::Number => true,
             TokenKind::String | TokenKind::Word | TokenKind::QuotedName => !sign,
             _ => false,
@@ -149,11 +153,11 @@ fn value(head: &mut Head<'_>) -> SettingValue {
         if !readable {
             return SettingValue::Unknown;
         }
-        span = span.to(head.token.span);
-        head.advance();
-        match head.token.kind {
+        span = span.to(cursor.token.span);
+        cursor.advance();
+        match cursor.token.kind {
             TokenKind::End | TokenKind::Semicolon => return SettingValue::Literals(span),
-            TokenKind::Comma => head.advance(),
+            TokenKind::Comma => cursor.advance(),
             _ => return SettingValue::Unknown,
         }
     }
@@ -166,55 +170,55 @@ const SIGN_PLUS: Word = Word::of("+");
 /// Returns `None` if the statement has any other part, since the function then may or may not be
 /// called.
 pub(super) fn set_configs(tokens: &Tokens<'_>) -> Option<Vec<SetConfig>> {
-    let mut head = Head::new(tokens);
+    let mut cursor = TokenCursor::new(tokens);
     let mut calls = Vec::new();
     loop {
-        calls.push(set_config(&mut head)?);
+        calls.push(set_config(&mut cursor)?);
         // A single word is an alias. A clause has more words, so that the next token is then
         // rejected.
-        head.take(w::AS);
-        if matches!(head.token.kind, TokenKind::Word | TokenKind::QuotedName) {
-            head.advance();
+        cursor.take(w::AS);
+        if matches!(cursor.token.kind, TokenKind::Word | TokenKind::QuotedName) {
+            cursor.advance();
         }
-        match head.token.kind {
+        match cursor.token.kind {
             TokenKind::End | TokenKind::Semicolon => return Some(calls),
-            TokenKind::Comma => head.advance(),
+            TokenKind::Comma => cursor.advance(),
             _ => return None,
         }
     }
 }
 
-fn set_config(head: &mut Head<'_>) -> Option<SetConfig> {
-    if head.token.is(Word::of("pg_catalog")) {
-        head.advance();
-        punctuation(head, TokenKind::Dot)?;
+fn set_config(cursor: &mut TokenCursor<'_>) -> Option<SetConfig> {
+    if cursor.token.is(Word::of("pg_catalog")) {
+        cursor.advance();
+        punctuation(cursor, TokenKind::Dot)?;
     }
-    let called = head.take(Word::of("set_config"));
+    let called = cursor.take(Word::of("set_config"));
     called.then_some(())?;
-    punctuation(head, TokenKind::Open)?;
-    let name = one(head, TokenKind::String)?;
-    punctuation(head, TokenKind::Comma)?;
-    let value = match head.token.is(w::NULL) {
-        true => one(head, TokenKind::Word)?,
-        false => one(head, TokenKind::String)?,
+    punctuation(cursor, TokenKind::Open)?;
+    let name = one(cursor, TokenKind::String)?;
+    punctuation(cursor, TokenKind::Comma)?;
+    let value = match cursor.token.is(w::NULL) {
+        true => one(cursor, TokenKind::Word)?,
+        false => one(cursor, TokenKind::String)?,
     };
-    punctuation(head, TokenKind::Comma)?;
-    let local = head.take(w::TRUE);
-    if !local && !head.take(w::FALSE) {
+    punctuation(cursor, TokenKind::Comma)?;
+    let local = cursor.take(w::TRUE);
+    if !local && !cursor.take(w::FALSE) {
         return None;
     }
-    punctuation(head, TokenKind::Close)?;
+    punctuation(cursor, TokenKind::Close)?;
     Some(SetConfig { name, value, local })
 }
 
-fn punctuation(head: &mut Head<'_>, kind: TokenKind) -> Option<()> {
-    one(head, kind).map(|_| ())
+fn punctuation(cursor: &mut TokenCursor<'_>, kind: TokenKind) -> Option<()> {
+    one(cursor, kind).map(|_| ())
 }
 
-fn one(head: &mut Head<'_>, kind: TokenKind) -> Option<Span> {
-    let span = head.token.span;
-    (head.token.kind == kind).then(|| {
-        head.advance();
+fn one(cursor: &mut TokenCursor<'_>, kind: TokenKind) -> Option<Span> {
+    let span = cursor.token.span;
+    (cursor.token.kind == kind).then(|| {
+        cursor.advance();
         span
     })
 }

@@ -316,7 +316,7 @@ fn lists_are_bounded_and_say_so() {
 
 #[test]
 fn set_config_of_literals_is_told_and_anything_else_is_unknown() {
-    let told = |text: &str| -> Option<Vec<(String, String, bool)>> {
+    let reported = |text: &str| -> Option<Vec<(String, String, bool)>> {
         let statement = one(text);
         let literals = statement.traits.any(StatementTraits::SETS_LITERALS);
         assert_ne!(
@@ -329,17 +329,17 @@ fn set_config_of_literals_is_told_and_anything_else_is_unknown() {
             String::from_utf8_lossy(&value).into_owned()
         };
         let calls = set_configs(text.as_bytes(), &statement, false);
-        let tell = |call: SetConfig| (read(call.name), read(call.value), call.local);
-        literals.then(|| calls.into_iter().map(tell).collect())
+        let parts_of = |call: SetConfig| (read(call.name), read(call.value), call.local);
+        literals.then(|| calls.into_iter().map(parts_of).collect())
     };
     let search_path = ("search_path".to_owned(), String::new(), false);
     // First statement of pg_dump (pgbouncer 396, 452).
     let text = "SELECT pg_catalog.set_config('search_path', '', false);";
-    assert_eq!(told(text), Some(vec![search_path.clone()]));
+    assert_eq!(reported(text), Some(vec![search_path.clone()]));
     let text =
         " ; SELECT set_config('search_path', '', false) AS x, set_config('a', 'it''s', true)";
     let other = ("a".to_owned(), "it's".to_owned(), true);
-    assert_eq!(told(text), Some(vec![search_path, other]));
+    assert_eq!(reported(text), Some(vec![search_path, other]));
     for text in [
         "SELECT set_config('a', 'b', false) FROM t",
         "SELECT set_config('a', 'b', false) WHERE false",
@@ -353,7 +353,7 @@ fn set_config_of_literals_is_told_and_anything_else_is_unknown() {
         "VALUES (set_config('a', 'b', false))",
         "WITH x AS (SELECT set_config('a', 'b', false)) SELECT 1",
     ] {
-        assert_eq!(told(text), None, "{text}");
+        assert_eq!(reported(text), None, "{text}");
     }
 }
 

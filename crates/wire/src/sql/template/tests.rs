@@ -7,7 +7,7 @@ const POSTGRES: Dialect = Dialect::Postgres { backslashes: false };
 const MYSQL: Dialect = Dialect::Mysql(mysql::LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
-    odd_blank: 0,
+    nbsp_byte: 0,
     mariadb: true,
     version: 101_100,
 });

@@ -16,9 +16,9 @@ use evenkeel_wire::mysql::{PacketKind, ProtocolError};
 
 use super::answer::Answer;
 use super::{End, OFFERED, VERSION, packet};
+use crate::admin::console::command_runner::ConsoleUser;
 use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
 use crate::admin::console::guard::{AdminToken, ConsoleAccess, Guard};
-use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
 /// utf8mb4_general_ci, which every client supports.

@@ -12,9 +12,9 @@ use super::login::{self, Admitted};
 use super::{End, packet};
 use crate::admin::HEADER_TIMEOUT;
 use crate::admin::console::command::{ConsoleCommand, statements};
+use crate::admin::console::command_runner::{CommandResult, CommandRunner};
 use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
-use crate::admin::console::operator::{CommandResult, CommandRunner};
-use crate::admin::console::show::lines;
+use crate::admin::console::show::help_table;
 use crate::admin::console::stream::Stream;
 use crate::admin::console::{Console, Dialect};
 
@@ -137,7 +137,7 @@ impl Session<'_> {
             match done {
                 CommandResult::Table(table) => answer.table(&table),
                 CommandResult::Message(help) if statement == ConsoleCommand::Help => {
-                    answer.table(&lines(&help))
+                    answer.table(&help_table(&help))
                 }
                 CommandResult::Message(message) => answer.ok(&message),
                 CommandResult::Nothing => answer.ok(""),

@@ -11,8 +11,8 @@ use evenkeel_wire::postgres::{TransactionStatus, build};
 
 use super::session::Answer;
 use super::{End, VERSION, message, parsed};
+use crate::admin::console::command_runner::ConsoleUser;
 use crate::admin::console::guard::{ConsoleAccess, Guard};
-use crate::admin::console::operator::ConsoleUser;
 use crate::admin::console::stream::Stream;
 
 /// Content of the startup message.

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::{End, login, message};
 use crate::admin::HEADER_TIMEOUT;
 use crate::admin::console::command::{ConsoleCommand, statements};
+use crate::admin::console::command_runner::{CommandResult, CommandRunner};
 use crate::admin::console::error::{ConsoleError, ConsoleErrorKind};
-use crate::admin::console::operator::{CommandResult, CommandRunner};
 use crate::admin::console::stream::Stream;
 use crate::admin::console::{Console, Dialect};
 

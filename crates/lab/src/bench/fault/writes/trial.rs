@@ -161,7 +161,7 @@ impl Trial<'_> {
         if self.fault.victim != Victim::Primary {
             return Vec::new();
         }
-        let told = |kind: &str, ending: &str| {
+        let reported = |kind: &str, ending: &str| {
             let mut found = events.iter().filter(|event| {
                 let what = event["what"].as_str().unwrap_or_default();
                 let of_old = what.starts_with(&format!("{} ", old.name));
@@ -174,10 +174,10 @@ impl Trial<'_> {
         let decided_ms = change.decided_at.map(|at| ms(at, change.started));
         let writable_ms = ms(change.writable_at, change.started);
         let cuts = [
-            ("detect", told("state", "is down")),
+            ("detect", reported("state", "is down")),
             ("decide", decided_ms),
             ("promote", Some(writable_ms)),
-            ("route", told("primary", "is the primary")),
+            ("route", reported("primary", "is the primary")),
             ("reconnect", Some(success_ms)),
         ];
         cut(&cuts, success_ms)

@@ -98,8 +98,8 @@ fn notes(experiment: &Experiment) -> Vec<String> {
             }
         }
     }
-    let told = of_targets.iter();
-    notes.extend(told.map(|(note, titles)| format!("{}: {note}", titles.join("; "))));
+    let reported = of_targets.iter();
+    notes.extend(reported.map(|(note, titles)| format!("{}: {note}", titles.join("; "))));
     notes
 }
 

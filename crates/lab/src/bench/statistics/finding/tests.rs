@@ -126,7 +126,7 @@ const KNEE: &str = "check = \"knee\"\nload = \"read\"\ntarget = \"own\"\nto = \"
 #[test]
 fn a_knee_lies_between_two_points_that_were_measured() {
     let direct: &[(f64, f64)] = &[(1.0, 10.0), (4.0, 40.0), (8.0, 45.0), (16.0, 50.0)];
-    let told = |own: &[(f64, f64)], verdict, what: &str| {
+    let reported = |own: &[(f64, f64)], verdict, what: &str| {
         let numbers = format!(
             "own by direct, requests per second, \
             read: {what}; holds if 3 to 8 threads"
@@ -140,24 +140,24 @@ fn a_knee_lies_between_two_points_that_were_measured() {
     };
     let at_4 = "reaches × 1.1 at 4 (× 1.50, 1.50 to 1.50; 5 blocks)";
     let at_16 = "reaches × 1.1 at 16 (× 1.80, 1.80 to 1.80; 5 blocks)";
-    told(
+    reported(
         &[(1.0, 8.0), (4.0, 60.0), (16.0, 90.0)],
         Verdict::Holds,
         at_4,
     );
-    told(&[(4.0, 60.0), (16.0, 90.0)], Verdict::NotShown, at_4);
+    reported(&[(4.0, 60.0), (16.0, 90.0)], Verdict::NotShown, at_4);
     let missed_at_8 = &[(1.0, 8.0), (8.0, 45.0), (16.0, 90.0)];
-    told(missed_at_8, Verdict::DoesNotHold, at_16);
-    told(
+    reported(missed_at_8, Verdict::DoesNotHold, at_16);
+    reported(
         &[(1.0, 8.0), (4.0, 30.0), (16.0, 90.0)],
         Verdict::NotShown,
         at_16,
     );
     let never = "never reaches × 1.1; the most is × 0.80";
-    told(&[(1.0, 8.0), (4.0, 20.0)], Verdict::NotShown, never);
-    told(&[(1.0, 8.0), (16.0, 20.0)], Verdict::DoesNotHold, never);
+    reported(&[(1.0, 8.0), (4.0, 20.0)], Verdict::NotShown, never);
+    reported(&[(1.0, 8.0), (16.0, 20.0)], Verdict::DoesNotHold, never);
     let early = "reaches × 1.1 at 1 (× 1.20, 1.20 to 1.20; 5 blocks)";
-    told(&[(1.0, 12.0), (4.0, 60.0)], Verdict::DoesNotHold, early);
+    reported(&[(1.0, 12.0), (4.0, 60.0)], Verdict::DoesNotHold, early);
 }
 
 #[test]
@@ -202,15 +202,15 @@ fn a_peak_may_be_missed_by_three_percent() {
 fn what_is_kept_of_the_best_is_seen_block_by_block() {
     let of = |at_128: f64| measured(&[("own", &[(8.0, 80.0), (64.0, 100.0), (128.0, at_128)])]);
     let check = "check = \"keeps\"\nload = \"read\"\ntarget = \"own\"\nat = 128\nat_least = 0.8";
-    let told = |kept: &str| {
+    let reported = |kept: &str| {
         format!(
             "own at 128 threads: × {kept} of its best ({kept} to {kept}; 5 blocks); \
              holds if at least 0.8"
         )
     };
-    judged(of(90.0), check, Verdict::Holds, &told("0.90"));
-    judged(of(140.0), check, Verdict::Holds, &told("1.00"));
-    judged(of(70.0), check, Verdict::DoesNotHold, &told("0.70"));
+    judged(of(90.0), check, Verdict::Holds, &reported("0.90"));
+    judged(of(140.0), check, Verdict::Holds, &reported("1.00"));
+    judged(of(70.0), check, Verdict::DoesNotHold, &reported("0.70"));
     let alone = measured(&[("own", &[(128.0, 70.0)])]);
     judged(
         alone,

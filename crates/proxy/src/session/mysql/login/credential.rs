@@ -170,21 +170,25 @@ impl LoginHandler<'_> {
             self.shared.logins.vault.forget(&request.user);
             return self.mock(packets, request, &accounts.default_plugin).await;
         };
-        for way in preferred(&row.ways, request, user) {
-            let mut proof = proof(request, user, &identity(row, way));
-            let plugin = client_plugin(&way.plugin);
-            let pending = self.method(packets, request, (plugin, &way.stored), &mut proof);
+        for auth_method in preferred(&row.methods, request, user) {
+            let mut proof = proof(request, user, &identity(row, auth_method));
+            let plugin = client_plugin(&auth_method.plugin);
+            let pending = self.method(packets, request, (plugin, &auth_method.stored), &mut proof);
             let Some(mut method) = pending.await else {
                 continue;
             };
             if let Method::Sha2 { stored, .. } = &mut method {
-                stored.accept(crypt::Stored::read(&way.retained));
+                stored.accept(crypt::Stored::read(&auth_method.retained));
             }
             let of_row = self.error_reply(packets, request, row, accounts.mariadb);
             proof.error_reply = of_row.or(proof.error_reply.take());
             return AuthDecision::Challenge(method, proof);
         }
-        let plugins: Vec<_> = row.ways.iter().map(|way| &*way.plugin).collect();
+        let plugins: Vec<_> = row
+            .methods
+            .iter()
+            .map(|auth_method| &*auth_method.plugin)
+            .collect();
         tracing::info!(
             user = request.user,
             host = row.host,
@@ -328,29 +332,29 @@ fn mock_native() -> Method {
 /// Sorts the methods of an account. Methods that provide a credential for the servers come first,
 /// then the client's first choice, since the client may support no other.
 fn preferred<'a>(
-    ways: &'a [AuthMethod],
+    methods: &'a [AuthMethod],
     request: &LoginRequest,
     user: &FileUser,
 ) -> Vec<&'a AuthMethod> {
-    let mut ways: Vec<&AuthMethod> = ways.iter().collect();
-    ways.sort_by_key(|way| {
-        let plugin = client_plugin(&way.plugin);
+    let mut methods: Vec<&AuthMethod> = methods.iter().collect();
+    methods.sort_by_key(|auth_method| {
+        let plugin = client_plugin(&auth_method.plugin);
         let is_signature = matches!(plugin, password::ED25519 | password::PARSEC);
         let leaves_nothing = is_signature && user.server_password.is_none();
         (leaves_nothing, request.plugin.as_deref() != Some(plugin))
     });
-    ways
+    methods
 }
 
 /// Returns the data that distinguishes an account's credential and rights from others.
-fn identity<'a>(row: &'a MysqlAuthRecord, way: &'a AuthMethod) -> [&'a [u8]; 6] {
+fn identity<'a>(row: &'a MysqlAuthRecord, auth_method: &'a AuthMethod) -> [&'a [u8]; 6] {
     [
         row.user.as_bytes(),
         row.host.as_bytes(),
-        way.plugin.as_bytes(),
-        &way.stored,
-        &way.retained,
-        row.rights.as_bytes(),
+        auth_method.plugin.as_bytes(),
+        &auth_method.stored,
+        &auth_method.retained,
+        row.privileges_text.as_bytes(),
     ]
 }
 

@@ -59,22 +59,22 @@ impl LoginHandler<'_> {
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
         let acquired = login_connection::acquire(&self.worker_pool, account, server, view).await;
-        let mut connection = acquired.map_err(|error| classify(&error))?;
+        let mut login_connection = acquired.map_err(|error| classify(&error))?;
         let mut used = Ok(());
-        if let Some(server) = &mut connection.server {
-            account.known.update_baseline(&server.baseline);
+        if let Some(connection) = &mut login_connection.connection {
+            account.known.update_baseline(&connection.baseline);
             if let Some(schema) = schema {
-                used = server.run(self.worker, &[&use_schema(schema)]).await;
+                used = connection.run(self.worker, &[&use_schema(schema)]).await;
             }
         }
         let used = used.map_err(classify_use);
         // A connection with an error is not idle, and ends when the guard is dropped.
-        if connection
-            .server
+        if login_connection
+            .connection
             .as_ref()
-            .is_some_and(|server| server.is_idle())
+            .is_some_and(|connection| connection.is_idle())
         {
-            connection.release();
+            login_connection.release();
         }
         used?;
         if let Some(schema) = schema {

@@ -157,17 +157,17 @@ impl<'a> LoginHandler<'a> {
         let unresponsive =
             || ErrorReply::with(&error_catalog::SERVER_UNRESPONSIVE, &[&server.name]);
         let acquiring = login_connection::acquire(&self.worker_pool, account, server, view);
-        let mut connection = match compio::time::timeout(limit, acquiring).await {
-            Ok(Ok(connection)) => connection,
+        let mut login_connection = match compio::time::timeout(limit, acquiring).await {
+            Ok(Ok(acquired)) => acquired,
             Ok(Err(error)) => return Err(ErrorReply::from_acquire_error(&error)),
             Err(_) => return Err(unresponsive()),
         };
-        if let Some(server) = &mut connection.server {
+        if let Some(connection) = &mut login_connection.connection {
             let querying =
-                compio::time::timeout(limit, self.query_startup(account, server, startup));
+                compio::time::timeout(limit, self.query_startup(account, connection, startup));
             querying.await.unwrap_or_else(|_| Err(unresponsive()))?;
         }
-        connection.release();
+        login_connection.release();
         Ok(())
     }
 

@@ -57,16 +57,22 @@ impl LoginHandler<'_> {
     ) -> Result<InitialState, LoginError> {
         let mut out = proof.last_word.clone();
         let account = self.account(request, proof);
-        let (mut connection, at) = self.acquire_connection(&account).await?;
-        let server = connection.server.as_ref().ok_or(LoginError::Disconnected)?;
+        let (mut login_connection, at) = self.acquire_connection(&account).await?;
+        let connection = login_connection
+            .connection
+            .as_ref()
+            .ok_or(LoginError::Disconnected)?;
         build::authentication_ok(&mut out);
-        for (name, value) in &server.reported {
+        for (name, value) in &connection.reported {
             build::parameter_status(&mut out, name, value);
         }
-        let state = self.initial_state(server);
+        let state = self.initial_state(connection);
         let key = self.end_greeting(request, &mut out)?;
         stream.send(self.worker, &out).await?;
-        let acquired = connection.server.take().map(|server| (server, at));
+        let acquired = login_connection
+            .connection
+            .take()
+            .map(|connection| (connection, at));
         Ok(InitialState {
             account,
             state,
@@ -88,9 +94,9 @@ impl LoginHandler<'_> {
         let server = &view.servers[primary];
         let acquired =
             login_connection::acquire(&self.worker_pool, account, server, database).await;
-        let connection = acquired.map_err(|error| self.denied(&error))?;
+        let login_connection = acquired.map_err(|error| self.denied(&error))?;
         let at = Placement::new(&view, primary, false).ok_or_else(no_primary)?;
-        Ok((connection, at))
+        Ok((login_connection, at))
     }
 
     fn denied(&self, error: &AcquireError) -> ErrorReply {

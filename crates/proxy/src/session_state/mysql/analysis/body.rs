@@ -244,7 +244,7 @@ impl<'a> Look<'a> {
         match target {
             Target::User(_) => self.found.variables = true,
             Target::System(VariableScope::Global, _) => {}
-            Target::System(VariableScope::Unwritten, name) if self.is_local(name.of(text)) => {}
+            Target::System(VariableScope::Implicit, name) if self.is_local(name.of(text)) => {}
             Target::System(_, name) => self.set_system(name.of(text)),
             Target::Names | Target::CharacterSet => self.found.settings = true,
         }

@@ -191,7 +191,7 @@ fn set_transaction(
                 effects.push(EffectKind::SetVariable((*b"transaction_read_only").into()));
             }
         }
-        VariableScope::Unwritten => effects.push(EffectKind::NextTransaction(TransactionModes {
+        VariableScope::Implicit => effects.push(EffectKind::NextTransaction(TransactionModes {
             read_only,
             isolation: isolation.map(routing::isolation),
         })),

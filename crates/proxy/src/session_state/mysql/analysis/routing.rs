@@ -186,7 +186,7 @@ fn kind(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> Stateme
             VariableScope::Session => StatementClass::Setting,
             VariableScope::Global => StatementClass::Server,
             // The statement pins to the connection on which the transaction will run.
-            VariableScope::Unwritten => StatementClass::Session,
+            VariableScope::Implicit => StatementClass::Session,
         },
         Kind::Use(_) => StatementClass::Setting,
         Kind::Kill { .. } | Kind::KillOther | Kind::Flush { lock: false } => StatementClass::Server,

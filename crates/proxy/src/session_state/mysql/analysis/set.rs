@@ -264,7 +264,7 @@ fn is_next(
     };
     let before = (span.start as usize).checked_sub(1);
     let at = before.and_then(|at| context.text.get(at)) == Some(&b'@');
-    at && scope == VariableScope::Unwritten && variables::is_of_transaction(name)
+    at && scope == VariableScope::Implicit && variables::is_of_transaction(name)
 }
 
 fn next_transaction(

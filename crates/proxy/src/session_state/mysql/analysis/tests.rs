@@ -8,7 +8,7 @@ mod bodies;
 const MARIADB: LexerModes = LexerModes {
     ansi_quotes: false,
     no_backslash_escapes: false,
-    odd_blank: 0,
+    nbsp_byte: 0,
     mariadb: true,
     version: 101_119,
 };
@@ -132,7 +132,7 @@ fn what_the_server_may_read_otherwise_binds() {
         assert_eq!(all, unknown, "{text}");
     }
     let latin1 = LexerModes {
-        odd_blank: 0xa0,
+        nbsp_byte: 0xa0,
         ..MARIADB
     };
     let within = |text: &[u8], modes| super::read(text, modes, None);

@@ -99,12 +99,12 @@ fn the_number_of_a_collation_is_given_to_the_server_which_names_it() {
         "SET @@session.character_set_client=33,@@session.character_set_results=33,\
          @@session.collation_connection=33"
     );
-    let told = [
+    let reported = [
         ("character_set_client", "utf8mb3"),
         ("character_set_results", "utf8mb3"),
         ("collation_connection", "utf8mb3_general_ci"),
     ];
-    for (name, value) in told {
+    for (name, value) in reported {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         on.record_report(&Change::Variable { name, value }, &scene.interner);
     }
@@ -202,7 +202,7 @@ fn the_trackers_that_a_client_sees_are_those_that_it_asked_for() {
 /// Fails if variables that were not reported count as not set.
 #[test]
 fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
-    for (told, is_bound) in [
+    for (reported, is_bound) in [
         (&["sql_mode", "wait_timeout"][..], false),
         (&["sql_mode"], true),
     ] {
@@ -236,13 +236,13 @@ fn what_is_set_with_trackers_is_asked_for_and_binds_if_nobody_tells_it() {
                 "SET @@session.wait_timeout=@@session.wait_timeout"
             ]
         );
-        for name in told {
+        for name in reported {
             let (name, value) = (name.as_bytes(), &b"5"[..]);
             session_state.record_report(&Change::Variable { name, value }, &scene.interner);
         }
         let row = ["utf8mb4", "", "ON", "OFF", "OFF"].map(|value| Some(value.as_bytes()));
         session_state.trackers_restored(row.into_iter(), on, &scene.interner);
-        assert_eq!(scene.is_bound(0), is_bound, "{told:?}");
+        assert_eq!(scene.is_bound(0), is_bound, "{reported:?}");
     }
 }
 

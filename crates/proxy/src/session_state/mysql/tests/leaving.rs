@@ -75,10 +75,10 @@ fn what_the_server_keeps_for_the_next_transaction_binds_until_that_is_over() {
     let mut scene = Scene::new(1, 1);
     let Client { session_state, .. } = &mut scene.clients[0];
     let on = &mut scene.core[0].on;
-    let mut step = |text: &str, told: &[u8], in_transaction: bool| {
+    let mut step = |text: &str, reported: &[u8], in_transaction: bool| {
         let analysis = session_state.read(text.as_bytes(), None);
         session_state.sent(&analysis, on);
-        session_state.record_report(&Change::Characteristics(told), &scene.interner);
+        session_state.record_report(&Change::Characteristics(reported), &scene.interner);
         let status = status(in_transaction, true);
         let reply = StatementReply {
             status,
@@ -234,11 +234,11 @@ fn what_a_function_may_have_set_untold_is_asked_for_before_anybody_else_has_the_
         session_state.ready(None, on, &scene.interner);
         let pins = session_state.pins.has(Pin::Settings);
         let asks = session_state.state_query(&scene.observed_reads).is_some();
-        let told = Change::Variable {
+        let reported = Change::Variable {
             name: b"group_concat_max_len",
             value: b"4321",
         };
-        session_state.record_report(&told, &scene.interner);
+        session_state.record_report(&reported, &scene.interner);
         session_state.query_answered(on, &scene.interner);
         (pins, asks, session_state.pins.has(Pin::Settings))
     };

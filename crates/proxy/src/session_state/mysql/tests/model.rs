@@ -269,8 +269,8 @@ impl Model {
             self.variables.insert(name.to_owned(), charset.to_owned());
             answer.variables.push((name.to_owned(), charset.to_owned()));
         }
-        let told = ("character_set_connection".to_owned(), charset.to_owned());
-        answer.variables.push(told);
+        let reported = ("character_set_connection".to_owned(), charset.to_owned());
+        answer.variables.push(reported);
         let name = "collation_connection".to_owned();
         self.variables.insert(name, collation);
     }

@@ -57,8 +57,8 @@ fn what_cannot_be_taken_is_named() {
         ("x", "unsupported switch in startup options: x"),
         ("-c =1", "invalid startup parameter \"\""),
     ] {
-        let told = start(&[("options", options)]).unwrap_err().to_string();
-        assert!(told.starts_with(expect), "{told}");
+        let reported = start(&[("options", options)]).unwrap_err().to_string();
+        assert!(reported.starts_with(expect), "{reported}");
     }
     let interner = Interner::new();
     let latin = [(&b"a.b"[..], &b"\xc4"[..])];
@@ -78,13 +78,13 @@ fn a_server_is_asked_once_whether_a_setting_is_one() {
     proofs.learn(&startup, &on);
     assert!(!proofs.is_missing(&startup));
     let other = ServerSessionState::new(REPORTS, &interner);
-    let told = proofs.greeting(&startup, &other, &interner);
+    let reported = proofs.greeting(&startup, &other, &interner);
     assert_eq!(
-        told.get(b"timezone"),
+        reported.get(b"timezone"),
         Some(&b"UTC"[..]),
         "as the server calls it"
     );
-    assert_eq!(told.get(b"datestyle"), Some(&b"ISO, MDY"[..]));
+    assert_eq!(reported.get(b"datestyle"), Some(&b"ISO, MDY"[..]));
 }
 
 #[test]

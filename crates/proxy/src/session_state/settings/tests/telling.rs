@@ -73,12 +73,12 @@ fn a_reset_is_explained_by_what_the_server_began_with() {
         .on
         .record_report(b"TimeZone", b"Asia/Tokyo", &scene.interner);
     scene.on.restored(wanted, &scene.interner);
-    assert_eq!(told(&mut scene), "TimeZone=Asia/Tokyo");
-    assert_eq!(told(&mut scene), "");
+    assert_eq!(announced(&mut scene), "TimeZone=Asia/Tokyo");
+    assert_eq!(announced(&mut scene), "");
 }
 
-fn told(scene: &mut Scene) -> String {
-    let mut told = Vec::new();
+fn announced(scene: &mut Scene) -> String {
+    let mut announced = Vec::new();
     let Scene {
         interner,
         on,
@@ -90,9 +90,9 @@ fn told(scene: &mut Scene) -> String {
         .reported
         .catch_up(on, &own, interner, |name, value| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            told.push(format!("{}={}", text(name), text(value)));
+            announced.push(format!("{}={}", text(name), text(value)));
         });
-    told.join(" ")
+    announced.join(" ")
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn what_a_client_knows_or_need_not_know_is_not_told() {
         (b"client_encoding", b"LATIN1"),
     ];
     scene.on = ServerSessionState::new(others, &scene.interner);
-    assert_eq!(told(&mut scene), "client_encoding=LATIN1");
+    assert_eq!(announced(&mut scene), "client_encoding=LATIN1");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn the_next_transaction_is_not_the_session() {
     check(
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
         set(
-            VariableScope::Unwritten,
+            VariableScope::Implicit,
             Some(true),
             Some(Isolation::ReadCommitted),
         ),
@@ -216,11 +216,11 @@ fn set_is_read_assignment_by_assignment() {
     );
     assert_eq!(
         assigned("SET autocommit=0, SESSION sql_mode = ''"),
-        ["Unwritten autocommit = 0", "Session sql_mode = ''"]
+        ["Implicit autocommit = 0", "Session sql_mode = ''"]
     );
     assert_eq!(
         assigned("SET @@session.time_zone = '+01:00', @@x = DEFAULT"),
-        ["Session time_zone = '+01:00'", "Unwritten x = Default"]
+        ["Session time_zone = '+01:00'", "Implicit x = Default"]
     );
     assert_eq!(
         assigned("SET @@global.a = 1, GLOBAL b = -2, PERSIST c = ON"),
@@ -236,15 +236,15 @@ fn set_is_read_assignment_by_assignment() {
     );
     assert_eq!(
         assigned("SET collation_connection = utf8mb4_unicode_ci"),
-        ["Unwritten collation_connection = utf8mb4_unicode_ci"]
+        ["Implicit collation_connection = utf8mb4_unicode_ci"]
     );
     assert_eq!(
         assigned("SET @a = (SELECT MAX(b, 1) FROM t), b = c + 1"),
-        ["@a = Unknown", "Unwritten b = Unknown"]
+        ["@a = Unknown", "Implicit b = Unknown"]
     );
     assert_eq!(
         assigned("SET @a = CURRENT_DATE, timestamp = CURRENT_TIMESTAMP"),
-        ["@a = Unknown", "Unwritten timestamp = Unknown"]
+        ["@a = Unknown", "Implicit timestamp = Unknown"]
     );
 }
 
@@ -291,7 +291,7 @@ fn a_set_behind_another_statement_has_its_own_spans() {
 fn a_set_in_a_comment_that_is_run_is_read_as_outside_of_one() {
     assert_eq!(assigned("/*!40101 SET NAMES utf8 */"), ["Names = utf8"]);
     let dumped = "/*!40101 SET @a = 1, sql_mode = 'ANSI' */;";
-    let expect = ["@a = 1", "Unwritten sql_mode = 'ANSI'"];
+    let expect = ["@a = 1", "Implicit sql_mode = 'ANSI'"];
     assert_eq!(assigned(dumped), expect);
 }
 

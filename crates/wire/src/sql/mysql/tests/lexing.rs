@@ -81,22 +81,22 @@ fn of_a_comment_that_may_be_run_or_not_nothing_is_certain() {
 
 #[test]
 fn the_blank_beyond_ascii_is_looked_for_outside_of_quotes() {
-    for (name, odd) in [
+    for (name, nbsp) in [
         (b"latin1".as_slice(), 0xa0),
         (b"KOI8R", 0x9a),
         (b"utf8mb4", 0),
         (b"gbk", 0),
         (b"", 0),
     ] {
-        assert_eq!(odd_blank(name), odd);
+        assert_eq!(nbsp_byte(name), nbsp);
     }
     let modes = LexerModes {
-        odd_blank: 0xa0,
+        nbsp_byte: 0xa0,
         ..MYSQL
     };
-    assert!(has_odd_blank(b"SELECT\xa01", modes));
-    assert!(!has_odd_blank(b"SELECT '\xa0' /* \xa0 */", modes));
-    assert!(!has_odd_blank(b"SELECT\xa01", MYSQL));
+    assert!(has_nbsp_outside_quotes(b"SELECT\xa01", modes));
+    assert!(!has_nbsp_outside_quotes(b"SELECT '\xa0' /* \xa0 */", modes));
+    assert!(!has_nbsp_outside_quotes(b"SELECT\xa01", MYSQL));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn transactions_end_in_many_ways() {
 
 #[test]
 fn settings_are_told_with_their_literals() {
-    let told = |text: &str| match one(text).kind {
+    let reported = |text: &str| match one(text).kind {
         Set(Setting { name, value, local }) => {
             let name = match name {
                 SettingName::Written(span) => text_of(text, span).to_owned(),
@@ -124,7 +124,7 @@ fn settings_are_told_with_their_literals() {
         ("SET a = $1", "a = <unknown>"),
         ("SET a = f(1)", "a = <unknown>"),
     ] {
-        assert_eq!(told(text), expect, "{text}");
+        assert_eq!(reported(text), expect, "{text}");
     }
     assert_eq!(one("SET CONSTRAINTS ALL DEFERRED").kind, SetConstraints);
     assert_eq!(one("SET").kind, Unknown);
@@ -132,7 +132,7 @@ fn settings_are_told_with_their_literals() {
 
 #[test]
 fn transaction_modes_are_no_settings() {
-    let told = |text: &str| match one(text).kind {
+    let reported = |text: &str| match one(text).kind {
         SetTransaction {
             modes,
             session,
@@ -141,16 +141,19 @@ fn transaction_modes_are_no_settings() {
         other => panic!("{text}: {other:?}"),
     };
     assert_eq!(
-        told("SET TRANSACTION READ ONLY"),
+        reported("SET TRANSACTION READ ONLY"),
         (Some(true), false, false)
     );
     assert_eq!(
-        told("SET SESSION TRANSACTION READ WRITE"),
+        reported("SET SESSION TRANSACTION READ WRITE"),
         (Some(false), false, false)
     );
-    assert_eq!(told("SET TRANSACTION SNAPSHOT '1'"), (None, false, true));
+    assert_eq!(
+        reported("SET TRANSACTION SNAPSHOT '1'"),
+        (None, false, true)
+    );
     let text = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
-    assert_eq!(told(text), (Some(true), true, false));
+    assert_eq!(reported(text), (Some(true), true, false));
 }
 
 #[test]

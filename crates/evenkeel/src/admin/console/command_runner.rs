@@ -101,11 +101,11 @@ impl CommandRunner<'_> {
     pub(super) async fn prepare(&self, text: &str) -> Result<ConsoleCommand, ConsoleError> {
         let mut statement = ConsoleCommand::parse(text, self.dialect)?;
         if let ConsoleCommand::Query(query) = &mut statement {
-            let planned = query.clone();
+            let unplanned = query.clone();
             query.plan = self
                 .console
-                .selects
-                .run(move || sqlite::plan(&planned))
+                .select_runner
+                .run(move || sqlite::plan(&unplanned))
                 .await?;
         }
         Ok(statement)
@@ -122,7 +122,7 @@ impl CommandRunner<'_> {
             .collect();
         let query = query.clone();
         let run = move || sqlite::run(&query, &values, &tables);
-        self.console.selects.run(run).await
+        self.console.select_runner.run(run).await
     }
 
     async fn rows(&self, shows: &[Show]) -> Result<Vec<Vec<Row>>, ConsoleError> {
@@ -197,14 +197,20 @@ impl CommandRunner<'_> {
                 let database = (!database.is_empty()).then(|| database.to_owned());
                 Ok((vec![service.to_owned()], database))
             }
-            _ => Ok((services_with_pools(name, &status)?, Some(name.clone()))),
+            _ => Ok((
+                services_with_database_pools(name, &status)?,
+                Some(name.clone()),
+            )),
         }
     }
 }
 
 /// Returns the services whose pools are per database (all but MySQL), or an error if there is
 /// none.
-fn services_with_pools(database: &str, status: &Status) -> Result<Vec<String>, ConsoleError> {
+fn services_with_database_pools(
+    database: &str,
+    status: &Status,
+) -> Result<Vec<String>, ConsoleError> {
     let services = status.services.iter();
     let meant = services.filter(|one| one.database.is_some() && one.protocol != "mysql");
     let names: Vec<String> = meant.map(|one| one.name.clone()).collect();
