@@ -288,6 +288,14 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
         let reach = || TcpStream::connect(bed.address).unwrap();
         let mut strangers: Vec<TcpStream> = (0..6).map(|_| reach()).collect();
         assert_eq!(inside.value("select 'at work'"), "at work", "{io}");
+        // Only strangers within the limit are greeted; the others wait.
+        let greeted = strangers.iter().filter(|stranger| {
+            stranger
+                .set_read_timeout(Some(Duration::from_millis(100)))
+                .unwrap();
+            stranger.peek(&mut [0]).is_ok_and(|length| length > 0)
+        });
+        assert_eq!(greeted.count(), 2, "{io}");
         let mut refused = 0;
         for stranger in &mut strangers {
             stranger.set_read_timeout(Some(LIMIT)).unwrap();

@@ -395,7 +395,7 @@ fn triggers(
 }
 
 /// Handles a statement with more names than are listed: any word may name a function or a table.
-/// Its own named queries are not excluded: each check would read the whole statement.
+/// Named queries of the statement are not excluded: each check would read all of it.
 fn all_names(
     context: &AnalysisContext<'_>,
     statement: &StatementFacts,
