@@ -1,6 +1,7 @@
 //! Offers the data plane to the control plane: starts workers, publishes services, opens and closes
 //! listeners, resets sessions.
 
+pub(crate) mod accepting;
 pub mod describe;
 pub mod event;
 mod executor;
@@ -9,10 +10,11 @@ pub mod operate;
 pub(crate) mod reactor;
 pub(crate) mod ring;
 pub(crate) mod spare_buffers;
+pub(crate) mod timers;
+mod wakeup;
 pub(crate) mod worker;
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, fence,
 };
@@ -36,6 +38,7 @@ use crate::upstream::server_permit::ServiceRegistry;
 use crate::upstream::worker_pool::PoolMessage;
 use describe::NO_SESSION;
 use event::Event;
+use worker::Worker;
 
 /// Number of buffers that the kernel may fill for one io_uring worker. 512 kB in all: enough for 64
 /// concurrently active sessions; beyond that, sessions read into memory of their own.
@@ -67,19 +70,9 @@ impl Driver {
 
     /// Tries io_uring; where it is unavailable, returns epoll and the reason.
     pub fn detect() -> (Self, String) {
-        match Self::IoUring.check() {
+        match ring::Ring::check() {
             Ok(()) => (Self::IoUring, "supported by the kernel".to_owned()),
             Err(error) => (Self::Epoll, format!("io_uring is not available: {error}")),
-        }
-    }
-
-    /// Checks whether the driver is available: the ring's buffer pool needs a newer kernel than the
-    /// ring.
-    fn check(self) -> io::Result<()> {
-        let runtime = worker::runtime()?;
-        match self {
-            Self::Epoll => Ok(()),
-            Self::IoUring => ring::Ring::new(runtime.as_raw_fd()).map(drop),
         }
     }
 }
@@ -228,10 +221,6 @@ impl Engine {
         driver: Driver,
         workers: usize,
     ) -> Result<(Self, flume::Receiver<Event>), EngineError> {
-        driver.check().map_err(|cause| EngineError::Driver {
-            driver: driver.name(),
-            cause,
-        })?;
         let (events, receiver) = flume::bounded(EVENTS_WAITING_MAX);
         let (commands, inboxes): (Vec<_>, Vec<_>) =
             (0..workers).map(|_| flume::unbounded()).unzip();
@@ -481,14 +470,12 @@ fn start_worker(
     started: flume::Sender<io::Result<()>>,
 ) -> Result<JoinHandle<()>, EngineError> {
     let run = move || {
-        let prepared = worker::runtime()
-            .and_then(|runtime| Ok((worker::prepare(index, shared, &runtime)?, runtime)));
         // The receiver does not exist any more if another worker has failed already.
-        let _ = match prepared {
+        let _ = match Worker::new(index, shared) {
             Err(error) => started.send(Err(error)),
-            Ok((worker, runtime)) => {
+            Ok(worker) => {
                 let reported = started.send(Ok(()));
-                worker::run(worker, &runtime, commands);
+                worker::run(&worker, commands);
                 reported
             }
         };

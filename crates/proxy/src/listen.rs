@@ -5,22 +5,19 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use compio::driver::SharedFd;
-use compio::driver::op::Accept;
-use futures_util::future::{Either, select};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use thiserror::Error;
 
-use crate::engine::WorkerCommand;
+use crate::engine::accepting::Accepting;
 use crate::engine::event::Event;
 use crate::engine::worker::Worker;
+use crate::engine::{WorkerCommand, timers};
 use crate::relay::yield_now;
 use crate::service::{self, Service};
 use crate::session;
@@ -253,8 +250,8 @@ pub(crate) struct Accepted {
     pub(crate) service: Arc<Service>,
 }
 
-/// Accepts the clients of one listener on one worker until `stop` has no sender. A client whose
-/// accept is in progress then is still served. Another process may continue with the socket, but
+/// Accepts the clients of one listener on one worker until `stop` has no sender. A client that the
+/// kernel has accepted by then is still served. Another process may continue with the socket, but
 /// would not get that client.
 pub(crate) async fn accept_clients(
     worker: Rc<Worker>,
@@ -264,40 +261,32 @@ pub(crate) async fn accept_clients(
     let Some(socket) = own_descriptor(&worker, &listener, &stop).await else {
         return;
     };
-    let socket = SharedFd::new(socket);
     let mut in_a_row = 0_u32;
     while !stop.is_disconnected() {
-        let accept = pin!(compio::runtime::submit(Accept::new(socket.clone())));
-        // The accept is polled first: it is cancelled only while it has no client.
-        let accept = match select(accept, pin!(stop.recv_async())).await {
-            Either::Left((accept, _)) => accept,
-            Either::Right(_) => return,
-        };
-        match accept.0 {
-            Ok(_) => {
-                let (client, peer) = compio::buf::IntoInner::into_inner(accept.1);
-                let service = listener.service.load_full();
-                welcome(
-                    &worker,
-                    Accepted {
-                        socket: client.into(),
-                        peer: peer.as_socket(),
-                        service,
-                    },
-                );
-            }
-            // The listener was shut down.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
-            // The client disconnected while it was queued.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+        let mut accepting = match Accepting::start(&worker, &socket) {
+            Ok(accepting) => accepting,
             Err(error) => {
                 accept_failed(&worker, &error);
-                compio::time::sleep(PAUSE_AFTER_FAILURE).await;
+                timers::sleep(PAUSE_AFTER_FAILURE).await;
+                continue;
             }
-        }
-        in_a_row = in_a_row.wrapping_add(1);
-        if in_a_row.is_multiple_of(ACCEPTS_IN_A_ROW) {
-            yield_now().await;
+        };
+        while let Some(accepted) = accepting.next(&stop).await {
+            match accepted {
+                Ok(client) => welcome_client(&worker, &listener, client),
+                // The listener was shut down.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
+                // The client disconnected while it was queued.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    accept_failed(&worker, &error);
+                    timers::sleep(PAUSE_AFTER_FAILURE).await;
+                }
+            }
+            in_a_row = in_a_row.wrapping_add(1);
+            if in_a_row.is_multiple_of(ACCEPTS_IN_A_ROW) {
+                yield_now().await;
+            }
         }
     }
 }
@@ -307,19 +296,35 @@ async fn own_descriptor(
     worker: &Worker,
     listener: &ListenerShared,
     stop: &flume::Receiver<()>,
-) -> Option<Socket> {
+) -> Option<Rc<Socket>> {
     while !stop.is_disconnected() {
         let cloned = listener.socket.try_clone().and_then(|socket| {
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
         match cloned {
-            Ok(socket) => return Some(socket),
+            Ok(socket) => return Some(Rc::new(socket)),
             Err(error) => accept_failed(worker, &error),
         }
-        compio::time::sleep(PAUSE_AFTER_FAILURE).await;
+        timers::sleep(PAUSE_AFTER_FAILURE).await;
     }
     None
+}
+
+fn welcome_client(worker: &Rc<Worker>, listener: &ListenerShared, client: OwnedFd) {
+    // Fails if the client has reset the connection.
+    let Ok(peer) = socket2::SockRef::from(&client).peer_addr() else {
+        return;
+    };
+    let service = listener.service.load_full();
+    welcome(
+        worker,
+        Accepted {
+            socket: client,
+            peer: peer.as_socket(),
+            service,
+        },
+    );
 }
 
 fn accept_failed(worker: &Worker, error: &io::Error) {

@@ -20,8 +20,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use compio::driver::SharedFd;
-
 use crate::clock;
 use crate::engine::event::{Event, PassiveFailure};
 use crate::engine::live_session::LiveSession;
@@ -46,7 +44,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     let started_ms = clock::now_ms();
     let live = Rc::new(LiveSession::new(Arc::clone(&service)));
     let enrolled = worker.register_session(Rc::clone(&live));
-    let Ok(client) = Socket::new(&worker, SharedFd::new(socket2::Socket::from(socket))) else {
+    let Ok(client) = Socket::new(&worker, socket2::Socket::from(socket)) else {
         return;
     };
     let mut record = Box::new(new_record(&service, peer));

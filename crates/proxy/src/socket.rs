@@ -1,16 +1,17 @@
 //! Sends and receives on a connected stream socket, with epoll or io_uring.
 
 mod chunk;
+mod observer;
 
 use std::cell::RefCell;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use compio::driver::SharedFd;
-use compio::driver::op::{Interest, PollOnce};
+use rustix::event::PollFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use socket2::TcpKeepalive;
 
 use crate::engine::reactor::Readiness;
@@ -19,10 +20,11 @@ use crate::engine::worker::{Poller, Worker};
 use crate::settings::Keepalive;
 
 pub(crate) use chunk::Chunk;
+pub(crate) use observer::SocketObserver;
 
 /// Socket of one session on one worker.
 pub(crate) struct Socket {
-    shared: SharedFd<socket2::Socket>,
+    shared: Rc<socket2::Socket>,
     /// Readiness known to the worker's reactor; epoll only.
     readiness: Option<Rc<Readiness>>,
     /// The worker's ring; io_uring only.
@@ -34,9 +36,11 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    pub(crate) fn new(worker: &Worker, shared: SharedFd<socket2::Socket>) -> io::Result<Self> {
+    /// Takes over a socket that is connected or connecting.
+    pub(crate) fn new(worker: &Worker, socket: socket2::Socket) -> io::Result<Self> {
+        let shared = Rc::new(socket);
         let (readiness, ring) = match &worker.poller {
-            Poller::Epoll(reactor) => (Some(reactor.register(shared.as_raw_fd())?), None),
+            Poller::Epoll(reactor) => (Some(reactor.register(shared.as_fd())?), None),
             Poller::IoUring(ring) => (None, Some(Rc::clone(ring))),
         };
         Ok(Self {
@@ -48,8 +52,14 @@ impl Socket {
         })
     }
 
-    pub(crate) fn fd(&self) -> RawFd {
-        self.shared.as_raw_fd()
+    /// Returns a view of the socket's state, which keeps its descriptor open.
+    pub(crate) fn observer(&self) -> SocketObserver {
+        SocketObserver::new(&self.shared)
+    }
+
+    /// Returns whether an answer of the peer is due and has been missing for `limit`.
+    pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
+        observer::is_unanswered(&self.shared, limit)
     }
 
     /// Returns whether it is a Unix socket.
@@ -70,7 +80,7 @@ impl Socket {
     /// Receives available bytes without waiting. Zero bytes mean that the peer has ended its
     /// sending.
     pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let received = receive(self.fd(), buffer, 0);
+        let received = receive(&self.shared, buffer, RecvFlags::empty());
         if let Some(readiness) = &self.readiness {
             readiness.after_receive(&received, buffer.len());
         }
@@ -79,7 +89,7 @@ impl Socket {
 
     /// Reads available bytes without removing them from the socket.
     pub(crate) fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let seen = receive(self.fd(), buffer, libc::MSG_PEEK);
+        let seen = receive(&self.shared, buffer, RecvFlags::PEEK);
         if let (Some(readiness), Err(_)) = (&self.readiness, &seen) {
             readiness.after_receive(&seen, buffer.len());
         }
@@ -88,7 +98,7 @@ impl Socket {
 
     /// Sends as much as the socket takes now, without waiting.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = send_now(self.fd(), bytes);
+        let sent = send_now(&self.shared, bytes);
         if let Some(readiness) = &self.readiness {
             readiness.after_send(&sent);
         }
@@ -126,10 +136,9 @@ impl Socket {
             (Some(readiness), _) => readiness.writable().await,
             (None, Some(ring)) => {
                 if ring.poll(&self.shared, libc::POLLOUT).await? & WANTED == 0 {
-                    // The peer has ended its sending. io_uring would report only that, repeatedly;
-                    // epoll does not.
-                    let wait = PollOnce::new(self.shared.clone(), Interest::Writable);
-                    compio::runtime::submit(wait).await.0?;
+                    // The peer has ended its sending, which each poll of io_uring would report
+                    // immediately.
+                    ring.poll_until(&self.shared, WANTED).await?;
                 }
             }
             (None, None) => {}
@@ -139,11 +148,11 @@ impl Socket {
 
     /// Waits for the result of a connect(2) in progress.
     pub(crate) async fn connected(&self) -> io::Result<()> {
-        let events = poll_now(self.fd(), libc::POLLOUT);
-        if events == libc::POLLOUT {
+        let events = observer::poll_now(&self.shared, PollFlags::OUT);
+        if events == PollFlags::OUT {
             return Ok(());
         }
-        if events & libc::POLLOUT == 0 {
+        if !events.contains(PollFlags::OUT) {
             if let Some(readiness) = &self.readiness {
                 readiness.not_writable_yet();
             }
@@ -177,22 +186,8 @@ impl Socket {
     /// Returns whether the peer has reset the connection, even if another call has already received
     /// that error. The kernel returns the error once, and the end of the stream afterwards.
     pub(crate) fn was_reset(&self) -> bool {
-        /// TCP_CLOSE of the kernel's tcp_states.h; after a regular end the state would be
-        /// TCP_CLOSE_WAIT.
-        const CLOSED: u8 = 7;
-        let (mut state, mut length) = (0_u8, 1);
-        #[expect(unsafe_code, reason = "TCP_INFO has no safe form in std or socket2")]
-        // SAFETY: the first byte of tcp_info is the state, and only one byte is requested.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                (&raw mut state).cast(),
-                &raw mut length,
-            )
-        };
-        result == 0 && state == CLOSED
+        // After a regular end the state would be TCP_CLOSE_WAIT.
+        observer::is_closed(&self.shared)
     }
 
     /// Enables the kernel's checks of a silent peer. A Unix socket does not need them.
@@ -221,7 +216,7 @@ impl Drop for Socket {
 /// Sets keepalive; a socket that is not TCP is left unchanged.
 ///
 /// TCP_USER_TIMEOUT is not used: it also ends connections whose peer answers but announces a window
-/// of zero for that long. [`is_unanswered`] serves its purpose.
+/// of zero for that long. [`Socket::is_unanswered`] serves its purpose.
 pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
     if keepalive.idle.is_zero() {
         return socket.set_keepalive(false);
@@ -233,85 +228,12 @@ pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -
     socket.set_tcp_keepalive(&probes)
 }
 
-fn receive(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | flags;
-    #[expect(
-        unsafe_code,
-        reason = "a receive with MSG_DONTWAIT has no safe form in std"
-    )]
-    // SAFETY: pointer and length are of one live, exclusively borrowed slice.
-    let received = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) };
-    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+fn receive(socket: &socket2::Socket, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+    let (received, _) = rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT | flags)?;
+    Ok(received)
 }
 
-fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    #[expect(
-        unsafe_code,
-        reason = "a send with MSG_DONTWAIT has no safe form in std"
-    )]
-    // SAFETY: pointer and length are of one live slice.
-    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-}
-
-/// Returns whether the connection has failed, without reading. POLLHUP does not count: it is also
-/// set when both sides have ended while the last bytes are still unread.
-pub(crate) fn is_broken(fd: RawFd) -> bool {
-    poll_now(fd, 0) & libc::POLLERR != 0
-}
-
-/// Returns whether an answer of the peer is due and has been missing for `limit`. That requires
-/// that data was retransmitted, or that more than one zero-window probe was sent, without success.
-pub(crate) fn is_unanswered(fd: RawFd, limit: Duration) -> bool {
-    let Some(info) = tcp_info(fd) else {
-        return false;
-    };
-    let silent = Duration::from_millis(u64::from(info.tcpi_last_ack_recv)) >= limit;
-    silent && (info.tcpi_retransmits > 0 || info.tcpi_probes > 1)
-}
-
-/// Returns the number of sent bytes that the peer's kernel (for a Unix socket: the peer) has not
-/// taken yet.
-pub(crate) fn unread_bytes(fd: RawFd) -> u64 {
-    let mut untaken: libc::c_int = 0;
-    #[expect(unsafe_code, reason = "SIOCOUTQ has no safe form in std or socket2")]
-    // SAFETY: this request writes one int, and receives a pointer to one.
-    let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut untaken) };
-    if result < 0 {
-        return 0;
-    }
-    u64::try_from(untaken).unwrap_or(0)
-}
-
-/// Returns the kernel's information about a TCP connection, or `None` for another socket.
-fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
-    let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
-    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
-    #[expect(unsafe_code, reason = "TCP_INFO has no safe form in std or socket2")]
-    // SAFETY: pointer and length are of one live value, for which all zeros are valid.
-    unsafe {
-        let into = info.as_mut_ptr().cast();
-        let result = libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut length);
-        (result == 0).then(|| info.assume_init())
-    }
-}
-
-/// Returns whether the peer has disconnected: the connection has failed, or has ended without
-/// unread data. A peer that sent data and then ended its sending still waits for the reply.
-pub(crate) fn has_left(fd: RawFd) -> bool {
-    is_broken(fd) || matches!(receive(fd, &mut [0; 1], libc::MSG_PEEK), Ok(0))
-}
-
-/// Returns the current result of poll(2): these events, and failures and hang-ups in any case.
-fn poll_now(fd: RawFd, events: i16) -> i16 {
-    let mut question = libc::pollfd {
-        fd,
-        events,
-        revents: 0,
-    };
-    #[expect(unsafe_code, reason = "poll(2) has no safe form in std")]
-    // SAFETY: one pollfd, and its count is one.
-    let answers = unsafe { libc::poll(&raw mut question, 1, 0) };
-    if answers > 0 { question.revents } else { 0 }
+fn send_now(socket: &socket2::Socket, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(rustix::net::send(socket, bytes, flags)?)
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::engine::timers;
 use crate::engine::worker::Worker;
-use crate::socket::{self, Chunk, Socket};
+use crate::socket::{Chunk, Socket};
 use crate::tls::{Channel, Names};
 
 /// Time limit for sending a final message.
@@ -40,7 +41,7 @@ impl Stream {
 
     /// Returns whether the peer owes a reply and has been silent for the given time.
     pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
-        socket::is_unanswered(self.socket.fd(), limit)
+        self.socket.is_unanswered(limit)
     }
 
     pub(crate) fn is_encrypted(&self) -> bool {
@@ -256,7 +257,7 @@ impl Stream {
             self.flush().await
         };
         // A failure means that the peer has disconnected.
-        let _ = compio::time::timeout(LAST_WORD_LIMIT, saying).await;
+        let _ = timers::timeout(LAST_WORD_LIMIT, saying).await;
     }
 
     /// Sends a termination message without waiting for the peer, as far as the socket takes it now.

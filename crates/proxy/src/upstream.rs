@@ -17,6 +17,7 @@ use evenkeel_policy::server_set::Pick;
 
 use crate::clock;
 use crate::engine::event::{Event, PassiveFailure};
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::record::{Record, TerminationReason};
 use crate::server::Server;
@@ -95,7 +96,7 @@ pub(crate) async fn reach(
                 return Err(search.last_error());
             }
             search.tried_ids.clear();
-            compio::time::sleep(PAUSE_BEFORE_NEXT_ROUND).await;
+            timers::sleep(PAUSE_BEFORE_NEXT_ROUND).await;
             continue;
         };
         match try_server(request, lease, &view, record).await {

@@ -126,7 +126,7 @@ mod tests {
         found(
             "proxy",
             "[package]\nname = \"evenkeel-proxy\"\n[dependencies]\n\
-             evenkeel-wire.workspace = true\nevenkeel-policy.workspace = true\ncompio = \"1\"\n",
+             evenkeel-wire.workspace = true\nevenkeel-policy.workspace = true\nslab = \"1\"\n",
             &[],
         );
         let tests =

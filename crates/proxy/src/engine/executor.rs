@@ -1,15 +1,16 @@
-//! Runs a worker's sessions. A wake-up on the worker's own thread, which is nearly every one, only
-//! queues the session; the runtime's executor would write to an eventfd.
+//! Runs a worker's tasks. A wake-up on the worker's own thread, which is nearly every one, only
+//! queues the task; one from another thread also ends the worker's wait.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
 use std::thread::{self, ThreadId};
 
 use async_task::Runnable;
+
+use super::wakeup::Wakeup;
 
 thread_local! {
     static RUN_QUEUE: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
@@ -21,18 +22,18 @@ pub(crate) struct Executor {
     remote: Arc<RemoteWakes>,
 }
 
-/// Sessions woken by other threads.
+/// Tasks woken by other threads.
 struct RemoteWakes {
     woken: Mutex<Vec<Runnable>>,
-    worker: Waker,
+    wakeup: Arc<Wakeup>,
 }
 
 impl Executor {
-    /// Creates an executor for the current thread; `worker` wakes it out of its wait.
-    pub(crate) fn new(worker: Waker) -> Self {
+    /// Creates an executor for the current thread; `wakeup` ends its wait.
+    pub(crate) fn new(wakeup: &Arc<Wakeup>) -> Self {
         let remote = Arc::new(RemoteWakes {
             woken: Mutex::default(),
-            worker,
+            wakeup: Arc::clone(wakeup),
         });
         Self {
             owner: thread::current().id(),
@@ -40,23 +41,23 @@ impl Executor {
         }
     }
 
-    /// Starts a session.
-    pub(crate) fn spawn(&self, session: impl Future<Output = ()> + 'static) {
+    /// Starts a task.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         let (owner, remote) = (self.owner, Arc::clone(&self.remote));
         let schedule = move |runnable| {
             if thread::current().id() == owner {
-                // Without the queue the thread is ending, and its sessions with it.
+                // Without the queue the thread is ending, and its tasks with it.
                 let _ = RUN_QUEUE.try_with(|line| line.borrow_mut().push_back(runnable));
             } else {
                 remote.push(runnable);
             }
         };
-        let (runnable, task) = async_task::spawn_local(session, schedule);
+        let (runnable, task) = async_task::spawn_local(task, schedule);
         task.detach();
         runnable.schedule();
     }
 
-    /// Runs the sessions that are queued now; those queued meanwhile wait for the next turn.
+    /// Runs the tasks that are queued now; those queued meanwhile wait for the next turn.
     pub(crate) fn run(&self) {
         self.remote.enqueue();
         let count = RUN_QUEUE.with(|line| line.borrow().len());
@@ -64,7 +65,7 @@ impl Executor {
             let Some(runnable) = RUN_QUEUE.with(|line| line.borrow_mut().pop_front()) else {
                 break;
             };
-            // A session that panics ends alone; the hook has reported it.
+            // A task that panics ends alone; the hook has reported it.
             let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
         }
     }
@@ -80,10 +81,13 @@ impl RemoteWakes {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(runnable);
-        self.worker.wake_by_ref();
+        self.wakeup.wake();
     }
 
     fn enqueue(&self) {
+        if !self.wakeup.take() {
+            return;
+        }
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         RUN_QUEUE.with(|line| line.borrow_mut().extend(woken.drain(..)));
     }

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::os::fd::RawFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::relay::ByteDirection;
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
 use crate::session::handle::{ExceededLimit, SessionActivity, SessionHandle};
-use crate::socket;
+use crate::socket::SocketObserver;
 
 /// A live session; allocated once on the heap, because its worker's sweeper accesses it, too.
 pub(crate) struct LiveSession {
@@ -44,8 +43,8 @@ pub(crate) struct LiveSession {
 struct Relaying {
     server: Arc<Server>,
     view: Arc<ServiceSnapshot>,
-    client_fd: RawFd,
-    server_fd: RawFd,
+    client: SocketObserver,
+    upstream: SocketObserver,
     since_us: u64,
     has_keepalive: bool,
     /// Time of the last check whether the peers are alive.
@@ -106,7 +105,7 @@ impl LiveSession {
         &self,
         server: &Arc<Server>,
         view: Arc<ServiceSnapshot>,
-        (client_fd, server_fd): (RawFd, RawFd),
+        (client, upstream): (SocketObserver, SocketObserver),
     ) {
         let since_us = clock::now_us();
         self.last_byte_ms.set(since_us / 1_000);
@@ -116,8 +115,8 @@ impl LiveSession {
         let relaying = Relaying {
             server,
             view,
-            client_fd,
-            server_fd,
+            client,
+            upstream,
             since_us,
             has_keepalive,
             last_check_ms,
@@ -125,7 +124,7 @@ impl LiveSession {
         *self.relaying.borrow_mut() = Some(relaying);
     }
 
-    /// Stops all access to the descriptors, which are about to be closed.
+    /// Releases the sockets, which are about to be closed.
     pub(crate) fn stop_relaying(&self) {
         *self.relaying.borrow_mut() = None;
         // An interruption for this server does not concern the next one.
@@ -402,8 +401,7 @@ impl LiveSession {
 
     /// Detects progress: a slow reader takes bytes from the kernel long before that accepts more.
     fn detect_progress(&self, relaying: &Relaying, now_ms: u64) {
-        let unread_bytes =
-            socket::unread_bytes(relaying.client_fd) + socket::unread_bytes(relaying.server_fd);
+        let unread_bytes = relaying.client.unread_bytes() + relaying.upstream.unread_bytes();
         if unread_bytes < self.unread_bytes.replace(unread_bytes) {
             self.last_byte_ms.set(now_ms);
         }
@@ -425,12 +423,12 @@ impl LiveSession {
         let passed =
             |limit: Duration| !limit.is_zero() && silent_ms >= (limit + SWEEP_INTERVAL).as_millis();
         if self.half_closed() {
-            if socket::is_broken(relaying.client_fd) {
+            if relaying.client.is_broken() {
                 return Some(TerminationReason::ResetByClient(
                     "reset after close".to_owned(),
                 ));
             }
-            if socket::is_broken(relaying.server_fd) {
+            if relaying.upstream.is_broken() {
                 return Some(TerminationReason::ResetByServer(
                     "reset after close".to_owned(),
                 ));
@@ -447,14 +445,7 @@ impl Relaying {
     /// Sets keepalive late, so that a connection with few requests avoids five system calls.
     fn keep_alive(&mut self) {
         self.has_keepalive = true;
-        // SAFETY: `stop_relaying` comes before the descriptor is closed.
-        #[expect(unsafe_code, reason = "the socket is owned by the session's task")]
-        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.server_fd) };
-        // A Unix socket has no keepalive and needs none.
-        let _ = socket::keep_alive(
-            &socket2::SockRef::from(&borrowed),
-            &self.view.settings.keepalive,
-        );
+        self.upstream.keep_alive(&self.view.settings.keepalive);
     }
 
     /// Checks rarely: it costs two system calls, even for an idle session.
@@ -467,10 +458,11 @@ impl Relaying {
         }
         self.last_check_ms = now_ms;
         let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
-        if socket::is_unanswered(self.client_fd, limit) {
+        if self.client.is_unanswered(limit) {
             return Some(TerminationReason::ResetByClient(why()));
         }
-        socket::is_unanswered(self.server_fd, limit)
+        self.upstream
+            .is_unanswered(limit)
             .then(|| TerminationReason::ResetByServer(why()))
     }
 }

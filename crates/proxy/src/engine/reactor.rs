@@ -4,27 +4,39 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::time::Timespec;
+
+use super::wakeup::Wakeup;
 
 /// Maximum number of events per epoll_wait(2); more wait for the next turn.
 const EVENTS_PER_TURN: usize = 256;
 
-/// The key of the runtime's own descriptor, which is not a session's socket.
-const RUNTIME: u64 = u64::MAX;
+/// The key of the worker's wake-ups, which are not a socket's.
+const WAKEUP: u64 = u64::MAX;
 
-const READ_EVENTS: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
-const WRITE_EVENTS: i32 = libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR;
-const ENDED_EVENTS: i32 = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
+const ENDED_EVENTS: EventFlags = EventFlags::RDHUP
+    .union(EventFlags::HUP)
+    .union(EventFlags::ERR);
+const READ_EVENTS: EventFlags = EventFlags::IN.union(ENDED_EVENTS);
+const WRITE_EVENTS: EventFlags = EventFlags::OUT
+    .union(EventFlags::HUP)
+    .union(EventFlags::ERR);
 
 /// One worker's epoll instance.
 pub(crate) struct Reactor {
     epoll: OwnedFd,
+    wakeup: Arc<Wakeup>,
     sockets: Rc<Sockets>,
-    /// Buffer for the kernel's events: kept, since clearing it in each turn costs time.
-    events: RefCell<Box<[libc::epoll_event]>>,
+    /// Buffer for the kernel's events.
+    events: RefCell<Vec<Event>>,
 }
 
 type Sockets = RefCell<Vec<Option<Rc<Readiness>>>>;
@@ -43,32 +55,35 @@ pub(crate) struct Readiness {
 }
 
 impl Reactor {
-    /// Creates an epoll instance that also watches the runtime's descriptor.
-    pub(crate) fn new(runtime: RawFd) -> io::Result<Self> {
-        // SAFETY: no pointers are passed; the result is checked before it is owned.
-        #[expect(unsafe_code, reason = "epoll has no safe form in std")]
-        let epoll = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
-        let reactor = Self {
+    /// Creates an epoll instance that also watches the worker's wake-ups.
+    pub(crate) fn new(wakeup: &Arc<Wakeup>) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, wakeup, EventData::new_u64(WAKEUP), EventFlags::IN)?;
+        Ok(Self {
             epoll,
+            wakeup: Arc::clone(wakeup),
             sockets: Rc::default(),
-            events: RefCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_TURN].into()),
-        };
-        reactor.add(runtime, libc::EPOLLIN, RUNTIME)?;
-        Ok(reactor)
+            events: RefCell::new(Vec::with_capacity(EVENTS_PER_TURN)),
+        })
     }
 
-    /// Watches a socket until its descriptor is closed.
-    pub(crate) fn register(&self, fd: RawFd) -> io::Result<Rc<Readiness>> {
+    /// Watches a connected or connecting socket until its descriptor is closed.
+    pub(crate) fn register(&self, socket: BorrowedFd<'_>) -> io::Result<Rc<Readiness>> {
+        self.watch(socket, EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP)
+    }
+
+    /// Watches a listening socket until its descriptor is closed. Of the workers that watch it, a
+    /// client wakes one that waits.
+    pub(crate) fn register_listener(&self, socket: BorrowedFd<'_>) -> io::Result<Rc<Readiness>> {
+        self.watch(socket, EventFlags::IN | EventFlags::EXCLUSIVE)
+    }
+
+    fn watch(&self, socket: BorrowedFd<'_>, events: EventFlags) -> io::Result<Rc<Readiness>> {
+        let fd = socket.as_raw_fd();
         let index = fd.cast_unsigned();
         let readiness = Rc::new(Readiness::new(fd, Rc::clone(&self.sockets)));
-        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
-        self.add(fd, events, u64::from(index))?;
+        let data = EventData::new_u64(u64::from(index));
+        epoll::add(&self.epoll, socket, data, events | EventFlags::ET)?;
         let mut sockets = self.sockets.borrow_mut();
         if sockets.len() <= index as usize {
             sockets.resize(index as usize + 1, None);
@@ -78,59 +93,28 @@ impl Reactor {
     }
 
     /// Stops watching a descriptor, even though a duplicate of it stays open.
-    pub(crate) fn remove(&self, fd: RawFd) {
-        let mut event = libc::epoll_event { events: 0, u64: 0 };
-        let epoll = self.epoll.as_raw_fd();
-        // SAFETY: `event` lives through the call; the kernel checks the descriptors.
-        #[expect(unsafe_code, reason = "epoll has no safe form in std")]
-        unsafe {
-            libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event);
-        }
+    pub(crate) fn remove(&self, socket: impl AsFd) {
+        // Fails only for a descriptor that is not watched.
+        let _ = epoll::delete(&self.epoll, socket);
     }
 
-    fn add(&self, fd: RawFd, events: i32, key: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: events.cast_unsigned(),
-            u64: key,
-        };
-        let epoll = self.epoll.as_raw_fd();
-        // SAFETY: `event` lives through the call; the kernel checks the descriptors.
-        #[expect(unsafe_code, reason = "epoll has no safe form in std")]
-        let result = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-        if result < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Waits for events and wakes the tasks that wait for them. Returns true if the runtime has
-    /// work.
-    pub(crate) fn poll_once(&self, timeout: Option<Duration>) -> bool {
+    /// Waits for events and wakes the tasks that wait for them.
+    pub(crate) fn poll_once(&self, timeout: Option<Duration>) {
         let mut events = self.events.borrow_mut();
-        let count = self.wait(&mut events, timeout);
-        let mut runtime_ready = false;
-        for event in &events[..count] {
-            if event.u64 == RUNTIME {
-                runtime_ready = true;
-            } else if let Some(socket) = self.socket(event.u64) {
-                socket.announce(event.events.cast_signed());
+        events.clear();
+        // A time that is too long for the kernel is none. rustix rounds up to milliseconds: a timer
+        // must have passed when the wait ends.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        // A signal ends the wait without an event.
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
+        for event in events.iter() {
+            let (key, flags) = (event.data.u64(), event.flags);
+            if key == WAKEUP {
+                self.wakeup.reset();
+            } else if let Some(socket) = self.socket(key) {
+                socket.announce(flags);
             }
         }
-        runtime_ready
-    }
-
-    fn wait(&self, events: &mut [libc::epoll_event], timeout: Option<Duration>) -> usize {
-        // Rounded up: a timer must have passed when this returns.
-        let timeout_ms = timeout.map_or(-1, |t| {
-            i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
-        });
-        let epoll = self.epoll.as_raw_fd();
-        let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
-        // SAFETY: pointer and length are of one live slice.
-        #[expect(unsafe_code, reason = "epoll has no safe form in std")]
-        let count = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), room, timeout_ms) };
-        usize::try_from(count).unwrap_or(0)
     }
 
     fn socket(&self, key: u64) -> Option<Rc<Readiness>> {
@@ -154,15 +138,15 @@ impl Readiness {
         }
     }
 
-    fn announce(&self, events: i32) {
-        if events & ENDED_EVENTS != 0 {
+    fn announce(&self, events: EventFlags) {
+        if events.intersects(ENDED_EVENTS) {
             self.ended.set(true);
         }
-        if events & READ_EVENTS != 0 {
+        if events.intersects(READ_EVENTS) {
             self.readable.set(true);
             wake(&self.reader);
         }
-        if events & WRITE_EVENTS != 0 {
+        if events.intersects(WRITE_EVENTS) {
             self.writable.set(true);
             wake(&self.writer);
         }
@@ -183,6 +167,11 @@ impl Readiness {
         if matches!(sent, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
             self.writable.set(false);
         }
+    }
+
+    /// Marks a listening socket as empty: epoll will report the next client.
+    pub(crate) fn not_readable(&self) {
+        self.readable.set(false);
     }
 
     /// Marks a connecting socket, which takes no bytes before epoll announces it.

@@ -5,30 +5,34 @@
 //! returns completions.
 
 mod buffers;
+mod entry;
 mod multishot;
 pub(crate) mod ring_socket;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use compio::driver::SharedFd;
-use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::IoUring;
+use io_uring::types::{SubmitArgs, Timespec};
 use slab::Slab;
 
 use super::spare_buffers::SpareBuffers;
+use super::wakeup::Wakeup;
 pub(crate) use buffers::Buffer;
 use buffers::Buffers;
-pub(crate) use multishot::{MultishotReceive, Next};
-use multishot::{MultishotState, RECEIVING};
+use entry::Entry;
+use multishot::{MULTISHOT, MultishotState, poll_events};
+pub(crate) use multishot::{MultishotAccept, MultishotReceive, Next};
 pub(crate) use ring_socket::RingSocket;
 
 /// Requests per turn; more requests cause a turn of their own.
@@ -37,8 +41,8 @@ const SUBMISSIONS: u32 = 512;
 /// Completions that may wait; the kernel keeps any others.
 const COMPLETIONS: u32 = 4 * 1024;
 
-/// The key of the runtime's own descriptor, which is not a session's.
-const RUNTIME: u64 = u64::MAX;
+/// The key of the poll for wake-ups of the worker, which is not a task's.
+const WAKEUP: u64 = u64::MAX;
 
 /// The key of requests whose completion is ignored.
 const NOBODY: u64 = u64::MAX - 1;
@@ -46,22 +50,28 @@ const NOBODY: u64 = u64::MAX - 1;
 /// One worker's ring.
 pub(crate) struct Ring {
     uring: RefCell<IoUring>,
+    /// Requests for which the submission queue had no space, in order.
+    unsubmitted: RefCell<VecDeque<Entry>>,
     requests: RefCell<Slab<Request>>,
-    streams: RefCell<Slab<MultishotState>>,
+    multishots: RefCell<Slab<MultishotState>>,
     ports: RefCell<Slab<Rc<RingSocket>>>,
     spare_buffers: SpareBuffers,
-    /// Keys of this turn's quiet sends.
-    quiet_sends: RefCell<Vec<usize>>,
+    /// Keys and numbers of this turn's quiet sends.
+    quiet_sends: RefCell<Vec<(usize, u64)>>,
+    /// Number of the last quiet send.
+    quiet_number: Cell<u64>,
     buffers: Rc<Buffers>,
     answers: RefCell<Vec<(u64, i32, u32)>>,
-    runtime: RawFd,
+    wakeup: Arc<Wakeup>,
 }
 
 /// A request in progress. It owns the memory that the kernel reads or writes until the completion.
 struct Request {
     state: State,
-    _socket: SharedFd<socket2::Socket>,
+    _socket: Rc<socket2::Socket>,
     buffer: Option<Buffer>,
+    /// Number of a quiet send: its slot may be used by another request later. Zero: not quiet.
+    quiet_number: u64,
 }
 
 enum State {
@@ -72,8 +82,8 @@ enum State {
 }
 
 impl Ring {
-    /// Creates a ring that also watches the runtime's descriptor.
-    pub(crate) fn new(runtime: RawFd) -> io::Result<Self> {
+    /// Creates a ring that also watches the worker's wake-ups.
+    pub(crate) fn new(wakeup: &Arc<Wakeup>) -> io::Result<Self> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -82,17 +92,28 @@ impl Ring {
         let buffers = Rc::new(Buffers::register(&uring)?);
         let ring = Self {
             uring: RefCell::new(uring),
+            unsubmitted: RefCell::default(),
             requests: RefCell::default(),
-            streams: RefCell::default(),
+            multishots: RefCell::default(),
             ports: RefCell::default(),
             spare_buffers: SpareBuffers::default(),
             quiet_sends: RefCell::default(),
+            quiet_number: Cell::new(0),
             buffers,
             answers: RefCell::default(),
-            runtime,
+            wakeup: Arc::clone(wakeup),
         };
-        ring.watch_runtime();
+        ring.watch_wakeup();
         Ok(ring)
+    }
+
+    /// Checks whether the kernel has what a ring needs: the pool of buffers is newer than io_uring.
+    pub(crate) fn check() -> io::Result<()> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(1)?;
+        Buffers::check(&uring)
     }
 
     /// Sends as much of a buffer as the socket takes now, within the system call of the turn.
@@ -102,55 +123,54 @@ impl Ring {
     /// that have no work before another event.
     pub(crate) async fn send(
         &self,
-        socket: &SharedFd<socket2::Socket>,
+        socket: &Rc<socket2::Socket>,
         buffer: Buffer,
         is_quiet: bool,
     ) -> (io::Result<usize>, Option<Buffer>) {
-        let length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         // MSG_WAITALL: a partial send is a failure, with the number of sent bytes as its result.
-        let mut entry = opcode::Send::new(Fd(socket.as_raw_fd()), buffer.as_ptr(), length)
-            .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-            .build();
-        if is_quiet {
-            entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
-        }
-        let asked = self.start_request(entry, socket, Some(buffer));
-        if is_quiet {
-            self.quiet_sends.borrow_mut().push(asked.key);
-        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        // SAFETY: the bytes are in the ring's pool, whose memory is never freed; the request keeps
+        // the buffer, so that it is not used for other bytes before the completion.
+        #[expect(unsafe_code, reason = "the kernel reads the bytes later")]
+        let entry = unsafe { Entry::send(&**socket, &buffer, flags) };
+        let asked = match is_quiet {
+            true => {
+                let number = self.quiet_number.get() + 1;
+                self.quiet_number.set(number);
+                let asked = self.start_request(entry.quiet(), socket, Some(buffer), number);
+                self.quiet_sends.borrow_mut().push((asked.key, number));
+                asked
+            }
+            false => self.start_request(entry, socket, Some(buffer), 0),
+        };
         let (result, buffer) = asked.await;
         (checked(result), buffer)
     }
 
     /// Waits for events of poll(2), for a failure, or for the peer's end, which io_uring always
     /// adds: the result distinguishes them.
-    pub(crate) async fn poll(
-        &self,
-        socket: &SharedFd<socket2::Socket>,
-        events: i16,
-    ) -> io::Result<i16> {
-        let answer = checked(self.start_poll(socket, events).await.0)?;
-        Ok(i16::try_from(answer & 0x7fff).unwrap_or(i16::MAX))
+    pub(crate) async fn poll(&self, socket: &Rc<socket2::Socket>, events: i16) -> io::Result<i16> {
+        checked(self.start_poll(socket, events).await.0).map(poll_events)
     }
 
-    fn start_poll(&self, socket: &SharedFd<socket2::Socket>, events: i16) -> RingRequest<'_> {
-        let events = u32::from(events.cast_unsigned());
-        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), events).build();
-        self.start_request(entry, socket, None)
+    fn start_poll(&self, socket: &Rc<socket2::Socket>, events: i16) -> RingRequest<'_> {
+        self.start_request(Entry::poll(&**socket, events), socket, None, 0)
     }
 
     fn start_request(
         &self,
-        entry: squeue::Entry,
-        socket: &SharedFd<socket2::Socket>,
+        entry: Entry,
+        socket: &Rc<socket2::Socket>,
         buffer: Option<Buffer>,
+        quiet_number: u64,
     ) -> RingRequest<'_> {
         let key = self.requests.borrow_mut().insert(Request {
             state: State::Asked(None),
-            _socket: socket.clone(),
+            _socket: Rc::clone(socket),
             buffer,
+            quiet_number,
         });
-        self.submit(&entry.user_data(key as u64));
+        self.submit(entry.key(key as u64));
         RingRequest {
             ring: self,
             key,
@@ -158,53 +178,74 @@ impl Ring {
         }
     }
 
-    fn submit(&self, entry: &squeue::Entry) {
+    /// Submits a request with the next system call of the turn.
+    fn submit(&self, entry: Entry) {
+        let mut unsubmitted = self.unsubmitted.borrow_mut();
+        if !unsubmitted.is_empty() {
+            return unsubmitted.push_back(entry);
+        }
         let mut uring = self.uring.borrow_mut();
-        loop {
-            // SAFETY: what the entry points to is owned by its request until the answer is in.
-            #[expect(unsafe_code, reason = "the ring cannot know how long memory lives")]
-            let pushed = unsafe { uring.submission().push(entry) };
-            if pushed.is_ok() {
-                return;
+        let Err(entry) = entry.push(&mut uring.submission()) else {
+            return;
+        };
+        // Full: the kernel takes the queue, unless completions have to be collected first.
+        let _ = uring.submit();
+        if let Err(entry) = entry.push(&mut uring.submission()) {
+            unsubmitted.push_back(entry);
+        }
+    }
+
+    /// Moves waiting requests to the submission queue as far as it has space.
+    fn refill(&self) {
+        let mut unsubmitted = self.unsubmitted.borrow_mut();
+        if unsubmitted.is_empty() {
+            return;
+        }
+        let mut uring = self.uring.borrow_mut();
+        let mut queue = uring.submission();
+        while let Some(entry) = unsubmitted.pop_front() {
+            if let Err(entry) = entry.push(&mut queue) {
+                return unsubmitted.push_front(entry);
             }
-            // Full: an error leaves the queue as it is, and the next try returns it again.
-            let _ = uring.submit();
         }
     }
 
     fn cancel(&self, key: u64) {
-        let cancel = opcode::AsyncCancel::new(key).build();
-        self.submit(&cancel.user_data(NOBODY));
+        self.submit(Entry::cancel(key).key(NOBODY));
     }
 
-    fn watch_runtime(&self) {
-        let events = u32::from(libc::POLLIN.cast_unsigned());
-        let entry = opcode::PollAdd::new(Fd(self.runtime), events).build();
-        self.submit(&entry.user_data(RUNTIME));
+    fn watch_wakeup(&self) {
+        let event = self.wakeup.as_fd().as_raw_fd();
+        self.submit(Entry::poll(&event, libc::POLLIN).key(WAKEUP));
     }
 
-    /// Submits requests, waits for completions and wakes the requesters. Returns true if the
-    /// runtime has work.
-    pub(crate) fn poll_once(&self, timeout: Option<Duration>) -> bool {
-        self.enter(timeout);
+    /// Submits requests, waits for completions and wakes the requesters.
+    pub(crate) fn poll_once(&self, timeout: Option<Duration>) {
+        self.refill();
+        let has_more = !self.unsubmitted.borrow().is_empty();
+        self.enter(if has_more {
+            Some(Duration::ZERO)
+        } else {
+            timeout
+        });
         let mut answers = self.answers.take();
         self.collect(&mut answers);
-        let mut is_runtime_ready = false;
+        let mut is_woken = false;
         for (key, result, flags) in answers.drain(..) {
             match key {
-                RUNTIME => is_runtime_ready = true,
+                WAKEUP => is_woken = true,
                 NOBODY => {}
                 _ if key & ring_socket::PORT != 0 => self.deliver_to_port(key, result, flags),
-                _ if key & RECEIVING != 0 => self.received(key, result, flags),
+                _ if key & MULTISHOT != 0 => self.deliver_multishot(key, result, flags),
                 _ => self.deliver(key as usize, result),
             }
         }
         self.answers.replace(answers);
         self.settle_quiet_sends();
-        if is_runtime_ready {
-            self.watch_runtime();
+        if is_woken {
+            self.wakeup.reset();
+            self.watch_wakeup();
         }
-        is_runtime_ready
     }
 
     fn enter(&self, timeout: Option<Duration>) {
@@ -234,13 +275,18 @@ impl Ring {
     }
 
     /// Marks quiet sends without a completion as fully sent.
+    ///
+    /// A send with MSG_DONTWAIT ends while the kernel takes it from the submission queue, and a
+    /// partial one has a completion. Once that queue is empty and all completions are collected,
+    /// a send without one has therefore sent everything.
     fn settle_quiet_sends(&self) {
-        if !self.uring.borrow_mut().submission().is_empty() {
+        let is_taken = self.uring.borrow_mut().submission().is_empty();
+        if !is_taken || !self.unsubmitted.borrow().is_empty() {
             return;
         }
         let mut sends = self.quiet_sends.take();
-        for key in sends.drain(..) {
-            if let Some(length) = self.unanswered(key) {
+        for (key, number) in sends.drain(..) {
+            if let Some(length) = self.unanswered(key, number) {
                 self.deliver(key, length);
             }
         }
@@ -248,9 +294,9 @@ impl Ring {
     }
 
     /// Returns the length of a quiet send that has no completion.
-    fn unanswered(&self, key: usize) -> Option<i32> {
+    fn unanswered(&self, key: usize, number: u64) -> Option<i32> {
         let requests = self.requests.borrow();
-        let request = requests.get(key)?;
+        let request = requests.get(key).filter(|one| one.quiet_number == number)?;
         let is_answered = matches!(request.state, State::Answered(_));
         let buffer = request.buffer.as_ref().filter(|_| !is_answered)?;
         i32::try_from(buffer.len()).ok()
@@ -273,6 +319,19 @@ impl Ring {
                 drop(requests);
                 drop(orphan);
             }
+        }
+    }
+}
+
+impl Drop for Ring {
+    /// Keeps the memory of sends in progress for ever: the kernel closes a ring asynchronously, and
+    /// may read it after this. A ring lives as long as its worker, which ends with the process.
+    fn drop(&mut self) {
+        for (_, port) in self.ports.get_mut() {
+            port.keep_payload();
+        }
+        for (_, request) in self.requests.get_mut() {
+            std::mem::forget(request.buffer.take());
         }
     }
 }

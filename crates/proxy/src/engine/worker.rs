@@ -1,15 +1,12 @@
-//! Runs one worker: a thread with its own runtime and its own sessions.
+//! Runs one worker: a thread with its own poller and its own sessions.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use compio::driver::{DriverType, ProactorBuilder};
-use compio::runtime::{Runtime, RuntimeBuilder};
 use slab::Slab;
 
 use super::executor::Executor;
@@ -17,7 +14,8 @@ use super::live_session::LiveSession;
 use super::reactor::Reactor;
 use super::ring::Ring;
 use super::spare_buffers::SpareBuffers;
-use super::{Driver, EngineShared, WorkerCommand, describe, operate};
+use super::wakeup::Wakeup;
+use super::{Driver, EngineShared, WorkerCommand, describe, operate, timers};
 use crate::cancel::CancelClaim;
 use crate::clock;
 use crate::listen::{self, ListenerShared};
@@ -30,10 +28,6 @@ use crate::upstream::worker_pool::{PoolableConnection, WorkerPool, WorkerPools};
 
 /// Precision of timeouts is twice this interval; each sweep checks every session.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Number of queued wake-ups from other workers. A waker spins while the queue is full, so that
-/// workers that wake each other could deadlock: the capacity must suffice for every queued client.
-const REMOTE_WAKES_MAX: usize = 16 * 1024;
 
 /// The epoll driver's one receive buffer per worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -63,21 +57,22 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<EngineShared>, runtime: &Runtime) -> io::Result<Self> {
-        let runtime_fd = runtime.as_raw_fd();
+    /// Prepares a worker on its own thread; all fallible steps happen here.
+    pub(super) fn new(index: usize, shared: Arc<EngineShared>) -> io::Result<Rc<Self>> {
+        let wakeup = Arc::new(Wakeup::new()?);
         let poller = match shared.driver {
-            Driver::Epoll => Poller::Epoll(Reactor::new(runtime_fd)?),
-            Driver::IoUring => Poller::IoUring(Rc::new(Ring::new(runtime_fd)?)),
+            Driver::Epoll => Poller::Epoll(Reactor::new(&wakeup)?),
+            Driver::IoUring => Poller::IoUring(Rc::new(Ring::new(&wakeup)?)),
         };
         let scratch_bytes = match &poller {
             Poller::Epoll(_) => SCRATCH_BYTES,
             Poller::IoUring(_) => 0,
         };
-        Ok(Self {
+        Ok(Rc::new(Self {
             index,
             shared,
             poller,
-            executor: Executor::new(runtime.waker()),
+            executor: Executor::new(&wakeup),
             scratch: RefCell::new(vec![0; scratch_bytes].into_boxed_slice()),
             large_buffers: RefCell::default(),
             spare_buffers: SpareBuffers::default(),
@@ -88,7 +83,7 @@ impl Worker {
             last_sweep_ms: Cell::new(crate::clock::now_ms()),
             cpu_us: Cell::new(0),
             stopped: Cell::new(false),
-        })
+        }))
     }
 
     /// Starts a session or a part of one.
@@ -251,7 +246,7 @@ impl Worker {
         let (keep_open, stop) = flume::bounded(0);
         self.accepting.borrow_mut().push((listener.id, keep_open));
         let accepting = listen::accept_clients(Rc::clone(self), listener, stop);
-        compio::runtime::spawn(accepting).detach();
+        self.spawn(accepting);
     }
 
     /// Stops accepting from a listener after the accept in progress; clients that the kernel holds
@@ -270,7 +265,7 @@ pub(crate) enum Poller {
 }
 
 impl Poller {
-    fn poll_once(&self, timeout: Option<Duration>) -> bool {
+    fn poll_once(&self, timeout: Option<Duration>) {
         match self {
             Self::Epoll(reactor) => reactor.poll_once(timeout),
             Self::IoUring(ring) => ring.poll_once(timeout),
@@ -320,30 +315,10 @@ impl Drop for RegisteredSession {
     }
 }
 
-/// Builds the runtime for rare operations (accepts, connects, timers, commands); on either driver
-/// it uses epoll, which the worker's own poller watches.
-pub(super) fn runtime() -> io::Result<Runtime> {
-    let mut proactor = ProactorBuilder::new();
-    proactor.driver_type(DriverType::Poll);
-    RuntimeBuilder::new()
-        .with_proactor(proactor)
-        .sync_queue_size(REMOTE_WAKES_MAX)
-        .build()
-}
-
-/// Prepares a worker on its own thread; all fallible steps happen here.
-pub(super) fn prepare(
-    index: usize,
-    shared: Arc<EngineShared>,
-    runtime: &Runtime,
-) -> io::Result<Rc<Worker>> {
-    Worker::new(index, shared, runtime).map(Rc::new)
-}
-
 /// Runs a worker until it is stopped.
-pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, commands: flume::Receiver<WorkerCommand>) {
-    let receiver = Rc::clone(&worker);
-    let main = async move {
+pub(super) fn run(worker: &Rc<Worker>, commands: flume::Receiver<WorkerCommand>) {
+    let receiver = Rc::clone(worker);
+    worker.spawn(async move {
         while let Ok(command) = commands.recv_async().await {
             receiver.run_command(command);
             if receiver.stopped.get() {
@@ -351,41 +326,27 @@ pub(super) fn run(worker: Rc<Worker>, runtime: &Runtime, commands: flume::Receiv
             }
         }
         receiver.stopped.set(true);
-    };
-    runtime.enter(|| {
-        let sweeper = Rc::clone(&worker);
-        runtime.spawn(sweep_forever(sweeper)).detach();
-        runtime.spawn(main).detach();
-        run_loop(&worker, runtime);
     });
+    worker.spawn(sweep_forever(Rc::clone(worker)));
+    while !worker.stopped.get() {
+        run_turn(worker);
+    }
 }
 
 async fn sweep_forever(worker: Rc<Worker>) {
     loop {
-        compio::time::sleep(SWEEP_INTERVAL).await;
+        timers::sleep(SWEEP_INTERVAL).await;
         worker.sweep();
     }
 }
 
-/// Runs the worker's loop: its poller waits, and the runtime is polled only when its own descriptor
-/// or a timer requires it.
-fn run_loop(worker: &Worker, runtime: &Runtime) {
-    while !worker.stopped.get() {
-        worker.executor.run();
-        // Checked after the runtime has run: an accept queues a session, too.
-        let more = runtime.run() || worker.executor.has_runnable();
-        // From here on a wake-up of one of the runtime's own tasks ends the wait.
-        let woken = runtime.flush();
-        let timer = runtime.current_timeout();
-        let timeout = if more || woken {
-            Some(Duration::ZERO)
-        } else {
-            timer
-        };
-        let ready = worker.poller.poll_once(timeout);
-        let timer_over = || runtime.current_timeout().is_some_and(|left| left.is_zero());
-        if ready || woken || timer_over() {
-            runtime.poll_with(Some(Duration::ZERO));
-        }
-    }
+/// Runs the tasks that have work, then waits for more.
+fn run_turn(worker: &Worker) {
+    worker.executor.run();
+    let next_timer = timers::wake_due();
+    let timeout = match worker.executor.has_runnable() {
+        true => Some(Duration::ZERO),
+        false => next_timer,
+    };
+    worker.poller.poll_once(timeout);
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::engine::timers;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Number of known addresses from which unused ones are removed.
@@ -64,7 +65,7 @@ impl LoginLimiter {
         address: Option<IpAddr>,
     ) -> Option<(LoginPermit, Duration)> {
         let began = Instant::now();
-        let entering = compio::time::timeout(limit, self.enter(address));
+        let entering = timers::timeout(limit, self.enter(address));
         let permit = entering.await.ok()??;
         Some((permit, limit.saturating_sub(began.elapsed())))
     }

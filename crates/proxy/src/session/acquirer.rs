@@ -13,7 +13,7 @@ use super::handle::{SessionActivity, SessionHandle};
 use super::placement::{Placement, PlacementTarget};
 use crate::clock;
 use crate::counters::work::{StatementResult, TimedResult};
-use crate::engine::worker::Worker;
+use crate::engine::{timers, worker::Worker};
 use crate::server::Server;
 use crate::service::database::{DatabaseService, DatabaseSnapshot};
 use crate::service::failover_queue::{FailoverAdmission, FailoverWaiter};
@@ -474,7 +474,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         self.handle.clear_server();
         let worker_pool = Rc::clone(&self.worker_pool);
         self.worker.spawn(async move {
-            let renewed = compio::time::timeout(RENEWAL_LIMIT, renew(&mut server)).await;
+            let renewed = timers::timeout(RENEWAL_LIMIT, renew(&mut server)).await;
             let condition = match renewed {
                 Ok(true) => Condition::Clean,
                 Ok(false) | Err(_) => Condition::Unclean,

@@ -11,6 +11,7 @@ use super::handle::SessionHandle;
 use super::{mysql, postgres};
 use crate::cancel::{CancelClaim, Keyring};
 use crate::engine::live_session::LiveSession;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::engine::{EngineShared, WorkerCommand};
 use crate::record::{CutReason, TerminationReason};
@@ -82,7 +83,7 @@ pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &
             }
             true
         };
-        let is_over = compio::time::timeout(LIMIT, sending).await;
+        let is_over = timers::timeout(LIMIT, sending).await;
         // A late cancel request would hit the next client, so this connection is not assigned
         // again.
         if is_over.unwrap_or(false) {

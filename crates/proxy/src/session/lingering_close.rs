@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::socket::Socket;
 
@@ -61,7 +62,7 @@ pub(super) fn close_gracefully(worker: &Worker, client: Socket) {
 async fn close_expired() {
     let mut left = true;
     while left {
-        compio::time::sleep(LOOK_INTERVAL).await;
+        timers::sleep(LOOK_INTERVAL).await;
         let now_ms = clock::now_ms();
         left = LINGERING.with_borrow_mut(|all| {
             all.retain(|lingering| now_ms < lingering.until_ms && !lingering.has_gone());

@@ -9,6 +9,7 @@ use evenkeel_policy::connection_pool::Condition;
 
 use super::acquirer::AcquireError;
 use crate::clock;
+use crate::engine::timers;
 use crate::server::Server;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::{Service, ServiceSnapshot};
@@ -36,7 +37,7 @@ pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
         if !waits {
             return snapshot;
         }
-        compio::time::sleep(POLL_INTERVAL).await;
+        timers::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -58,7 +59,7 @@ pub(super) async fn wait_for_primary(service: &Service) -> Option<(Arc<ServiceSn
         if Duration::from_millis(clock::now_ms().saturating_sub(since_ms)) >= limit {
             return None;
         }
-        compio::time::sleep(POLL_INTERVAL).await;
+        timers::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -156,7 +157,7 @@ pub(super) async fn acquire<'a, C: PoolableConnection>(
             AcquireResult::Refused(refusal) => return Err(AcquireError::Refused(refusal)),
         };
         let wait = Duration::from_millis(until_ms.saturating_sub(clock::now_ms()));
-        match compio::time::timeout(wait, guard.delivery()).await {
+        match timers::timeout(wait, guard.delivery()).await {
             Ok(WaitResult::Connection(connection)) => return Ok(login_connection(connection)),
             Ok(WaitResult::Failed(error)) => return Err(AcquireError::ConnectFailed(error)),
             Ok(WaitResult::Again) => {}

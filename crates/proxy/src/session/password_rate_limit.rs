@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock;
+use crate::engine::timers;
 
 /// Maximum number of remembered addresses and users.
 const KNOWN_MAX: usize = 10_000;
@@ -50,7 +51,7 @@ impl PasswordRateLimit {
     /// wait.
     pub(in crate::session) async fn wait(&self, address: Option<IpAddr>, user: &str) {
         while !self.charge(address, user, clock::now_ms()) {
-            compio::time::sleep(TURN).await;
+            timers::sleep(TURN).await;
         }
     }
 

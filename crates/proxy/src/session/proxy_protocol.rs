@@ -7,6 +7,7 @@ use std::time::Duration;
 use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed};
 
 use crate::engine::live_session::LiveSession;
+use crate::engine::timers;
 use crate::record::{Record, TerminationReason};
 use crate::service::Service;
 use crate::settings::{ProxyVersion, ServiceSettings};
@@ -44,7 +45,7 @@ pub(super) async fn receive(
     socket: &Socket,
     limit: Duration,
 ) -> Result<(Option<SocketAddr>, Option<SocketAddr>), TerminationReason> {
-    match compio::time::timeout(limit, header_of(socket)).await {
+    match timers::timeout(limit, header_of(socket)).await {
         Ok(Ok(header)) => Ok((header.source, header.destination)),
         Ok(Err(why)) => Err(TerminationReason::ProxyHeader(why)),
         Err(_) => Err(TerminationReason::ProxyHeader(format!(

@@ -13,7 +13,7 @@ use crate::engine::worker::Worker;
 use crate::record::{Record, TerminationReason};
 use crate::relay::{self, RelayOutcome, SilentClose};
 use crate::service::{ClientPermit, ServiceSnapshot};
-use crate::socket::{Socket, has_left};
+use crate::socket::Socket;
 use crate::upstream::{self, ConnectAttempts, ConnectRequest, Upstream};
 
 /// Client of a TCP session.
@@ -43,8 +43,8 @@ pub(super) async fn serve_session(
         Err(interrupt) => return interrupt.ending(),
     };
     record.client = client.source;
-    let fd = client.socket.fd();
-    let client_left = || has_left(fd);
+    let observer = client.socket.observer();
+    let client_left = || observer.has_left();
     let (service, key) = (permit.service(), source_key(client.source));
     let request = ConnectRequest {
         worker,
@@ -111,8 +111,8 @@ async fn relay_through(
     upstream: &Upstream,
     view: Arc<ServiceSnapshot>,
 ) -> RelayOutcome {
-    let fds = (client.socket.fd(), upstream.socket.fd());
-    live.start_relaying(upstream.lease.server(), view, fds);
+    let observers = (client.socket.observer(), upstream.socket.observer());
+    live.start_relaying(upstream.lease.server(), view, observers);
     // A command to reset the sessions of a demoted primary does not reach a session that is
     // connecting.
     if !live.service.snapshot().offers(upstream.lease.server().id) {

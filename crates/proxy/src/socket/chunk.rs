@@ -2,7 +2,7 @@
 
 use std::cell::RefMut;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -204,20 +204,9 @@ impl Socket {
             if self.has_arrived() {
                 return None;
             }
-            reactor.remove(self.fd());
+            reactor.remove(&*self.shared);
         }
-        duplicate(&self)
-    }
-}
-
-fn duplicate(socket: &Socket) -> Option<OwnedFd> {
-    #[expect(
-        unsafe_code,
-        reason = "the runtime's shared descriptor has no try_clone"
-    )]
-    // SAFETY: the descriptor is open; the duplicate has no other owner.
-    unsafe {
-        let fd = libc::fcntl(socket.fd(), libc::F_DUPFD_CLOEXEC, 0);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+        // Another owner of the descriptor may still exist: a request that the kernel is ending.
+        self.shared.try_clone().ok().map(OwnedFd::from)
     }
 }

@@ -9,6 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::pool_registry::PoolHandle;
+use crate::engine::timers;
 
 /// Time limit for a cancel request to keep a connection from being released.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
@@ -77,6 +78,6 @@ impl CancelTarget {
             *self.waker.borrow_mut() = Some(context.waker().clone());
             Poll::Pending
         });
-        compio::time::timeout(CANCEL_LIMIT, all_over).await.is_ok()
+        timers::timeout(CANCEL_LIMIT, all_over).await.is_ok()
     }
 }

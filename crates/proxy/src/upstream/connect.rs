@@ -2,9 +2,9 @@
 
 use std::io;
 
-use compio::driver::SharedFd;
 use socket2::{Domain, Protocol, SockAddr, Type};
 
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::server::Endpoint;
 use crate::settings::ServiceSettings;
@@ -61,7 +61,6 @@ pub(crate) async fn connect(
         .map_err(|error| SocketConnectError::of_server(error.to_string()))?;
     let socket = open(domain, protocol).map_err(|error| SocketConnectError::of_ours(&error))?;
     let begun = socket.connect(&address);
-    let shared = SharedFd::new(socket);
     match begun {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         // Unix sockets only; for TCP, this error would concern local ports.
@@ -70,13 +69,13 @@ pub(crate) async fn connect(
         }
         Err(error) => return Err(SocketConnectError::connecting(&error)),
         Ok(()) => {
-            return Socket::new(worker, shared)
+            return Socket::new(worker, socket)
                 .map_err(|error| SocketConnectError::of_ours(&error));
         }
     }
     let socket =
-        Socket::new(worker, shared).map_err(|error| SocketConnectError::of_ours(&error))?;
-    match compio::time::timeout(settings.connect_timeout, socket.connected()).await {
+        Socket::new(worker, socket).map_err(|error| SocketConnectError::of_ours(&error))?;
+    match timers::timeout(settings.connect_timeout, socket.connected()).await {
         Ok(Ok(())) => Ok(socket),
         Ok(Err(error)) => Err(SocketConnectError::connecting(&error)),
         Err(_) => {

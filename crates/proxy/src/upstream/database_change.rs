@@ -8,6 +8,7 @@ use evenkeel_policy::connection_pool::PoolKey;
 
 use crate::clock;
 use crate::engine::WorkerCommand;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::session_state::analysis;
@@ -98,7 +99,7 @@ impl Drop for ActiveDatabaseChange {
 /// another database than later ones.
 async fn retire_replica_pools(worker: Weak<Worker>, task: DatabaseChangeTask) {
     for pause in REPLICA_PAUSES {
-        compio::time::sleep(pause).await;
+        timers::sleep(pause).await;
         let Some(worker) = worker.upgrade() else {
             return;
         };
@@ -138,7 +139,7 @@ fn replaced(service: &Service, name: &str) {
 async fn close_repeatedly(worker: Weak<Worker>, task: Weak<DatabaseChangeTask>) {
     let mut pause = FIRST;
     loop {
-        compio::time::sleep(pause).await;
+        timers::sleep(pause).await;
         let (Some(worker), Some(task)) = (worker.upgrade(), task.upgrade()) else {
             return;
         };

@@ -9,6 +9,7 @@ use evenkeel_policy::server_set::Pick;
 
 use super::ConnectRequest;
 use super::server_permit::{ServerPermit, ServiceRegistry};
+use crate::engine::timers;
 use crate::record::TerminationReason;
 use crate::service::{Service, ServiceSnapshot};
 
@@ -71,7 +72,7 @@ pub(super) async fn wait(
     let (granted, grant) = flume::bounded(1);
     let place = QueueEntry::take(request, tried_ids, granted);
     serve_waiting(service, registry);
-    let outcome = compio::time::timeout(wait, grant.recv_async()).await;
+    let outcome = timers::timeout(wait, grant.recv_async()).await;
     drop(place);
     // A grant may have arrived during the timeout: then it is in the channel.
     if matches!(outcome, Ok(Err(_))) {

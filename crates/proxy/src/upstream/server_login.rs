@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::cancel_target::CancelTarget;
 use super::connect::connect;
 use crate::engine::event::{Event, PassiveFailure};
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::server::{Endpoint, Server};
 use crate::service::{Service, ServiceSnapshot};
@@ -153,7 +154,7 @@ pub(crate) async fn with_login_timeout<T>(
     joining: impl Future<Output = Result<T, ConnectError>>,
 ) -> Result<T, ConnectError> {
     let limit = view.settings.connect_timeout * 2;
-    match compio::time::timeout(limit, joining).await {
+    match timers::timeout(limit, joining).await {
         Ok(joined) => joined,
         Err(_) => {
             let limit_ms = limit.as_millis();

@@ -34,6 +34,7 @@ pub(crate) use wait_slot::{WaitResult, WaitSlot};
 pub(crate) use worker_pools::{ById, WorkerPools};
 
 use crate::clock;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::fast_random::fast_random;
 use crate::service::Service;
@@ -389,7 +390,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let this = Rc::clone(self);
         worker.spawn(async move {
             let pause_ms = at_ms.saturating_sub(clock::now_ms());
-            compio::time::sleep(Duration::from_millis(pause_ms)).await;
+            timers::sleep(Duration::from_millis(pause_ms)).await;
             let mut tasks = Vec::new();
             this.idle
                 .borrow_mut()

@@ -26,11 +26,12 @@ pub(super) struct Buffers {
 
 /// The kernel requires the entries on a page of their own; on some machines that is 64 kB.
 #[repr(C, align(65536))]
-struct Entries([u8; POOL_BUFFERS as usize * size_of::<BufRingEntry>()]);
+struct Entries([u8; BYTES]);
+
+const BYTES: usize = POOL_BUFFERS as usize * size_of::<BufRingEntry>();
 
 impl Buffers {
     pub(super) fn register(uring: &IoUring) -> io::Result<Self> {
-        const BYTES: usize = POOL_BUFFERS as usize * size_of::<BufRingEntry>();
         let entries = NonNull::from(Box::leak(Box::new(Entries([0; BYTES])))).cast();
         let memory = vec![0_u8; usize::from(POOL_BUFFERS) * POOL_BUFFER_BYTES].leak();
         let memory = NonNull::from(memory).cast();
@@ -48,6 +49,25 @@ impl Buffers {
         };
         (0..POOL_BUFFERS).for_each(|id| buffers.release(id));
         Ok(buffers)
+    }
+
+    /// Checks whether the kernel accepts a pool of buffers: registers the smallest one.
+    pub(super) fn check(uring: &IoUring) -> io::Result<()> {
+        let entries = Box::new(Entries([0; BYTES]));
+        let address = NonNull::from(&*entries).as_ptr() as u64;
+        // SAFETY: the entries are page-aligned, and outlive the registration. No request uses
+        // them, so the kernel writes nowhere.
+        #[expect(unsafe_code, reason = "the kernel is given memory to write to")]
+        unsafe {
+            let submitter = uring.submitter();
+            submitter.register_buf_ring_with_flags(address, 1, BUFFER_GROUP, 0)?;
+        }
+        let removed = uring.submitter().unregister_buf_ring(BUFFER_GROUP);
+        if removed.is_err() {
+            // The registration ends with the ring, which may be later than this function.
+            Box::leak(entries);
+        }
+        removed
     }
 
     fn start_of(&self, id: u16) -> *mut u8 {

@@ -1,45 +1,172 @@
-//! Receives repeatedly with one request: the kernel takes a buffer of the ring whenever bytes
-//! arrive.
+//! Requests that the kernel completes many times: receives, accepts, polls.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::pin::Pin;
-use std::task::{Poll, Waker};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
-use compio::driver::SharedFd;
-use io_uring::types::Fd;
-use io_uring::{cqueue, opcode, squeue};
+use io_uring::cqueue;
 
-use super::buffers::BUFFER_GROUP;
+use super::entry::Entry;
 use super::{Buffer, Ring, RingRequest, checked};
 
 /// Flag in the keys of multishot requests.
-pub(super) const RECEIVING: u64 = 1 << 32;
+pub(super) const MULTISHOT: u64 = 1 << 60;
 
-/// `IORING_RECVSEND_POLL_FIRST` of io_uring_enter(2): wait for data before the first try.
-pub(super) const POLL_FIRST: u16 = 1;
+/// Result of one completion.
+enum Arrival {
+    /// Received bytes; `None`: the peer's end.
+    Bytes(Option<Buffer>),
+    Client(OwnedFd),
+    /// Events of poll(2).
+    Events(i16),
+}
 
-/// `IORING_RECV_MULTISHOT` of io_uring_enter(2).
-const MULTISHOT: u16 = 1 << 1;
+/// Kind of a multishot request's results.
+#[derive(Clone, Copy)]
+enum Kind {
+    Receive,
+    Accept,
+    Poll,
+}
 
 /// The ring's state of a multishot request.
 pub(super) struct MultishotState {
-    /// Results in order; `None` is the peer's end.
-    arrived: VecDeque<io::Result<Option<Buffer>>>,
+    kind: Kind,
+    /// Results in order.
+    arrived: VecDeque<io::Result<Arrival>>,
     /// True if the kernel will report no more.
     is_over: bool,
     is_orphan: bool,
     waker: Option<Waker>,
-    _socket: SharedFd<socket2::Socket>,
+    _socket: Rc<socket2::Socket>,
+}
+
+/// A multishot request. If dropped, it is canceled, and results that still arrive are dropped.
+struct Multishot<'a> {
+    ring: &'a Ring,
+    slot: usize,
+}
+
+impl Ring {
+    fn start_multishot(
+        &self,
+        kind: Kind,
+        socket: &Rc<socket2::Socket>,
+        entry: Entry,
+    ) -> Multishot<'_> {
+        let slot = self.multishots.borrow_mut().insert(MultishotState {
+            kind,
+            arrived: VecDeque::new(),
+            is_over: false,
+            is_orphan: false,
+            waker: None,
+            _socket: Rc::clone(socket),
+        });
+        self.submit(entry.key(slot as u64 | MULTISHOT));
+        Multishot { ring: self, slot }
+    }
+
+    pub(super) fn deliver_multishot(&self, key: u64, result: i32, flags: u32) {
+        let slot = (key & !MULTISHOT) as usize;
+        let mut multishots = self.multishots.borrow_mut();
+        let Some(request) = multishots.get_mut(slot) else {
+            return;
+        };
+        let arrived = self.arrival(request.kind, result, flags);
+        request.is_over = !cqueue::more(flags);
+        if request.is_orphan {
+            let over = request.is_over.then(|| multishots.remove(slot));
+            drop(multishots);
+            return drop((arrived, over));
+        }
+        request.arrived.push_back(arrived);
+        if let Some(waker) = request.waker.take() {
+            drop(multishots);
+            waker.wake();
+        }
+    }
+
+    fn arrival(&self, kind: Kind, result: i32, flags: u32) -> io::Result<Arrival> {
+        let buffer = cqueue::buffer_select(flags)
+            .map(|id| Buffer::new(&self.buffers, id, usize::try_from(result).unwrap_or(0)));
+        let count = checked(result)?;
+        Ok(match kind {
+            Kind::Receive => Arrival::Bytes(buffer.filter(|_| count > 0)),
+            // SAFETY: the kernel has opened this descriptor for the request, which has one
+            // completion for it.
+            #[expect(unsafe_code, reason = "a completion is a number")]
+            Kind::Accept => Arrival::Client(unsafe { OwnedFd::from_raw_fd(result) }),
+            Kind::Poll => Arrival::Events(poll_events(count)),
+        })
+    }
+}
+
+/// Returns the events of poll(2) in the result of a poll request.
+pub(super) fn poll_events(result: usize) -> i16 {
+    i16::try_from(result & 0x7fff).unwrap_or(i16::MAX)
+}
+
+impl Multishot<'_> {
+    /// Polls for the next result; `None`: there will be no more.
+    fn poll_next(&self, context: &Context<'_>) -> Poll<Option<io::Result<Arrival>>> {
+        let mut multishots = self.ring.multishots.borrow_mut();
+        let request = &mut multishots[self.slot];
+        if let Some(arrived) = request.arrived.pop_front() {
+            return Poll::Ready(Some(arrived));
+        }
+        if request.is_over {
+            return Poll::Ready(None);
+        }
+        let known = request.waker.as_ref();
+        if !known.is_some_and(|known| known.will_wake(context.waker())) {
+            request.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    async fn next(&self) -> Option<io::Result<Arrival>> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Returns whether [`Self::poll_next`] has no result yet.
+    fn must_wait(&self) -> bool {
+        let request = &self.ring.multishots.borrow()[self.slot];
+        request.arrived.is_empty() && !request.is_over
+    }
+
+    /// Requests the kernel to stop; results until then can still be taken.
+    fn stop(&self) {
+        if !self.ring.multishots.borrow()[self.slot].is_over {
+            self.ring.cancel(self.slot as u64 | MULTISHOT);
+        }
+    }
+}
+
+impl Drop for Multishot<'_> {
+    fn drop(&mut self) {
+        let mut multishots = self.ring.multishots.borrow_mut();
+        let request = &mut multishots[self.slot];
+        if request.is_over {
+            let over = multishots.remove(self.slot);
+            drop(multishots);
+            return drop(over);
+        }
+        request.is_orphan = true;
+        let late = std::mem::take(&mut request.arrived);
+        drop(multishots);
+        drop(late);
+        self.ring.cancel(self.slot as u64 | MULTISHOT);
+    }
 }
 
 /// A request to receive until the peer's end, a failure or a stop. If dropped, it is canceled, and
 /// data that still arrives is lost.
 pub(crate) struct MultishotReceive<'a> {
-    ring: &'a Ring,
-    key: usize,
+    request: Multishot<'a>,
     /// Separate poll for the peer's end or failure: if it coincides with the last bytes, the kernel
     /// may not report it after them (seen with Unix sockets on Linux 6.18).
     hangup: Option<RingRequest<'a>>,
@@ -47,48 +174,37 @@ pub(crate) struct MultishotReceive<'a> {
 
 impl Ring {
     /// Starts to receive.
-    pub(crate) fn receive(&self, socket: &SharedFd<socket2::Socket>) -> MultishotReceive<'_> {
-        let key = self.streams.borrow_mut().insert(MultishotState {
-            arrived: VecDeque::new(),
-            is_over: false,
-            is_orphan: false,
-            waker: None,
-            _socket: socket.clone(),
-        });
-        let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), 0)
-            .buf_group(BUFFER_GROUP)
-            .ioprio(MULTISHOT | POLL_FIRST)
-            .build()
-            .flags(squeue::Flags::BUFFER_SELECT)
-            .user_data(key as u64 | RECEIVING);
-        self.submit(&entry);
+    pub(crate) fn receive(&self, socket: &Rc<socket2::Socket>) -> MultishotReceive<'_> {
+        let entry = Entry::receive_always(&**socket);
         MultishotReceive {
-            ring: self,
-            key,
+            request: self.start_multishot(Kind::Receive, socket, entry),
             hangup: Some(self.start_poll(socket, libc::POLLRDHUP)),
         }
     }
 
-    pub(super) fn received(&self, key: u64, result: i32, flags: u32) {
-        let buffer = cqueue::buffer_select(flags)
-            .map(|id| Buffer::new(&self.buffers, id, usize::try_from(result).unwrap_or(0)));
-        let arrived = checked(result).map(|count| buffer.filter(|_| count > 0));
-        let key = (key & !RECEIVING) as usize;
-        let mut streams = self.streams.borrow_mut();
-        let Some(stream) = streams.get_mut(key) else {
-            return;
-        };
-        stream.is_over = !cqueue::more(flags);
-        if stream.is_orphan {
-            let over = stream.is_over.then(|| streams.remove(key));
-            drop(streams);
-            return drop(over);
+    /// Starts to accept the clients of a listening socket.
+    pub(crate) fn accept(&self, socket: &Rc<socket2::Socket>) -> MultishotAccept<'_> {
+        let entry = Entry::accept(&**socket);
+        MultishotAccept(self.start_multishot(Kind::Accept, socket, entry))
+    }
+
+    /// Waits until one of the events of poll(2) is set, although the socket has others that
+    /// io_uring always reports.
+    pub(crate) async fn poll_until(
+        &self,
+        socket: &Rc<socket2::Socket>,
+        events: i16,
+    ) -> io::Result<()> {
+        let entry = Entry::poll_changes(&**socket, events);
+        let changes = self.start_multishot(Kind::Poll, socket, entry);
+        while let Some(change) = changes.next().await {
+            if let Arrival::Events(seen) = change?
+                && seen & events != 0
+            {
+                break;
+            }
         }
-        stream.arrived.push_back(arrived);
-        if let Some(waker) = stream.waker.take() {
-            drop(streams);
-            waker.wake();
-        }
+        Ok(())
     }
 }
 
@@ -96,19 +212,9 @@ impl MultishotReceive<'_> {
     /// Waits for the next result.
     pub(crate) async fn next(&mut self) -> Next {
         poll_fn(|context| {
-            let mut streams = self.ring.streams.borrow_mut();
-            let stream = &mut streams[self.key];
-            if let Some(arrived) = stream.arrived.pop_front() {
+            if let Poll::Ready(arrived) = self.request.poll_next(context) {
                 return Poll::Ready(Next::of(arrived));
             }
-            if stream.is_over {
-                return Poll::Ready(Next::Stopped);
-            }
-            let known = stream.waker.as_ref();
-            if !known.is_some_and(|known| known.will_wake(context.waker())) {
-                stream.waker = Some(context.waker().clone());
-            }
-            drop(streams);
             let hangup = self.hangup.as_mut();
             if hangup.is_some_and(|hangup| Pin::new(hangup).poll(context).is_ready()) {
                 self.hangup = None;
@@ -121,16 +227,13 @@ impl MultishotReceive<'_> {
 
     /// Returns whether [`Self::next`] has no result yet.
     pub(crate) fn must_wait(&self) -> bool {
-        let stream = &self.ring.streams.borrow()[self.key];
         let has_hung_up = self.hangup.as_ref().is_some_and(RingRequest::is_answered);
-        stream.arrived.is_empty() && !stream.is_over && !has_hung_up
+        self.request.must_wait() && !has_hung_up
     }
 
     /// Requests the kernel to stop; data that has arrived by then can still be taken.
     pub(crate) fn stop(&self) {
-        if !self.ring.streams.borrow()[self.key].is_over {
-            self.ring.cancel(self.key as u64 | RECEIVING);
-        }
+        self.request.stop();
     }
 }
 
@@ -145,11 +248,12 @@ pub(crate) enum Next {
 }
 
 impl Next {
-    fn of(arrived: io::Result<Option<Buffer>>) -> Self {
+    fn of(arrived: Option<io::Result<Arrival>>) -> Self {
         match arrived {
-            Ok(Some(buffer)) => Self::Bytes(buffer),
-            Ok(None) => Self::End,
-            Err(error) => match error.raw_os_error() {
+            Some(Ok(Arrival::Bytes(Some(buffer)))) => Self::Bytes(buffer),
+            Some(Ok(Arrival::Bytes(None))) => Self::End,
+            Some(Ok(Arrival::Client(_) | Arrival::Events(_))) | None => Self::Stopped,
+            Some(Err(error)) => match error.raw_os_error() {
                 Some(libc::ECANCELED | libc::ENOBUFS) => Self::Stopped,
                 _ => Self::Failed(error),
             },
@@ -157,19 +261,22 @@ impl Next {
     }
 }
 
-impl Drop for MultishotReceive<'_> {
-    fn drop(&mut self) {
-        let mut streams = self.ring.streams.borrow_mut();
-        let stream = &mut streams[self.key];
-        if stream.is_over {
-            let over = streams.remove(self.key);
-            drop(streams);
-            return drop(over);
-        }
-        stream.is_orphan = true;
-        let late = std::mem::take(&mut stream.arrived);
-        drop(streams);
-        drop(late);
-        self.ring.cancel(self.key as u64 | RECEIVING);
+/// A request to accept clients until a failure or a stop.
+pub(crate) struct MultishotAccept<'a>(Multishot<'a>);
+
+impl MultishotAccept<'_> {
+    /// Polls for the next client; `None`: the request is over, by a stop or after a failure.
+    pub(crate) fn poll_next(&self, context: &Context<'_>) -> Poll<Option<io::Result<OwnedFd>>> {
+        let arrived = std::task::ready!(self.0.poll_next(context));
+        Poll::Ready(match arrived {
+            Some(Ok(Arrival::Client(client))) => Some(Ok(client)),
+            Some(Err(error)) if error.raw_os_error() != Some(libc::ECANCELED) => Some(Err(error)),
+            _ => None,
+        })
+    }
+
+    /// Requests the kernel to stop; clients that it accepts until then are still delivered.
+    pub(crate) fn stop(&self) {
+        self.0.stop();
     }
 }

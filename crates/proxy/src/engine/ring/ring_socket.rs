@@ -3,17 +3,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use compio::driver::SharedFd;
-use io_uring::types::Fd;
-use io_uring::{cqueue, opcode, squeue};
+use io_uring::cqueue;
 
-use super::buffers::BUFFER_GROUP;
-use super::multishot::POLL_FIRST;
-use super::{Buffer, NOBODY, Ring, checked};
+use super::entry::Entry;
+use super::{Buffer, Ring, checked};
 
 /// Marks the keys of ring sockets.
 pub(super) const PORT: u64 = 1 << 61;
@@ -52,7 +48,7 @@ enum Send {
 /// One socket's standing requests.
 pub(crate) struct RingSocket {
     index: Cell<usize>,
-    socket: SharedFd<socket2::Socket>,
+    socket: Rc<socket2::Socket>,
     receive: Cell<Receive>,
     send: Cell<Send>,
     /// True if a task waits for the end of the send; otherwise no task is woken for it.
@@ -103,6 +99,11 @@ impl RingSocket {
         matches!(self.send.get(), Send::Asked)
     }
 
+    /// Keeps the memory of a send in progress for ever.
+    pub(super) fn keep_payload(&self) {
+        std::mem::forget(self.payload.take());
+    }
+
     fn key(&self, is_send: bool) -> u64 {
         PORT | (self.index.get() as u64) << 1 | u64::from(is_send)
     }
@@ -110,10 +111,10 @@ impl RingSocket {
 
 impl Ring {
     /// Opens a ring socket for a socket, until [`Ring::close_port`].
-    pub(crate) fn open_port(&self, socket: &SharedFd<socket2::Socket>) -> Rc<RingSocket> {
+    pub(crate) fn open_port(&self, socket: &Rc<socket2::Socket>) -> Rc<RingSocket> {
         let port = Rc::new(RingSocket {
             index: Cell::new(0),
-            socket: socket.clone(),
+            socket: Rc::clone(socket),
             receive: Cell::new(Receive::Idle),
             send: Cell::new(Send::Idle),
             waits_for_send: Cell::new(false),
@@ -155,8 +156,7 @@ impl Ring {
     /// first.
     pub(crate) fn cancel_receive(&self, port: &RingSocket) {
         if port.is_armed() {
-            let cancel = opcode::AsyncCancel::new(port.key(false)).build();
-            self.submit(&cancel.user_data(NOBODY));
+            self.cancel(port.key(false));
         }
     }
 
@@ -170,14 +170,9 @@ impl Ring {
         if !matches!(port.receive.get(), Receive::Idle) {
             return;
         }
-        let entry = opcode::Recv::new(Fd(port.socket.as_raw_fd()), std::ptr::null_mut(), 0)
-            .buf_group(BUFFER_GROUP)
-            .ioprio(if port.drained.get() { POLL_FIRST } else { 0 })
-            .build()
-            .flags(squeue::Flags::BUFFER_SELECT)
-            .user_data(port.key(false));
+        let entry = Entry::receive(&*port.socket, port.drained.get());
         port.receive.set(Receive::Asked);
-        self.submit(&entry);
+        self.submit(entry.key(port.key(false)));
     }
 
     /// Returns the received bytes; `None`: the end. ENOBUFS: bytes are there, but no ring buffer.
@@ -212,20 +207,19 @@ impl Ring {
     }
 
     fn ask_send(&self, port: &RingSocket, payload: Payload) {
-        let bytes = payload.bytes();
         // Own memory may wait in the kernel for a slow peer; a ring buffer must not.
         let flags = match &payload {
             Payload::Ring(_) => libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
             Payload::Own(_) => libc::MSG_WAITALL | libc::MSG_NOSIGNAL,
         };
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let entry = opcode::Send::new(Fd(port.socket.as_raw_fd()), bytes.as_ptr(), length)
-            .flags(flags)
-            .build()
-            .user_data(port.key(true));
+        // SAFETY: the port keeps the payload until the completion, and the ring keeps the port; a
+        // ring that is dropped leaves the payload where it is. The bytes are on the heap or in the
+        // ring's pool, so that they stay in place when the payload moves.
+        #[expect(unsafe_code, reason = "the kernel reads the bytes later")]
+        let entry = unsafe { Entry::send(&*port.socket, payload.bytes(), flags) };
         port.payload.replace(Some(payload));
         port.send.set(Send::Asked);
-        self.submit(&entry);
+        self.submit(entry.key(port.key(true)));
     }
 
     /// Returns whether the last send is complete.

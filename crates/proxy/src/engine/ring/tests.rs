@@ -8,19 +8,13 @@ const MESSAGE_BYTES: usize = 4000;
 
 struct Rig {
     ring: Ring,
-    /// Stands for the runtime, which has no work.
-    _runtime: (socket2::Socket, socket2::Socket),
 }
 
 impl Rig {
     fn new() -> Option<Self> {
-        let runtime = pair();
-        let runtime_fd = runtime.0.as_raw_fd();
-        match Ring::new(runtime_fd) {
-            Ok(ring) => Some(Self {
-                ring,
-                _runtime: runtime,
-            }),
+        let wakeup = Arc::new(Wakeup::new().unwrap());
+        match Ring::new(&wakeup) {
+            Ok(ring) => Some(Self { ring }),
             Err(error) => {
                 println!("skipped: no io_uring here: {error}");
                 None
@@ -32,7 +26,7 @@ impl Rig {
     fn received(&self) -> Buffer {
         let (from, to) = pair();
         from.send(&[7; MESSAGE_BYTES]).unwrap();
-        let mut receiving = self.ring.receive(&SharedFd::new(to));
+        let mut receiving = self.ring.receive(&Rc::new(to));
         self.ring.poll_once(None);
         match ready(receiving.next()) {
             Some(Next::Bytes(buffer)) => buffer,
@@ -41,10 +35,10 @@ impl Rig {
     }
 
     /// Sends the message and runs one turn, which the socket of another pair ends.
-    fn send(&self, to: &SharedFd<socket2::Socket>) -> Option<usize> {
+    fn send(&self, to: &Rc<socket2::Socket>) -> Option<usize> {
         let buffer = self.received();
         let (other, watched) = pair();
-        let watched = SharedFd::new(watched);
+        let watched = Rc::new(watched);
         let mut sending = pin!(self.ring.send(to, buffer, true));
         let mut other_event = pin!(self.ring.poll(&watched, libc::POLLIN));
         assert!(ready(sending.as_mut()).is_none());
@@ -85,7 +79,7 @@ fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
 fn the_silence_of_a_quiet_send_means_that_all_went_out() {
     let Some(rig) = Rig::new() else { return };
     let (to, peer) = pair();
-    assert_eq!(rig.send(&SharedFd::new(to)), Some(MESSAGE_BYTES));
+    assert_eq!(rig.send(&Rc::new(to)), Some(MESSAGE_BYTES));
     let mut bytes = vec![0; MESSAGE_BYTES + 1];
     let count = std::io::Read::read(&mut &peer, &mut bytes).unwrap();
     assert!(bytes[..count] == [7; MESSAGE_BYTES], "{count} bytes");
@@ -96,7 +90,7 @@ fn the_silence_of_a_quiet_send_means_that_all_went_out() {
 fn a_quiet_send_that_falls_short_says_how_much_went_out() {
     let Some(rig) = Rig::new() else { return };
     let (to, peer) = tcp_pair_with_little_room();
-    let to = SharedFd::new(to);
+    let to = Rc::new(to);
     let mut said_bytes = 0;
     loop {
         let sent = rig.send(&to).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::server::ServerConnection;
 use super::server_login;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::upstream::cancel_target::CancelTarget;
@@ -53,7 +54,7 @@ async fn open(
     for tries_left in (0..TRIES).rev() {
         match server_login::open_to_same_peer(worker, service, target).await {
             Ok(connection) => return Some(connection),
-            Err(error) if error.is_full() && tries_left > 0 => compio::time::sleep(PAUSE).await,
+            Err(error) if error.is_full() && tries_left > 0 => timers::sleep(PAUSE).await,
             Err(error) => {
                 let (server, why) = (&target.pool_handle.server.name, error.message);
                 tracing::warn!(%server, why, "cannot cancel query: no server connection available");

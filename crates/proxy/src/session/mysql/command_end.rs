@@ -15,6 +15,7 @@ use super::retry::ends_transactions;
 use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::counters::work::StatementResult;
+use crate::engine::timers;
 use crate::session::handle::SessionActivity;
 use crate::session::placement::Placement;
 use crate::session_state::mysql::{HoldPolicy, StateQuery};
@@ -301,5 +302,5 @@ impl Session<'_> {
 }
 
 pub(super) fn after(ms: u64) -> Pin<Box<dyn Future<Output = ()>>> {
-    Box::pin(compio::time::sleep(Duration::from_millis(ms)))
+    Box::pin(timers::sleep(Duration::from_millis(ms)))
 }

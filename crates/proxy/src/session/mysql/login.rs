@@ -33,6 +33,7 @@ use super::server_login::Baseline;
 use super::shared::MysqlService;
 use super::user_state::{Account, BaselineCache};
 use crate::engine::live_session::LiveSession;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::error_catalog;
 use crate::random::secret;
@@ -234,7 +235,7 @@ impl<'a> LoginHandler<'a> {
         let view = self.permit.service().snapshot_owned();
         let mut slot = Some(packets);
         let login = self.handle_login(&mut slot, &view, beginning);
-        match compio::time::timeout(limit, login).await {
+        match timers::timeout(limit, login).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(error_reply))) => {
@@ -279,7 +280,7 @@ impl<'a> LoginHandler<'a> {
         let mut proof = self.prove(packets, view, &request).await?;
         let info = std::mem::take(&mut proof.of_certificate);
         let known = self.service.server_info.wait_for_routines();
-        let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
+        let _ = timers::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &request, proof).await?;
         self.send_ok(packets, &begin, (request.handshake.agreed, &info))
             .await?;

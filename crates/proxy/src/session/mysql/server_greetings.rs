@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::server_login;
 use super::shared::MysqlService;
 use crate::clock;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
@@ -186,7 +187,7 @@ impl ServerGreetings {
             if let Some(least) = self.known(&view, waited_ms >= PATIENCE_MS) {
                 return least;
             }
-            let _ = compio::time::timeout(Duration::from_millis(AGAIN_MS / 5), changed).await;
+            let _ = timers::timeout(Duration::from_millis(AGAIN_MS / 5), changed).await;
         }
     }
 

@@ -8,6 +8,7 @@ use evenkeel_wire::postgres::startup::CancelKey;
 
 use super::server_login;
 use crate::cancel::CancelRoute;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
@@ -62,7 +63,7 @@ async fn pass_on(worker: &Rc<Worker>, service: &Service, peer: &Server, key: Can
         let _ = stream.send(worker, &out).await;
         let _ = stream.receive(worker, &mut out).await;
     };
-    let _ = compio::time::timeout(LIMIT, passing).await;
+    let _ = timers::timeout(LIMIT, passing).await;
 }
 
 /// Sends a cancel request to the server, which closes the connection after processing it.

@@ -25,6 +25,7 @@ use super::server::ServerConnection;
 use super::shared::PostgresService;
 use super::{Session, cancel};
 use crate::engine::live_session::LiveSession;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::error_catalog;
 use crate::record::TerminationReason;
@@ -104,7 +105,7 @@ impl<'a> LoginHandler<'a> {
                 .await);
         };
         let login = self.handle_login(&mut stream, &view);
-        match compio::time::timeout(left, login).await {
+        match timers::timeout(left, login).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
             Ok(Err(LoginError::Rejected(error_reply))) => {

@@ -10,6 +10,7 @@ use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::server::ServerConnection;
+use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::random::secret;
 use crate::server::Server;
@@ -78,7 +79,7 @@ async fn wait_for_reading(service: &Service, pooled: &PoolHandle) {
     let Some(database) = known.filter(|database| database.is_awaited()) else {
         return;
     };
-    let _ = compio::time::timeout(FIRST_READING_LIMIT, database.wait_for_first_reading()).await;
+    let _ = timers::timeout(FIRST_READING_LIMIT, database.wait_for_first_reading()).await;
     database.stop_awaiting();
 }
 

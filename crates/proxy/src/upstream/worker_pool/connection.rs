@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use compio::driver::SharedFd;
 use evenkeel_policy::connection_pool::Checkout;
 
 use super::worker_pools::{ById, WorkerPools};
@@ -133,8 +132,7 @@ impl ConnectionTransfer {
 
     /// Unpacks a connection. `None`: this worker cannot take it.
     pub(super) fn unpack<C: PoolableConnection>(self, worker: &Worker) -> Option<Box<C>> {
-        let socket = SharedFd::new(socket2::Socket::from(self.socket));
-        let socket = Socket::new(worker, socket).ok()?;
+        let socket = Socket::new(worker, socket2::Socket::from(self.socket)).ok()?;
         let core = ConnectionCore {
             stream: Stream::with(socket, self.tls),
             checkout: None,

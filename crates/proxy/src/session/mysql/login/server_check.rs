@@ -7,6 +7,7 @@ use super::super::error_reply::ErrorReply;
 use super::super::user_state::Account;
 use super::LoginHandler;
 use crate::clock;
+use crate::engine::timers;
 use crate::error_catalog;
 use crate::server::Server;
 use crate::service::ServiceSnapshot;
@@ -37,7 +38,7 @@ impl LoginHandler<'_> {
         };
         for (server, limit) in login_connection::candidates(view, database) {
             let checking = self.check_at(account, (server, database), schema);
-            match compio::time::timeout(limit, checking).await {
+            match timers::timeout(limit, checking).await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(ServerCheckError::Rejected(error_reply))) => {
                     return Err(ServerCheckError::Rejected(error_reply));

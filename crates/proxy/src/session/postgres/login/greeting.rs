@@ -19,6 +19,7 @@ use super::super::{ActiveRequest, Session, Stage, TEXT_LENGTH_MAX};
 use super::credential::LoginGrant;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::cancel;
+use crate::engine::timers;
 use crate::error_catalog;
 use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
@@ -67,7 +68,7 @@ impl<'a> LoginHandler<'a> {
         let state = self.session_state(&account, startup).await?;
         account.enters(&self.shared);
         let known = account.catalog_expected();
-        let _ = compio::time::timeout(FIRST_READING_LIMIT, known).await;
+        let _ = timers::timeout(FIRST_READING_LIMIT, known).await;
         build::authentication_ok(&mut out);
         account.write_greeting(&state, &mut out);
         let key = self.end_greeting(request, &mut out)?;
@@ -157,14 +158,13 @@ impl<'a> LoginHandler<'a> {
         let unresponsive =
             || ErrorReply::with(&error_catalog::SERVER_UNRESPONSIVE, &[&server.name]);
         let acquiring = login_connection::acquire(&self.worker_pool, account, server, view);
-        let mut login_connection = match compio::time::timeout(limit, acquiring).await {
+        let mut login_connection = match timers::timeout(limit, acquiring).await {
             Ok(Ok(acquired)) => acquired,
             Ok(Err(error)) => return Err(ErrorReply::from_acquire_error(&error)),
             Err(_) => return Err(unresponsive()),
         };
         if let Some(connection) = &mut login_connection.connection {
-            let querying =
-                compio::time::timeout(limit, self.query_startup(account, connection, startup));
+            let querying = timers::timeout(limit, self.query_startup(account, connection, startup));
             querying.await.unwrap_or_else(|_| Err(unresponsive()))?;
         }
         login_connection.release();
