@@ -25,7 +25,6 @@ pub mod session_state;
 pub mod settings;
 mod socket;
 mod stream;
-pub mod tls;
 mod upstream;
 
 pub use clock::{now_ms, now_us};

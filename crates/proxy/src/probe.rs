@@ -21,8 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::tls::SetupError;
-pub use crate::tls::{Authorities, Tls};
+use evenkeel_tls::SetupError;
+pub use evenkeel_tls::{Authorities, Tls};
 
 /// Address of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

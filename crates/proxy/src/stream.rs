@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::timers;
 use crate::engine::worker::Worker;
 use crate::socket::{Chunk, Socket};
-use crate::tls::{Channel, Names};
+use evenkeel_tls::{Channel, Names};
 
 /// Time limit for sending a final message.
 const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);

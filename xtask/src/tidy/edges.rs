@@ -6,19 +6,32 @@ use super::rust::line_of;
 use super::{Problem, Tree};
 
 /// A member's folder below `crates/`, its package, and the packages of ours it may depend on.
-const CRATES: [(&str, &str, &[&str]); 5] = [
+const CRATES: [(&str, &str, &[&str]); 7] = [
     ("wire", "evenkeel-wire", &[]),
     ("policy", "evenkeel-policy", &[]),
+    ("tls", "evenkeel-tls", &[]),
+    ("engine", "evenkeel-engine", &["evenkeel-tls"]),
     (
         "proxy",
         "evenkeel-proxy",
-        &["evenkeel-wire", "evenkeel-policy"],
+        &[
+            "evenkeel-engine",
+            "evenkeel-tls",
+            "evenkeel-wire",
+            "evenkeel-policy",
+        ],
     ),
     (
         "evenkeel",
         "evenkeel",
         // Of wire only what the console speaks.
-        &["evenkeel-proxy", "evenkeel-policy", "evenkeel-wire"],
+        &[
+            "evenkeel-proxy",
+            "evenkeel-engine",
+            "evenkeel-tls",
+            "evenkeel-policy",
+            "evenkeel-wire",
+        ],
     ),
     ("lab", "evenkeel-lab", &["evenkeel-wire"]),
 ];

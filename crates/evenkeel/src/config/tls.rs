@@ -1,6 +1,6 @@
 //! Reads `[service.tls]`: the files must contain a certificate and its private key.
 
-use evenkeel_proxy::tls::{Authorities, SetupError, TlsIdentity};
+use evenkeel_tls::{Authorities, SetupError, TlsIdentity};
 
 use super::plan::{OwnCertificate, PemFile, TlsPlan};
 use super::problem::Problems;

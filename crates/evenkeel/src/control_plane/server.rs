@@ -9,8 +9,8 @@ use evenkeel_proxy::monitor::{Database, RoleMonitor};
 use evenkeel_proxy::probe::{
     Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Tls,
 };
-use evenkeel_proxy::tls::TlsIdentity;
 use evenkeel_proxy::{Endpoint, Server, fast_random, now_ms};
+use evenkeel_tls::TlsIdentity;
 use tokio::sync::mpsc;
 
 use super::history::History;

@@ -7,8 +7,8 @@ use evenkeel_policy::server_set::RotationCursor;
 use evenkeel_proxy::engine::Engine;
 use evenkeel_proxy::rules::RuleSet;
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::tls::Acceptor;
 use evenkeel_proxy::{Service, now_us};
+use evenkeel_tls::Acceptor;
 
 use super::database::{MonitorTasks, snapshot, tracks};
 use super::eligibility::Eligibility;

@@ -19,7 +19,7 @@ use super::{
     stream::{self, CheckedStream, Plausible, ReceivedPrefix, Socket},
     tls,
 };
-use crate::tls::messages::with_server;
+use evenkeel_tls::messages::with_server;
 
 /// Length of the searched part of the body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
-use crate::tls::Names;
+use evenkeel_tls::Names;
 
 #[cfg(test)]
 mod tests;

@@ -26,9 +26,9 @@ use crate::server_info::ServerInfo;
 use crate::session::pinning::PinCauses;
 use crate::session::{mysql, postgres};
 use crate::session_state::analysis::RoutingHint;
-use crate::tls::{Acceptor, Connector, ServerEncryption};
 use crate::upstream::pool_registry::{PoolRegistry, PoolUser};
 use crate::upstream::server_login::ConnectError;
+use evenkeel_tls::{Acceptor, Connector, ServerEncryption};
 
 pub use super::login_limiter::LoginLimits;
 pub use crate::session::pinning::{PinCause, PinCount};

@@ -14,10 +14,10 @@ use evenkeel_proxy::database::{
     LoginLimits, TimeLimits,
 };
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::tls::{
+use evenkeel_proxy::{Server, Service};
+use evenkeel_tls::{
     Acceptor, AlpnProtocol, Authorities, Connector, ServerEncryption, SetupError, TlsIdentity,
 };
-use evenkeel_proxy::{Server, Service};
 use zeroize::Zeroizing;
 
 use crate::config::Address;

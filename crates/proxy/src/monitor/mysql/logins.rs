@@ -16,7 +16,7 @@ use crate::probe::{
 use crate::server_info::{
     AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
 };
-use crate::tls::Names;
+use evenkeel_tls::Names;
 
 const STEP: &str = "looking up a user";
 

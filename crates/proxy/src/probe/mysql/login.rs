@@ -14,12 +14,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{
-    probe::{
-        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages, stream, tls,
-    },
-    tls::{check_name, messages::with_server},
+use crate::probe::{
+    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages, stream, tls,
 };
+use evenkeel_tls::{check_name, messages::with_server};
 
 /// More than any health check needs; an explicit value saves a query for the server's own.
 const PACKET_BYTES_MAX: usize = 16 << 20;

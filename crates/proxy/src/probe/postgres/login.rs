@@ -11,14 +11,12 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::{
-    probe::{
-        MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages,
-        stream::{self, CheckedStream, ReceivedPrefix},
-        tls,
-    },
-    tls::messages::with_server,
+use crate::probe::{
+    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages,
+    stream::{self, CheckedStream, ReceivedPrefix},
+    tls,
 };
+use evenkeel_tls::messages::with_server;
 
 type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<CheckedStream>>::TlsConnect;
 

@@ -224,7 +224,7 @@ impl<'a> LoginHandler<'a> {
     async fn encrypt(
         &self,
         stream: &mut Stream,
-        channel: crate::tls::Channel,
+        channel: evenkeel_tls::Channel,
         bytes: &mut Vec<u8>,
     ) -> Result<(), LoginError> {
         let cipher = std::mem::take(bytes);

@@ -17,12 +17,12 @@ use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::Service;
 use crate::stream::Stream;
-use crate::tls::Connector;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{
     ConnectError, ConnectErrorKind, ErrorCode, reach, reach_same_peer, with_login_timeout,
 };
+use evenkeel_tls::Connector;
 
 /// Maximum length of a server's message during the login.
 const LOGIN_MESSAGE_LENGTH_MAX: u32 = 64 * 1024;

@@ -15,10 +15,10 @@ use crate::service::database::DatabaseService;
 use crate::session::{mysql, postgres};
 use crate::socket::Socket;
 use crate::stream::Stream;
-use crate::tls::Channel;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::server_login::ConnectError;
+use evenkeel_tls::Channel;
 
 /// A logged-in connection that sessions use one after another.
 pub(crate) trait PoolableConnection: Sized + 'static {

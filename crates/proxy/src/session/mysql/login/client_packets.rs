@@ -10,7 +10,7 @@ use super::{LoginError, error_replies};
 use crate::engine::worker::Worker;
 use crate::error_catalog;
 use crate::stream::Stream;
-use crate::tls::{Acceptor, Names};
+use evenkeel_tls::{Acceptor, Names};
 
 /// Maximum total length in bytes that a client may send in a login. The longest valid one has an
 /// SSLRequest, a response with attributes, and a password, possibly twice.

@@ -23,9 +23,9 @@ use crate::random::secret;
 use crate::server::Server;
 use crate::session_state::mysql as state;
 use crate::stream::Stream;
-use crate::tls::Connector;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{ConnectError, ConnectErrorKind, ErrorCode};
+use evenkeel_tls::Connector;
 
 /// Maximum length in bytes of a server packet during the login and the initial queries.
 const PACKET_LENGTH_MAX: u32 = 64 * 1024;

@@ -39,7 +39,7 @@ pub enum Tls {
 
 impl Tls {
     /// Returns the own identity towards the server.
-    pub(crate) fn identity(&self) -> Option<&TlsIdentity> {
+    pub fn identity(&self) -> Option<&TlsIdentity> {
         match self {
             Tls::Off => None,
             Tls::Encrypt(identity) | Tls::Verify { identity, .. } => identity.as_ref(),
@@ -82,7 +82,7 @@ impl Authorities {
     }
 
     /// Returns the certificates in DER.
-    pub(crate) fn certificates(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
+    pub fn certificates(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
         self.0.iter()
     }
 
@@ -98,7 +98,7 @@ impl Authorities {
 ///
 /// Sessions are never resumed: PostgreSQL does not offer it, and the certificate is verified at
 /// each connection.
-pub(crate) fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, SetupError> {
+pub fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, SetupError> {
     let Some(verifier) = verifier(tls)? else {
         return Ok(None);
     };
@@ -116,7 +116,7 @@ pub(crate) fn client_config(tls: &Tls) -> Result<Option<ClientConfig>, SetupErro
 }
 
 /// Parses a server name. Fails for a name that no certificate can contain.
-pub(crate) fn check_name(server_name: &str) -> Result<ServerName<'static>, SetupError> {
+pub fn check_name(server_name: &str) -> Result<ServerName<'static>, SetupError> {
     ServerName::try_from(server_name.to_owned())
         .map_err(|_| SetupError::BadServerName(server_name.to_owned()))
 }

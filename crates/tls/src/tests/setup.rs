@@ -8,7 +8,7 @@ use super::{
     Authority, Pair, believing,
     papers::{named, self_signed},
 };
-use crate::tls::{
+use crate::{
     Acceptor, AlpnProtocol, Authorities, Connector, SetupError, Tls, TlsIdentity, certificate,
 };
 

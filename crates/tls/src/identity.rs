@@ -22,9 +22,11 @@ pub struct TlsIdentity {
 }
 
 /// PEM texts of the identity, for libraries that parse them themselves.
-pub(crate) struct Pem {
-    pub(crate) certificate: Vec<u8>,
-    pub(crate) key: Zeroizing<Vec<u8>>,
+pub struct Pem {
+    /// Certificate chain.
+    pub certificate: Vec<u8>,
+    /// Private key.
+    pub key: Zeroizing<Vec<u8>>,
 }
 
 impl TlsIdentity {
@@ -59,7 +61,8 @@ impl TlsIdentity {
         })
     }
 
-    pub(crate) fn pem(&self) -> &Pem {
+    /// Returns the certificate chain and the key as PEM.
+    pub fn pem(&self) -> &Pem {
         &self.pem
     }
 

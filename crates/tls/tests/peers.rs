@@ -11,9 +11,7 @@ use std::{
     time::Duration,
 };
 
-use evenkeel_proxy::tls::{
-    Acceptor, AlpnProtocol, Authorities, Channel, Connector, Tls, TlsIdentity,
-};
+use evenkeel_tls::{Acceptor, AlpnProtocol, Authorities, Channel, Connector, Tls, TlsIdentity};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 

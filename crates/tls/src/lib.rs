@@ -9,20 +9,19 @@ mod certificate;
 mod channel;
 mod connector;
 mod identity;
-pub(crate) mod messages;
+pub mod messages;
 mod trust;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::trust::{check_name, client_config};
 pub use self::{
     acceptor::Acceptor,
     certificate::Names,
     channel::{Channel, Progress},
     connector::{AlpnProtocol, Connector, ServerEncryption},
-    identity::TlsIdentity,
-    trust::{Authorities, Tls},
+    identity::{Pem, TlsIdentity},
+    trust::{Authorities, Tls, check_name, client_config},
 };
 
 /// ALPN name of PostgreSQL's protocol.

@@ -7,7 +7,7 @@ use super::{
     papers::{common, expired, named, self_signed},
     verifying,
 };
-use crate::tls::{Acceptor, Authorities, ChannelError, Connector, Names, Tls};
+use crate::{Acceptor, Authorities, ChannelError, Connector, Names, Tls};
 
 /// Returns the errors of a failed handshake at the verifying and at the verified side.
 fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use evenkeel_proxy::tls::{Acceptor, AlpnProtocol, Channel, Connector, Tls, TlsIdentity};
+use evenkeel_tls::{Acceptor, AlpnProtocol, Channel, Connector, Tls, TlsIdentity};
 
 /// Maximum memory of TLS per client, in bytes. A client without TLS may use 8 kB after its login.
 const BYTES_MAX: usize = 6 << 10;

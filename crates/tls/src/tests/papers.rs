@@ -1,14 +1,16 @@
 //! Creates certificates for tests: authorities, and certificates that they sign.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
     SignatureAlgorithm, date_time_ymd,
 };
 
-use crate::{
-    fast_random,
-    tls::{Acceptor, Authorities, TlsIdentity},
-};
+use crate::{Acceptor, Authorities, TlsIdentity};
+
+/// Number of authorities so far: each has a name of its own.
+static AUTHORITIES: AtomicU64 = AtomicU64::new(0);
 
 /// Signs certificates.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -23,7 +25,7 @@ impl Authority {
     pub(super) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let name = format!("authority {}", fast_random());
+        let name = format!("authority {}", AUTHORITIES.fetch_add(1, Relaxed));
         params.distinguished_name.push(DnType::CommonName, name);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap());
         Self(issuer.unwrap())

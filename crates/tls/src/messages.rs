@@ -4,7 +4,7 @@
 use rustls::{AlertDescription, CertificateError, Error};
 
 /// Returns the message and advice for a failure towards a server.
-pub(crate) fn with_server(error: &Error) -> String {
+pub fn with_server(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(certificate) => servers_certificate(error, certificate),
         Error::InvalidMessage(_) => format!(
