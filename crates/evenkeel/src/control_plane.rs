@@ -28,10 +28,10 @@ mod watchdog;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use evenkeel_proxy::engine::Engine;
-use evenkeel_proxy::engine::event::{Event, PassiveFailure};
-use evenkeel_proxy::listen::ListenError;
-use evenkeel_proxy::now_ms;
+use evenkeel_engine::clock::now_ms;
+use evenkeel_engine::listen::ListenError;
+use evenkeel_proxy::data_plane::DataPlane;
+use evenkeel_proxy::event::{Event, PassiveFailure};
 use evenkeel_proxy::record::CutReason;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -115,7 +115,7 @@ pub enum Signal {
 
 /// Owner of all state that changes while the process runs.
 pub struct ControlPlane {
-    engine: Engine,
+    data_plane: DataPlane,
     /// Generation number: how many upgrades preceded this process.
     generation: u32,
     peers: Peers,
@@ -139,14 +139,14 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Binds all listeners or takes them over, then serves. Leaves no side effects on error.
     pub async fn new(
-        (engine, generation): (Engine, u32),
+        (data_plane, generation): (DataPlane, u32),
         io_reason: String,
         (plan, problems): (Plan, Problems),
         before: Option<(Predecessor, InheritedSockets)>,
     ) -> Result<Self, ControlPlaneError> {
         let now_ms = now_ms();
         let mut control_plane = Self {
-            engine,
+            data_plane,
             generation,
             peers: Peers::default(),
             io_reason,
@@ -209,7 +209,7 @@ impl ControlPlane {
         }
         self.send_final_report();
         tracing::info!("stopped");
-        self.engine.stop();
+        self.data_plane.stop();
     }
 
     fn is_over(&self) -> bool {
@@ -222,11 +222,11 @@ impl ControlPlane {
 
     /// Returns whether there is no session left and none can start.
     fn is_idle(&self) -> bool {
-        !self.engine.is_accepting_any() && self.sessions() == 0
+        !self.data_plane.is_accepting_any() && self.sessions() == 0
     }
 
     fn sessions(&self) -> usize {
-        self.engine.sessions().iter().sum()
+        self.data_plane.sessions().iter().sum()
     }
 
     fn next_wake_ms(&self) -> u64 {
@@ -267,7 +267,7 @@ impl ControlPlane {
             self.next_sample_ms = (self.next_sample_ms + SAMPLE_INTERVAL_MS).max(now_ms);
         }
         if self.stop_by_ms.is_some_and(|by_ms| now_ms >= by_ms) && self.sessions() > 0 {
-            self.engine.cut(None, None, CutReason::Shutdown);
+            self.data_plane.cut(None, None, CutReason::Shutdown);
         }
     }
 
@@ -365,7 +365,7 @@ impl ControlPlane {
         self.stop_by_ms = Some(now_ms() + limit_ms);
         // Before the log line: readers may rely on it that no client is accepted any more.
         for service in &mut self.services {
-            service.stop_listening(&self.engine);
+            service.stop_listening(&self.data_plane);
         }
         self.notify_predecessor();
         let sessions = watchdog::counted(self.sessions(), "session");

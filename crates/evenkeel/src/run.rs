@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use evenkeel_proxy::engine::{Driver, Engine, EngineError};
+use evenkeel_engine::engine::{Driver, EngineError};
+use evenkeel_proxy::data_plane::DataPlane;
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -111,7 +112,7 @@ async fn serve(
 ) -> Result<(), RunError> {
     let (driver, io_reason) = choose_driver(plan.engine.io);
     let workers = plan.engine.workers.unwrap_or_else(cores);
-    let (engine, events) = Engine::start(driver, workers)?;
+    let (data_plane, events) = DataPlane::start(driver, workers)?;
     let io = driver.name();
     tracing::info!("data plane: {io} ({io_reason}), workers: {workers}");
     let (control, requests) = ControlHandle::channel();
@@ -125,7 +126,7 @@ async fn serve(
         // Cancel keys of an earlier process are invalid.
         None => std::process::id(),
     };
-    let identified = identify(&engine, plan.peers.instance, generation, &mut inherited);
+    let identified = identify(&data_plane, plan.peers.instance, generation, &mut inherited);
     identified.map_err(RunError::Runtime)?;
     let intermediate = predecessor.is_some().then(rustix::process::getppid);
     let own_log = inherited.take_log();
@@ -135,9 +136,9 @@ async fn serve(
     let started = match opened {
         Err(error) => Err(error),
         Ok((admin_task, admin_sockets)) => {
-            let engine = (engine, generation);
+            let data_plane = (data_plane, generation);
             let control_plane =
-                ControlPlane::new(engine, io_reason, (plan, problems), before).await;
+                ControlPlane::new(data_plane, io_reason, (plan, problems), before).await;
             control_plane
                 .map(|control_plane| (control_plane, admin_task, admin_sockets))
                 .map_err(RunError::ControlPlane)
@@ -168,16 +169,16 @@ async fn serve(
 /// Sets the instance and generation by which cancel requests are routed. Those for sessions of the
 /// predecessor are sent to it.
 fn identify(
-    engine: &Engine,
+    data_plane: &DataPlane,
     instance: u16,
     generation: u32,
     inherited: &mut InheritedSockets,
 ) -> io::Result<()> {
-    let identified = engine.identify(instance, generation);
+    let identified = data_plane.identify(instance, generation);
     identified.map_err(io::Error::other)?;
     if let Some(socket) = inherited.take(Purpose::Cancels) {
         let old = Sending::new(socket)?;
-        engine.set_predecessor(Some(Box::new(move |process, secret| {
+        data_plane.set_predecessor(Some(Box::new(move |process, secret| {
             old.send(process, &secret)
         })));
     }

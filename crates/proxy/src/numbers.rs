@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::fast_random::fast_random;
+use evenkeel_engine::fast_random;
 
 /// Location of a session within its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -122,3 +122,9 @@ pub struct Record {
     /// Reason why the session ended.
     pub ending: TerminationReason,
 }
+
+impl From<CutReason> for TerminationReason {
+    fn from(reason: CutReason) -> Self {
+        Self::Cut(reason)
+    }
+}

@@ -10,13 +10,12 @@ pub mod stats;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use evenkeel_engine::{clock, fast_random};
 use evenkeel_policy::permits::Permits;
 use evenkeel_policy::server_set::{MemberSet, Pick, PickRequest, ServerSet};
 use evenkeel_wire::sql::mysql::LexerModes;
 
-use crate::clock;
 use crate::counters::ServiceCounters;
-use crate::fast_random::fast_random;
 use crate::server::Server;
 use crate::settings::ServiceSettings;
 use crate::upstream::queue::Queue;

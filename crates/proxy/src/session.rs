@@ -6,12 +6,14 @@ pub(crate) mod cancel;
 pub(crate) mod handle;
 mod input;
 mod lingering_close;
+pub(crate) mod live_session;
 mod login_connection;
 pub(crate) mod mysql;
 pub(crate) mod password_rate_limit;
 pub(crate) mod pinning;
 mod placement;
 pub(crate) mod postgres;
+mod proxy_header_guard;
 mod proxy_protocol;
 mod statement_interner;
 mod tcp;
@@ -20,16 +22,16 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::clock;
-use crate::engine::event::{Event, PassiveFailure};
-use crate::engine::live_session::LiveSession;
-use crate::engine::worker::Worker;
-use crate::listen::Accepted;
+use evenkeel_engine::clock;
+use evenkeel_engine::socket::Socket;
+
+use crate::accept::Accepted;
+use crate::event::Event;
 use crate::record::{Record, TerminationReason};
-use crate::relay::RelayOutcome;
 use crate::service::database::ProtocolService;
 use crate::service::{Protocol, Service};
-use crate::socket::Socket;
+use crate::session::live_session::LiveSession;
+use crate::worker::Worker;
 
 /// Steps that one session may take before it yields to the worker's other sessions.
 const STEPS_MAX: usize = 64;
@@ -122,22 +124,4 @@ fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
     {
         worker.shared.report_event(Event::Ended(record));
     }
-}
-
-/// Returns a passive failure if the server ended the connection before sending any byte while its
-/// client was waiting for a reply.
-fn closed_before_any_byte(live: &LiveSession, outcome: &RelayOutcome) -> Option<PassiveFailure> {
-    let server_first = match outcome {
-        RelayOutcome::Mute(_) => return Some(PassiveFailure::ClosedBeforeAnyByte),
-        RelayOutcome::Over(ending) => {
-            matches!(
-                ending,
-                TerminationReason::ServerClosed | TerminationReason::ResetByServer(_)
-            )
-        }
-    };
-    // If the client has sent nothing, an end of the server connection says nothing about the
-    // server.
-    let unanswered = live.from_client.get() > 0 && live.to_client.get() == 0;
-    (server_first && unanswered).then_some(PassiveFailure::ClosedBeforeAnyByte)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use evenkeel_engine::socket::Keepalive;
 use ipnet::IpNet;
 
 /// Settings of one service; its servers and algorithm are in the
@@ -45,18 +46,4 @@ pub enum ProxyVersion {
     V1,
     /// Binary.
     V2,
-}
-
-/// TCP keepalive (tcp(7)) and the limit for unanswered bytes, on both sides of each session.
-#[derive(Debug, Clone, Copy)]
-pub struct Keepalive {
-    /// Silence before the first probe (TCP_KEEPIDLE). Zero disables keepalive.
-    pub idle: Duration,
-    /// Time between probes (TCP_KEEPINTVL).
-    pub interval: Duration,
-    /// Unanswered probes until the peer is considered dead (TCP_KEEPCNT).
-    pub probes: u32,
-    /// Time without acknowledgement of sent data after which the peer is considered dead. Zero: the
-    /// kernel's default.
-    pub user_timeout: Duration,
 }

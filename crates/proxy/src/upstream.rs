@@ -13,16 +13,16 @@ pub(crate) mod worker_pool;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::clock;
+use evenkeel_engine::socket::Socket;
+use evenkeel_engine::timers;
 use evenkeel_policy::server_set::Pick;
 
-use crate::clock;
-use crate::engine::event::{Event, PassiveFailure};
-use crate::engine::timers;
-use crate::engine::worker::Worker;
+use crate::event::{Event, PassiveFailure};
 use crate::record::{Record, TerminationReason};
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
-use crate::socket::Socket;
+use crate::worker::Worker;
 use server_permit::ServerPermit;
 
 /// Pause before all servers are tried again: long enough for a server to make progress with a

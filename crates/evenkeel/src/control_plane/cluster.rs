@@ -6,11 +6,11 @@ pub(super) mod switchover;
 
 use std::collections::BTreeMap;
 
+use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::cluster::{Cluster, ClusterRoles, HandoverState, Problem, Role, RoleReport};
 use evenkeel_policy::health::HealthState;
-use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::data_plane::CutCount;
 use evenkeel_proxy::monitor::WatchError;
-use evenkeel_proxy::now_ms;
 use evenkeel_proxy::record::CutReason;
 
 use self::switchover::Switchover;
@@ -162,7 +162,7 @@ impl ControlPlane {
         let (server_id, now_ms) = (state.server.id, now_ms());
         if let Err(WatchError::Away(why)) = outcome {
             let is_outdated = state.is_role_outdated(now_ms);
-            let failure = evenkeel_proxy::engine::event::PassiveFailure::ConnectFailed(why.clone());
+            let failure = evenkeel_proxy::event::PassiveFailure::ConnectFailed(why.clone());
             self.record_passive_failure(server_id, &failure);
             if is_outdated {
                 self.record_hidden_role(address, index, why);
@@ -369,7 +369,7 @@ impl ControlPlane {
                 if *now != Role::Primary && (replaced || demoted) && state.server.load.active() > 0
                 {
                     let ids = (Some(service.service.id), Some(server_id));
-                    cuts.push(self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged));
+                    cuts.push(self.data_plane.cut(ids.0, ids.1, CutReason::PrimaryChanged));
                 }
             }
         }
@@ -402,7 +402,7 @@ impl ControlPlane {
             });
             if let (true, Some(server)) = (writes, &removal.server) {
                 let ids = (Some(removal.service.id), Some(server.id));
-                self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged);
+                self.data_plane.cut(ids.0, ids.1, CutReason::PrimaryChanged);
             }
         }
         self.cut_removed_services(index);

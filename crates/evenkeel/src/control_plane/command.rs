@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_proxy::now_ms;
+use evenkeel_engine::clock::now_ms;
 
 use super::ControlPlane;
 use super::server::Drain;

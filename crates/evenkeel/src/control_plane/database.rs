@@ -438,7 +438,7 @@ impl ControlPlane {
     fn cut_former_primary(&self, index: usize, former: Option<u64>) {
         if former.is_some() {
             let service_id = self.services[index].service.id;
-            self.engine
+            self.data_plane
                 .cut(Some(service_id), former, CutReason::PrimaryChanged);
         }
     }

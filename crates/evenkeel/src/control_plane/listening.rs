@@ -4,10 +4,10 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use evenkeel_engine::listen::{ListenAddress, ListenError, Listener};
+use evenkeel_engine::socket::Keepalive;
 use evenkeel_proxy::Service;
-use evenkeel_proxy::engine::Engine;
-use evenkeel_proxy::listen::{ListenAddress, ListenError, Listener};
-use evenkeel_proxy::settings::Keepalive;
+use evenkeel_proxy::data_plane::DataPlane;
 
 use crate::config::Listen;
 use crate::upgrade::predecessor::InheritedSockets;
@@ -20,13 +20,17 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn start(bound: Bound, engine: &Engine, service: &Arc<Service>) -> io::Result<Self> {
+    pub(super) fn start(
+        bound: Bound,
+        data_plane: &DataPlane,
+        service: &Arc<Service>,
+    ) -> io::Result<Self> {
         let mut sockets = Vec::new();
         for (listener, accepting) in bound.sockets {
             let id = match accepting {
-                None => engine.listen(&listener, service)?,
+                None => data_plane.listen(&listener, service)?,
                 Some(id) => {
-                    engine.reassign(id, service);
+                    data_plane.reassign(id, service);
                     id
                 }
             };
@@ -51,20 +55,26 @@ impl Listening {
 
     /// Stops accepting. Clients wait in the kernel until [`Self::resume`], or until another process
     /// accepts.
-    pub(super) fn pause(&self, engine: &Engine) {
+    pub(super) fn pause(&self, data_plane: &DataPlane) {
         for (_, id) in &self.sockets {
-            engine.stop_listening(*id);
+            data_plane.stop_listening(*id);
         }
     }
 
     /// Returns whether an accept is still in progress.
-    pub(super) fn is_accepting(&self, engine: &Engine) -> bool {
-        self.sockets.iter().any(|(_, id)| engine.is_accepting(*id))
+    pub(super) fn is_accepting(&self, data_plane: &DataPlane) -> bool {
+        self.sockets
+            .iter()
+            .any(|(_, id)| data_plane.is_accepting(*id))
     }
 
-    pub(super) fn resume(&mut self, engine: &Engine, service: &Arc<Service>) -> io::Result<()> {
+    pub(super) fn resume(
+        &mut self,
+        data_plane: &DataPlane,
+        service: &Arc<Service>,
+    ) -> io::Result<()> {
         for (listener, id) in &mut self.sockets {
-            *id = engine.listen(listener, service)?;
+            *id = data_plane.listen(listener, service)?;
         }
         Ok(())
     }
@@ -98,11 +108,11 @@ impl Listening {
     /// others are closed. `None`: no socket was taken.
     pub(super) fn leave(
         mut self,
-        engine: &Engine,
+        data_plane: &DataPlane,
         is_taken: impl Fn(String) -> bool,
     ) -> Option<Self> {
         for (mut listener, id) in std::mem::take(&mut self.sockets) {
-            engine.stop_listening(id);
+            data_plane.stop_listening(id);
             if is_taken(listener.asked_for().to_string()) {
                 self.sockets.push((listener, id));
             } else {
@@ -112,9 +122,9 @@ impl Listening {
         (!self.sockets.is_empty()).then_some(self)
     }
 
-    pub(super) fn stop(self, engine: &Engine) {
+    pub(super) fn stop(self, data_plane: &DataPlane) {
         for (_, id) in &self.sockets {
-            engine.stop_listening(*id);
+            data_plane.stop_listening(*id);
         }
     }
 
@@ -163,9 +173,9 @@ impl Bound {
     }
 
     /// Closes sockets that no service uses.
-    pub(super) fn close(self, engine: &Engine) {
+    pub(super) fn close(self, data_plane: &DataPlane) {
         for (_, id) in &self.sockets {
-            id.iter().for_each(|id| engine.stop_listening(*id));
+            id.iter().for_each(|id| data_plane.stop_listening(*id));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_proxy::Protocol;
-use evenkeel_proxy::engine::operate::SessionFilter;
+use evenkeel_proxy::data_plane::operate::SessionFilter;
 use tokio::sync::oneshot;
 
 use super::ControlPlane;
@@ -44,7 +44,7 @@ impl ControlPlane {
     /// Returns the connections that the workers report within the time limit.
     fn connections(&self, managed: &ManagedService) -> impl Future<Output = Connections> + use<> {
         let plan = managed.plan.clone();
-        let answers = self.engine.describe(managed.service.id);
+        let answers = self.data_plane.describe(managed.service.id);
         async move {
             let mut parts = Vec::new();
             let collecting = async {
@@ -86,7 +86,7 @@ impl ControlPlane {
                     .to_owned(),
             );
         }
-        self.engine.pause(&managed.service, database);
+        self.data_plane.pause(&managed.service, database);
         let object = object_name(service, database);
         Ok(format!("{object} is paused, new transactions wait"))
     }
@@ -109,7 +109,7 @@ impl ControlPlane {
     ) -> Result<String, String> {
         let managed = self.find_database(service, database)?;
         let object = object_name(service, database);
-        if self.engine.resume(&managed.service, database) {
+        if self.data_plane.resume(&managed.service, database) {
             return Ok(format!("{object} resumed"));
         }
         let database_service = managed.service.database();
@@ -128,7 +128,7 @@ impl ControlPlane {
         database: Option<&str>,
     ) -> Result<String, String> {
         let managed = self.find_database(service, database)?;
-        self.engine.reconnect(&managed.service, database);
+        self.data_plane.reconnect(&managed.service, database);
         let object = object_name(service, database);
         Ok(format!(
             "server connections of {object} are closed as they become idle"
@@ -149,7 +149,7 @@ impl ControlPlane {
             KillWhich::ServerPid(pid) => SessionFilter::ServerProcess(*pid),
             KillWhich::Database(database) => SessionFilter::Database(database.clone()),
         };
-        let count = self.engine.kill(&managed.service, &matching);
+        let count = self.data_plane.kill(&managed.service, &matching);
         tokio::time::sleep(KILL_LIMIT).await;
         match (which, count.get()) {
             (KillWhich::Client(id), 0) => Err(format!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::load::Load;
-use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::{Endpoint, Server};
 use tokio::task::JoinHandle;
 
@@ -25,7 +25,7 @@ pub(super) struct Peers {
 
 impl Peers {
     /// Applies the addresses of a new configuration.
-    pub(super) fn adopt(&mut self, addresses: &BTreeMap<u16, Address>, engine: &Engine) {
+    pub(super) fn adopt(&mut self, addresses: &BTreeMap<u16, Address>, data_plane: &DataPlane) {
         let same = |(number, address): (&u16, &Address)| {
             let known = self.known.get(number);
             known.is_some_and(|(known, _)| known == address)
@@ -37,7 +37,7 @@ impl Peers {
         for (number, address) in addresses {
             let name = address.to_string().into();
             let load = Arc::new(Load::new(None));
-            let server = Server::new(engine.new_id(), name, load, engine.workers());
+            let server = Server::new(data_plane.new_id(), name, load, data_plane.workers());
             let server = Arc::new(server);
             self.find(address, &server);
             self.known.insert(*number, (address.clone(), server));

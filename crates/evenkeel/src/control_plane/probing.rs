@@ -7,7 +7,7 @@ use std::time::Duration;
 use evenkeel_policy::cluster;
 use evenkeel_policy::health::{Change, HealthState};
 use evenkeel_proxy::Endpoint;
-use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::data_plane::CutCount;
 use evenkeel_proxy::monitor::WatchError;
 use evenkeel_proxy::probe::{Observation, Outcome, Target};
 use evenkeel_proxy::record::CutReason;
@@ -166,11 +166,11 @@ impl ControlPlane {
         let Some(state) = self.servers.get(address) else {
             return cuts;
         };
-        self.engine.abandon_server(state.server.id);
+        self.data_plane.abandon_server(state.server.id);
         for service in &self.services {
             if service.lists(address) && service.plan.on_server_down == OnServerDown::Cut {
                 let ids = (Some(service.service.id), Some(state.server.id));
-                cuts.push(self.engine.cut(ids.0, ids.1, CutReason::ServerDown));
+                cuts.push(self.data_plane.cut(ids.0, ids.1, CutReason::ServerDown));
             }
         }
         cuts

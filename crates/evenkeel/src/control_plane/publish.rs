@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::clock::now_ms;
+use evenkeel_engine::socket::Keepalive;
 use evenkeel_policy::balance::key_of;
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::server_set::{Member, ServerSet};
-use evenkeel_proxy::settings::{Keepalive, ProxyVersion, ServiceSettings};
-use evenkeel_proxy::{ServiceSnapshot, now_ms};
+use evenkeel_proxy::ServiceSnapshot;
+use evenkeel_proxy::settings::{ProxyVersion, ServiceSettings};
 
 use super::ControlPlane;
 use super::database::snapshot::set_primary_status;
@@ -51,7 +53,7 @@ impl ControlPlane {
         let service = &mut self.services[index];
         service.eligibilities = eligibilities;
         service.next_ramp_ms = next_ramp_ms;
-        self.engine.publish(&service.service, snapshot);
+        self.data_plane.publish(&service.service, snapshot);
         // The primary may have been drained or removed.
         set_primary_status(&self.services[index].service);
         let state = self.state_of(index);
@@ -134,14 +136,14 @@ impl ControlPlane {
         if let Some(database) = &mut snapshot.database {
             database.primary = None;
         }
-        self.engine.publish(&removed_service.service, snapshot);
+        self.data_plane.publish(&removed_service.service, snapshot);
         set_primary_status(&removed_service.service);
     }
 
     /// Publishes a service that is not in the list yet.
     pub(super) fn publish_before_listening(&self, service: &ManagedService) {
         let (snapshot, _) = self.snapshot(service, &self.eligibilities(service), now_ms());
-        self.engine.publish(&service.service, snapshot);
+        self.data_plane.publish(&service.service, snapshot);
     }
 
     /// Builds the snapshot of a service. Also returns when its next slow-start step is due.

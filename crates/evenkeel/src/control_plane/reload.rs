@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evenkeel_engine::clock::{now_ms, now_us};
+use evenkeel_engine::listen::ListenError;
 use evenkeel_policy::server_set::ServerSet;
-use evenkeel_proxy::listen::ListenError;
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::{Protocol, Server, ServiceSnapshot, now_ms, now_us};
+use evenkeel_proxy::{Protocol, Server, ServiceSnapshot};
 
 use super::cluster::needs_roles;
 use super::database::snapshot;
@@ -131,8 +132,8 @@ impl ControlPlane {
 
     /// Applies a prepared plan, which cannot fail.
     pub(super) fn adopt_prepared(&mut self, plan: Plan, prepared: Prepared) {
-        self.engine.set_records_enabled(plan.log.connections);
-        self.peers.adopt(&plan.peers.addresses, &self.engine);
+        self.data_plane.set_records_enabled(plan.log.connections);
+        self.peers.adopt(&plan.peers.addresses, &self.data_plane);
         self.adopt_servers(&plan, prepared.servers);
         self.adopt_services(&plan.services, prepared.bound);
         self.plan = plan;
@@ -176,8 +177,8 @@ impl ControlPlane {
                     continue;
                 }
                 let max = listed.max_connections;
-                let mut state =
-                    ManagedServer::new(&self.engine, &listed.address, config, max).map_err(fail)?;
+                let mut state = ManagedServer::new(&self.data_plane, &listed.address, config, max)
+                    .map_err(fail)?;
                 if let Some(known) = self.removed_server(&listed.address) {
                     state.server = known;
                 }
@@ -277,7 +278,7 @@ impl ControlPlane {
             self.services.push(service);
         }
         for unused in bound {
-            unused.close(&self.engine);
+            unused.close(&self.data_plane);
         }
         for gone in old {
             snapshot::shrink_pools(&gone);
@@ -334,7 +335,7 @@ impl ControlPlane {
             servers: Vec::new(),
             database: None,
         };
-        let workers = self.engine.workers();
+        let workers = self.data_plane.workers();
         let (protocol, server_info) = match &plan.protocol {
             config::Protocol::Tcp => (Protocol::Tcp, None),
             config::Protocol::Sql(database) => {
@@ -345,7 +346,7 @@ impl ControlPlane {
         };
         let mut service = ManagedService {
             plan: plan.clone(),
-            service: self.engine.add_service(&plan.name, snapshot, protocol),
+            service: self.data_plane.add_service(&plan.name, snapshot, protocol),
             cursor,
             listening: Vec::new(),
             weights: BTreeMap::new(),
@@ -385,7 +386,7 @@ impl ControlPlane {
             let Some(index) = bound.iter().position(|bound| bound.listen == *listen) else {
                 continue;
             };
-            match Listening::start(bound.swap_remove(index), &self.engine, &service.service) {
+            match Listening::start(bound.swap_remove(index), &self.data_plane, &service.service) {
                 Ok(listening) => service.listening.push(listening),
                 Err(error) => tracing::error!(%listen, "cannot accept clients: {error}"),
             }

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::clock::now_ms;
 use evenkeel_proxy::record::CutReason;
-use evenkeel_proxy::{Server, Service, now_ms};
+use evenkeel_proxy::{Server, Service};
 
 use super::ControlPlane;
 use super::service::ManagedService;
@@ -80,7 +81,8 @@ impl ControlPlane {
     pub(super) fn part_from_removals(&self) {
         for removal in &self.removals {
             if let Some(server) = &removal.server {
-                self.engine.disconnect_server(&removal.service, server.id);
+                self.data_plane
+                    .disconnect_server(&removal.service, server.id);
             }
         }
     }
@@ -99,16 +101,16 @@ impl ControlPlane {
             // Repeated for connects that were in progress when the drain began.
             if again && state.server.load.active() > 0 {
                 drain.cut_again_ms = Some(now_ms + LAST_LOOK_MS);
-                self.engine
+                self.data_plane
                     .cut(None, Some(state.server.id), CutReason::DrainLimit);
             }
         }
-        let engine = &self.engine;
+        let data_plane = &self.data_plane;
         self.removals.retain_mut(|removal| {
             if now_ms >= removal.next_cut_ms {
                 removal.next_cut_ms = now_ms + LAST_LOOK_MS;
                 let server_id = removal.server.as_ref().map(|server| server.id);
-                engine.cut(Some(removal.service.id), server_id, CutReason::Removed);
+                data_plane.cut(Some(removal.service.id), server_id, CutReason::Removed);
             }
             now_ms < removal.last_cut_ms && !removal.is_empty()
         });

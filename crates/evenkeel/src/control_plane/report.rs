@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::HealthState;
 use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
 use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::counters::{self, ServiceCounters};
 use evenkeel_proxy::record::Record;
-use evenkeel_proxy::{now_ms, now_us};
 
 use super::ControlPlane;
 use super::database::digests::work;
@@ -99,9 +99,9 @@ impl ControlPlane {
     }
 
     fn engine_status(&self) -> EngineStatus {
-        let sessions = self.engine.sessions();
+        let sessions = self.data_plane.sessions();
         EngineStatus {
-            io: self.engine.driver().name().to_owned(),
+            io: self.data_plane.driver().name().to_owned(),
             io_reason: self.io_reason.clone(),
             workers: sessions
                 .iter()

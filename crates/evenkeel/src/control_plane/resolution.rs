@@ -1,9 +1,10 @@
 //! Resolves host names of servers periodically. A server in a cluster uses one address at a time.
 
+use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::health::HealthState;
-use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::Endpoint;
+use evenkeel_proxy::data_plane::CutCount;
 use evenkeel_proxy::record::CutReason;
-use evenkeel_proxy::{Endpoint, now_ms};
 
 use super::ControlPlane;
 use super::server::ManagedServer;
@@ -125,7 +126,7 @@ impl ControlPlane {
             return;
         };
         for service in self.services.iter().filter(|one| one.lists(address)) {
-            self.engine
+            self.data_plane
                 .disconnect_server(&service.service, state.server.id);
         }
     }
@@ -165,7 +166,7 @@ impl ControlPlane {
         writing
             .map(|one| {
                 let ids = (Some(one.service.id), Some(state.server.id));
-                self.engine.cut(ids.0, ids.1, CutReason::PrimaryChanged)
+                self.data_plane.cut(ids.0, ids.1, CutReason::PrimaryChanged)
             })
             .collect()
     }

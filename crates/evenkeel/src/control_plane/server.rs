@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::clock::now_ms;
+use evenkeel_engine::fast_random;
 use evenkeel_policy::health::{Change, Health, HealthSettings, HealthState, PassiveFailure};
 use evenkeel_policy::load::Load;
-use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::monitor::{Database, RoleMonitor};
 use evenkeel_proxy::probe::{
     Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Tls,
 };
-use evenkeel_proxy::{Endpoint, Server, fast_random, now_ms};
+use evenkeel_proxy::{Endpoint, Server};
 use evenkeel_tls::TlsIdentity;
 use tokio::sync::mpsc;
 
@@ -182,7 +184,7 @@ pub(super) struct ManagedServer {
 
 impl ManagedServer {
     pub(super) fn new(
-        engine: &Engine,
+        data_plane: &DataPlane,
         address: &Address,
         config: MonitorConfig,
         max_connections: Option<u32>,
@@ -191,7 +193,12 @@ impl ManagedServer {
         let prober = config.prober(address)?;
         let load = Arc::new(Load::new(max_connections));
         let name = address.to_string().into();
-        let server = Arc::new(Server::new(engine.new_id(), name, load, engine.workers()));
+        let server = Arc::new(Server::new(
+            data_plane.new_id(),
+            name,
+            load,
+            data_plane.workers(),
+        ));
         let addresses: Vec<_> = fixed_endpoint(address).into_iter().collect();
         server.set_endpoints(addresses.clone());
         let health = Health::new(config.settings(), now_ms);

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evenkeel_engine::clock::now_us;
 use evenkeel_policy::server_set::RotationCursor;
-use evenkeel_proxy::engine::Engine;
+use evenkeel_proxy::Service;
+use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::rules::RuleSet;
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::{Service, now_us};
 use evenkeel_tls::Acceptor;
 
 use super::database::{MonitorTasks, snapshot, tracks};
@@ -101,9 +102,9 @@ impl ManagedService {
             .unwrap_or(server.weight)
     }
 
-    pub(super) fn stop_listening(&mut self, engine: &Engine) {
+    pub(super) fn stop_listening(&mut self, data_plane: &DataPlane) {
         for listening in self.listening.drain(..) {
-            listening.stop(engine);
+            listening.stop(data_plane);
         }
     }
 }

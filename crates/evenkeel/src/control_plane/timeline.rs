@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use evenkeel_proxy::engine::CutCount;
-use evenkeel_proxy::now_ms;
+use evenkeel_engine::clock::now_ms;
+use evenkeel_proxy::data_plane::CutCount;
 
 use super::ControlPlane;
 use super::report::now_unix_ms;

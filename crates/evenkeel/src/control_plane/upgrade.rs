@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(super) use drain::UpgradeRequest;
 use drain::{DelayedUpgrade, Predecessor};
-use evenkeel_proxy::now_ms;
+use evenkeel_engine::clock::now_ms;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot};
 
@@ -148,7 +148,7 @@ impl ControlPlane {
             .filter_map(|one| one.service.database());
         for database in databases {
             let writes = database.server_info.writes();
-            writes.set_shared(are_shared, evenkeel_proxy::now_us());
+            writes.set_shared(are_shared, evenkeel_engine::clock::now_us());
         }
     }
 

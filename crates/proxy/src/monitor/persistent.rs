@@ -2,14 +2,12 @@
 
 use std::{future::pending, time::Duration};
 
+use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::cluster::{RoleReport, report::ReplicationState};
 use tokio::time::timeout;
 
 use super::WatchError;
-use crate::{
-    now_ms,
-    probe::{Progress, Target},
-};
+use crate::probe::{Progress, Target};
 
 /// Time limit for closing a connection with the protocol's termination message.
 const GOODBYE_MS_MAX: u64 = 200;

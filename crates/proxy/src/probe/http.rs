@@ -2,6 +2,7 @@
 
 use std::{ops::RangeInclusive, pin::pin, sync::Arc};
 
+use evenkeel_tls::messages::with_server;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, Empty};
 use hyper::{
@@ -19,7 +20,6 @@ use super::{
     stream::{self, CheckedStream, Plausible, ReceivedPrefix, Socket},
     tls,
 };
-use evenkeel_tls::messages::with_server;
 
 /// Length of the searched part of the body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;

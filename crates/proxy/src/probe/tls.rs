@@ -2,10 +2,10 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use evenkeel_tls::{self as tls, Tls};
 use rustls::ClientConfig;
 
 use super::{ProbeSetupError, Target};
-use evenkeel_tls::{self as tls, Tls};
 
 /// Returns a TLS client's configuration; `None` when TLS is off.
 pub(super) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, ProbeSetupError> {

@@ -13,6 +13,7 @@ use evenkeel_policy::failover_queue::{self, PrimaryStatus};
 use evenkeel_policy::load::Load;
 use evenkeel_policy::route;
 use evenkeel_policy::server_set::ServerSet;
+use evenkeel_tls::{Acceptor, Connector, ServerEncryption};
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
@@ -28,7 +29,6 @@ use crate::session::{mysql, postgres};
 use crate::session_state::analysis::RoutingHint;
 use crate::upstream::pool_registry::{PoolRegistry, PoolUser};
 use crate::upstream::server_login::ConnectError;
-use evenkeel_tls::{Acceptor, Connector, ServerEncryption};
 
 pub use super::login_limiter::LoginLimits;
 pub use crate::session::pinning::{PinCause, PinCount};

@@ -9,7 +9,7 @@ use evenkeel_policy::failover_queue::{
     FailoverQueue, FailoverSettings, FailoverTicket, PrimaryError, PrimaryStatus, QueueDecision,
 };
 
-use crate::clock;
+use evenkeel_engine::clock;
 
 /// A waiting client; its turn may be announced by any thread.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::engine::timers;
+use evenkeel_engine::timers;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Number of known addresses from which unused ones are removed.

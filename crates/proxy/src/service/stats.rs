@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use evenkeel_engine::clock;
 use evenkeel_policy::pins::Pin;
 
-use crate::clock;
 use crate::counters::Histogram;
 use crate::counters::work::{TIMES_US, WorkCounters};
 use crate::service::database::{DatabaseService, Paused};

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
 use evenkeel_policy::failover_queue::{FailoverTicket, PrimaryError, PrimaryStatus};
 use smallvec::SmallVec;
 
 use super::handle::{SessionActivity, SessionHandle};
 use super::placement::{Placement, PlacementTarget};
-use crate::clock;
 use crate::counters::work::{StatementResult, TimedResult};
-use crate::engine::{timers, worker::Worker};
 use crate::server::Server;
 use crate::service::database::{DatabaseService, DatabaseSnapshot};
 use crate::service::failover_queue::{FailoverAdmission, FailoverWaiter};
@@ -23,6 +22,7 @@ use crate::upstream::server_login::ConnectError;
 use crate::upstream::worker_pool::{
     AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
 };
+use crate::worker::Worker;
 
 /// Maximum time for renewing a connection before it is discarded.
 const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
@@ -90,7 +90,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             worker_pool,
             account: Rc::clone(account),
             handle: Rc::clone(handle),
-            user_stats: service.user_stats(worker.index, &account.pool_user, &handle.database()),
+            user_stats: service.user_stats(worker.index(), &account.pool_user, &handle.database()),
             at: None,
             slot: WaitSlot::new(),
             wait: None,
@@ -100,7 +100,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     pub(super) fn set_database(&mut self, database: &str) {
         let database = Arc::from(database);
-        let (worker, pool_user) = (self.worker.index, &self.account.pool_user);
+        let (worker, pool_user) = (self.worker.index(), &self.account.pool_user);
         self.user_stats = self.service.user_stats(worker, pool_user, &database);
         self.handle.set_database(database);
     }
@@ -370,7 +370,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Counts a statement for its user, its server and its digest.
     fn count_statement(&self, result: &StatementResult, took_us: u64, now_ms: u64) {
-        let worker = self.worker.index;
+        let worker = self.worker.index();
         let done = TimedResult::new(took_us, result);
         self.user_stats.work.add(&done);
         if let Some(server) = self.server() {
@@ -484,7 +484,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     fn stats(&self) -> &ServiceStats {
-        &self.service.stats()[self.worker.index]
+        &self.service.stats()[self.worker.index()]
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use evenkeel_wire::mysql::password::rsa::PrivateKey;
 use tokio::sync::{oneshot, watch};
 
-use crate::random::secret;
+use evenkeel_engine::secret;
 
 /// Threads for such work: enough to keep up with logins without using all CPUs.
 const THREADS: usize = 2;

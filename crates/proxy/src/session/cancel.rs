@@ -5,18 +5,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::timers;
 use sha2::{Digest, Sha256};
 
 use super::handle::SessionHandle;
 use super::{mysql, postgres};
 use crate::cancel::{CancelClaim, Keyring};
-use crate::engine::live_session::LiveSession;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
-use crate::engine::{EngineShared, WorkerCommand};
+use crate::data_plane::DataPlaneShared;
 use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
 use crate::service::database::ProtocolService;
+use crate::session::live_session::LiveSession;
+use crate::worker::Worker;
 
 /// Time within which a server must have processed a cancel request.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -42,24 +42,24 @@ pub(crate) enum KillOutcome {
     Nobody,
 }
 
-/// Passes a cancel request to the worker that may have the session with this key.
-pub(crate) fn pass_to_worker(shared: &EngineShared, claim: CancelClaim) {
-    if let Some(sender) = shared.commands.get(usize::from(claim.place().worker)) {
-        // A stopped worker has no sessions.
-        let _ = sender.send(WorkerCommand::Cancel(claim));
-    }
-}
-
-/// Cancels the session on this worker, if the cancel request has its key.
-pub(crate) fn carry_out(
-    worker: &Rc<Worker>,
-    claim: CancelClaim,
-    handle: &Rc<SessionHandle>,
-    service: &Arc<Service>,
-) {
-    if handle.key.as_ref().is_some_and(|key| claim.fits(key)) {
-        cancel(worker, handle, service);
-    }
+/// Passes a cancel request to the worker that may have the session with this key, and cancels it
+/// there.
+pub(crate) fn pass_to_worker(shared: &DataPlaneShared, claim: CancelClaim) {
+    let place = claim.place();
+    shared
+        .workers
+        .run(usize::from(place.worker), move |worker| {
+            let Some(live) = worker.session(place.slot as usize) else {
+                return;
+            };
+            let is_meant = |handle: &Rc<SessionHandle>| {
+                let key = handle.key.as_ref();
+                key.is_some_and(|key| claim.fits(key))
+            };
+            if let Some(handle) = live.handle().filter(is_meant) {
+                cancel(worker, &handle, &live.service);
+            }
+        });
 }
 
 /// Cancels the current work of a session, or its wait.
@@ -95,15 +95,10 @@ pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &
 /// Ends the query or the session of another client. Returns the result.
 pub(crate) async fn kill(worker: &Worker, service_id: u64, wanted: KillRequest) -> KillOutcome {
     let (reply, answers) = flume::unbounded();
-    for sender in &worker.shared.commands {
-        // A stopped worker has no sessions.
-        let _ = sender.send(WorkerCommand::KillSession {
-            service_id,
-            request: wanted.clone(),
-            reply: reply.clone(),
-        });
-    }
-    drop(reply);
+    worker
+        .shared
+        .workers
+        .run_on_all(move |worker| kill_here(worker, service_id, &wanted, &reply));
     answers.recv_async().await.unwrap_or(KillOutcome::Nobody)
 }
 
@@ -185,7 +180,7 @@ pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &ForwardedKill) {
 }
 
 /// Ends the session or query if it is on this worker, and replies only in that case.
-pub(crate) fn kill_here(
+fn kill_here(
     worker: &Rc<Worker>,
     service_id: u64,
     wanted: &KillRequest,

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::pins::{Pin, Pins};
 
 use crate::cancel;
-use crate::clock;
-use crate::engine::worker::{SWEEP_INTERVAL, Worker};
 use crate::service::database::{DatabaseSnapshot, TimeLimits};
 use crate::service::rules::AppliedRules;
 use crate::session::pinning::PinCause;
 use crate::session_state::PinSource;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::worker_pool::ConnectionCore;
+use crate::worker::{SWEEP_INTERVAL, Worker};
 
 /// Current activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::io;
 
-use crate::engine::worker::Worker;
-use crate::socket::Chunk;
-use crate::stream::Stream;
+use evenkeel_engine::socket::Chunk;
+use evenkeel_engine::stream::Stream;
+
+use crate::worker::Worker;
 
 /// Bytes from one peer on their way to the other.
 pub(super) enum Input<'a> {

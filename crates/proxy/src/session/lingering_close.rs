@@ -5,10 +5,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::clock;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
-use crate::socket::Socket;
+use evenkeel_engine::clock;
+use evenkeel_engine::socket::Socket;
+use evenkeel_engine::timers;
+
+use crate::worker::Worker;
 
 /// Time, in milliseconds, in which a refused client may close its side.
 const LINGER_MS: u64 = 1_000;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::Condition;
 
 use super::acquirer::AcquireError;
-use crate::clock;
-use crate::engine::timers;
 use crate::server::Server;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::{Service, ServiceSnapshot};

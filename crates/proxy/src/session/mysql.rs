@@ -36,6 +36,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_engine::socket::Socket;
+use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::rewrite::Transcoder;
@@ -49,11 +52,8 @@ use self::server::ServerConnection;
 use self::shared::MysqlService;
 use self::statements::ClientStatements;
 use self::user_state::Account;
-use crate::engine::live_session::LiveSession;
-use crate::engine::worker::Worker;
 use crate::numbers::Place;
 use crate::record::{Record, TerminationReason};
-use crate::relay::ByteDirection;
 use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
 use crate::service::rules::AppliedRules;
@@ -61,10 +61,10 @@ use crate::service::stats::ServiceStats;
 use crate::session::acquirer::Acquirer;
 use crate::session::cancel::{KillOutcome, generation};
 use crate::session::handle::{SessionActivity, SessionHandle};
+use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
 use crate::session_state::mysql::{InitialSettings, SessionState};
-use crate::socket::Socket;
-use crate::stream::Stream;
+use crate::worker::Worker;
 
 /// Length in bytes up to which a text is parsed. A longer one is forwarded unparsed and pins its
 /// session.
@@ -201,7 +201,7 @@ pub(super) async fn serve_session(
         return ending;
     }
     // The number is exclusive to this client until it disconnects.
-    let place = Place::new(worker.index, slot);
+    let place = Place::new(worker.index(), slot);
     let Some(number) = worker.shared.connection_numbers.assign(place) else {
         return TerminationReason::NoServer;
     };
@@ -349,7 +349,7 @@ impl<'a> Session<'a> {
     }
 
     fn stats(&self) -> &ServiceStats {
-        &self.service.stats()[self.worker.index]
+        &self.service.stats()[self.worker.index()]
     }
 
     fn set_activity(&self, activity: SessionActivity) {

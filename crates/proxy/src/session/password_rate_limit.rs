@@ -8,8 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::clock;
-use crate::engine::timers;
+use evenkeel_engine::{clock, timers};
 
 /// Maximum number of remembered addresses and users.
 const KNOWN_MAX: usize = 10_000;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::{clock, fast_random};
 use evenkeel_policy::causality::{
     Candidate, CausalityToken, Consistency, Position, ReadChoice, RequiredPosition, readers,
 };
@@ -12,8 +13,6 @@ use evenkeel_policy::route::{self, Decision, RouteTarget};
 use evenkeel_policy::rules::ServerGroup;
 use evenkeel_policy::server_set::{MemberSet, Pick, PickRequest};
 
-use crate::clock;
-use crate::fast_random::fast_random;
 use crate::server::Server;
 use crate::server_info::{Positions, ServerInfo};
 use crate::service::ServiceSnapshot;

@@ -36,6 +36,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_engine::socket::{Chunk, Socket};
+use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
 use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::conversation::Sending;
@@ -51,10 +54,7 @@ use self::server::ServerConnection;
 use self::shared::PostgresService;
 use self::statements::ClientStatements;
 use self::user_state::Account;
-use crate::engine::live_session::LiveSession;
-use crate::engine::worker::Worker;
 use crate::record::{Record, TerminationReason};
-use crate::relay::ByteDirection;
 use crate::service::ClientPermit;
 use crate::service::database::DatabaseService;
 use crate::service::rules::AppliedRules;
@@ -63,14 +63,14 @@ use crate::session::STEPS_MAX;
 use crate::session::acquirer::Acquirer;
 use crate::session::handle::{SessionActivity, SessionHandle};
 use crate::session::input::Input;
+use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
 use crate::session_state::PinSource;
 use crate::session_state::analysis::ParsingChange;
 use crate::session_state::settings::leftover_query::Rows;
 use crate::session_state::settings::{SessionState, SettingSet};
-use crate::socket::{Chunk, Socket};
-use crate::stream::Stream;
 use crate::upstream::database_change::ActiveDatabaseChange;
+use crate::worker::Worker;
 
 /// Maximum length of a Query or Parse that is analyzed. A longer one is forwarded and pins its
 /// session.
@@ -465,7 +465,7 @@ impl Session<'_> {
     }
 
     fn stats(&self) -> &ServiceStats {
-        &self.shared.stats()[self.worker.index]
+        &self.shared.stats()[self.worker.index()]
     }
 
     /// Returns whether a replica is processing a request: the next one may need another server.

@@ -4,14 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_engine::socket::Socket;
+use evenkeel_engine::timers;
 use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed};
 
-use crate::engine::live_session::LiveSession;
-use crate::engine::timers;
 use crate::record::{Record, TerminationReason};
 use crate::service::Service;
+use crate::session::live_session::LiveSession;
 use crate::settings::{ProxyVersion, ServiceSettings};
-use crate::socket::Socket;
 
 /// Returns whether the peer must send a header first.
 pub(super) fn expects_proxy_header(settings: &ServiceSettings, peer: Option<SocketAddr>) -> bool {

@@ -4,17 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::relay::{self, OpeningCheck, RelayError, SilentClose};
+use evenkeel_engine::socket::Socket;
 use evenkeel_policy::balance::key_of;
 
-use super::{closed_before_any_byte, lingering_close, proxy_protocol};
-use crate::engine::event::{Event, PassiveFailure};
-use crate::engine::live_session::{Interrupt, LiveSession};
-use crate::engine::worker::Worker;
+use super::{lingering_close, proxy_header_guard, proxy_protocol};
+use crate::event::{Event, PassiveFailure};
 use crate::record::{Record, TerminationReason};
-use crate::relay::{self, RelayOutcome, SilentClose};
 use crate::service::{ClientPermit, ServiceSnapshot};
-use crate::socket::Socket;
+use crate::session::live_session::{Interrupt, LiveSession, Relayed};
 use crate::upstream::{self, ConnectAttempts, ConnectRequest, Upstream};
+use crate::worker::Worker;
 
 /// Client of a TCP session.
 struct TcpClient {
@@ -25,6 +25,27 @@ struct TcpClient {
     destination: Option<SocketAddr>,
     /// True if the client must not send a PROXY header.
     is_untrusted: bool,
+}
+
+/// Outcome of a relay.
+enum RelayOutcome {
+    /// The session has ended, too.
+    Over(TerminationReason),
+    /// The client has not noticed anything.
+    Silent(SilentClose),
+}
+
+impl RelayOutcome {
+    fn of(ended: Result<(), RelayError>, live: &LiveSession) -> Self {
+        Self::Over(match ended {
+            Ok(()) if live.client_ended_first() => TerminationReason::ClientClosed,
+            Ok(()) => TerminationReason::ServerClosed,
+            Err(RelayError::Silent(silent)) => return Self::Silent(silent),
+            Err(RelayError::Client(error)) => TerminationReason::ResetByClient(error.to_string()),
+            Err(RelayError::Server(error)) => TerminationReason::ResetByServer(error.to_string()),
+            Err(RelayError::Forbidden(why)) => TerminationReason::ProxyHeader(why),
+        })
+    }
 }
 
 /// Serves one session and returns the reason for its end.
@@ -63,12 +84,17 @@ pub(super) async fn serve_session(
             }
             Err(interrupt) => return interrupt.ending(),
         };
-        let mute = match relay_through(worker, live, &client, &upstream, view).await {
+        let silent = match relay_through(worker, live, &client, &upstream, view).await {
             RelayOutcome::Over(ending) => return ending,
-            RelayOutcome::Mute(mute) => mute,
+            RelayOutcome::Silent(silent) => silent,
         };
-        if !search.failed(&request, upstream.lease.server(), mute.why.clone(), record) {
-            return give_up(&request, worker, client.socket, mute);
+        if !search.failed(
+            &request,
+            upstream.lease.server(),
+            silent.why.clone(),
+            record,
+        ) {
+            return give_up(&request, worker, client.socket, silent);
         }
     }
 }
@@ -118,20 +144,22 @@ async fn relay_through(
     if !live.service.snapshot().offers(upstream.lease.server().id) {
         live.stop_relaying();
         let why = "server stopped accepting clients during connect".to_owned();
-        return RelayOutcome::Mute(SilentClose { why, reset: false });
+        return RelayOutcome::Silent(SilentClose { why, reset: false });
     }
+    let guard: &OpeningCheck<'_> = &proxy_header_guard::check;
+    let relayed = Relayed { live, worker };
     let relaying = relay::relay(
+        worker,
         &client.socket,
         &upstream.socket,
-        live,
-        worker,
-        client.is_untrusted,
+        &relayed,
+        client.is_untrusted.then_some(guard),
     );
     let outcome = match live.run_interruptible(relaying).await {
-        Ok(outcome) => outcome,
+        Ok(ended) => RelayOutcome::of(ended, live),
         // The session has not run since the order, so still no byte was relayed.
         Err(Interrupt::Elsewhere(why)) if live.is_untouched() => {
-            RelayOutcome::Mute(SilentClose { why, reset: false })
+            RelayOutcome::Silent(SilentClose { why, reset: false })
         }
         Err(interrupt) => {
             let ending = interrupt.ending();
@@ -149,15 +177,15 @@ fn give_up(
     request: &ConnectRequest<'_>,
     worker: &Rc<Worker>,
     client: Socket,
-    mute: SilentClose,
+    silent: SilentClose,
 ) -> TerminationReason {
     request.service.counters.connect_failed.add(1);
-    if mute.reset {
+    if silent.reset {
         client.reset_on_close();
     } else {
         lingering_close::close_gracefully(worker, client);
     }
-    TerminationReason::ConnectFailed(mute.why)
+    TerminationReason::ConnectFailed(silent.why)
 }
 
 /// Determines the client's address: from its PROXY header if it is a listed peer, else from its
@@ -233,7 +261,7 @@ fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcom
     if matches!(
         outcome,
         RelayOutcome::Over(TerminationReason::ResetByServer(_))
-            | RelayOutcome::Mute(SilentClose { reset: true, .. })
+            | RelayOutcome::Silent(SilentClose { reset: true, .. })
     ) {
         server.counters.resets.add(1);
     }
@@ -244,4 +272,22 @@ fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcom
             sign,
         });
     }
+}
+
+/// Returns a passive failure if the server ended the connection before sending any byte while its
+/// client was waiting for a reply.
+fn closed_before_any_byte(live: &LiveSession, outcome: &RelayOutcome) -> Option<PassiveFailure> {
+    let server_first = match outcome {
+        RelayOutcome::Silent(_) => return Some(PassiveFailure::ClosedBeforeAnyByte),
+        RelayOutcome::Over(ending) => {
+            matches!(
+                ending,
+                TerminationReason::ServerClosed | TerminationReason::ResetByServer(_)
+            )
+        }
+    };
+    // If the client has sent nothing, an end of the server connection says nothing about the
+    // server.
+    let unanswered = live.from_client.get() > 0 && live.to_client.get() == 0;
+    (server_first && unanswered).then_some(PassiveFailure::ClosedBeforeAnyByte)
 }

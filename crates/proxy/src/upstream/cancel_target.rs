@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use evenkeel_engine::timers;
+
 use super::pool_registry::PoolHandle;
-use crate::engine::timers;
 
 /// Time limit for a cancel request to keep a connection from being released.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);

@@ -2,13 +2,13 @@
 
 use std::io;
 
+use evenkeel_engine::socket::Socket;
+use evenkeel_engine::timers;
 use socket2::{Domain, Protocol, SockAddr, Type};
 
-use crate::engine::timers;
-use crate::engine::worker::Worker;
 use crate::server::Endpoint;
 use crate::settings::ServiceSettings;
-use crate::socket::Socket;
+use crate::worker::Worker;
 
 /// Reason why a socket could not be connected.
 pub(crate) struct SocketConnectError {

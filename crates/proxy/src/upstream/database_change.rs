@@ -4,16 +4,14 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::PoolKey;
 
-use crate::clock;
-use crate::engine::WorkerCommand;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::session_state::analysis;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::PoolMessage;
+use crate::worker::Worker;
 
 /// Delay before the first round. A statement without a reply by then waits for other sessions or is
 /// running; a statement that the server refuses immediately closes no connections.
@@ -118,12 +116,7 @@ fn retire_at_replicas(worker: &Worker, service: &Service, task: &DatabaseChangeT
         one.server.id != task.server_id && names.any(|name| **name == *one.pool_user.database)
     };
     for ticket in shared.pool_registry.retire_pools(is_meant) {
-        let (service_id, message) = (service.id, PoolMessage::Again(ticket));
-        // A worker that has ended has no clients either.
-        let _ = worker.shared.commands[ticket.worker].send(WorkerCommand::Pool {
-            service_id,
-            message,
-        });
+        PoolMessage::Again(ticket).send(&worker.shared.workers, ticket.worker, service.id);
     }
 }
 
@@ -172,12 +165,8 @@ fn close_idle(worker: &Worker, service: &Service, task: &DatabaseChangeTask) {
     if !stats.iter().any(|one| one.idle > 0 && is_meant(&one.key)) {
         return;
     }
-    for sender in &worker.shared.commands {
-        let (service_id, message) = (service.id, PoolMessage::CloseIdle { server, database });
-        // A worker that has ended has no connections either.
-        let _ = sender.send(WorkerCommand::Pool {
-            service_id,
-            message,
-        });
+    let workers = &worker.shared.workers;
+    for index in 0..workers.count() {
+        PoolMessage::CloseIdle { server, database }.send(workers, index, service.id);
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::{Pool, PoolKey, SharedPools, WorkerTask};
 use evenkeel_wire::{mysql, postgres};
 
@@ -15,7 +16,6 @@ pub(crate) use self::name_ids::NameId;
 
 use self::name_ids::NameIds;
 use self::pause::Paused;
-use crate::clock;
 use crate::server::Server;
 use crate::service::database::{ConnectionLimits, DatabaseSnapshot};
 

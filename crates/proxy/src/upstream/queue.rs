@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use evenkeel_engine::timers;
 use evenkeel_policy::server_set::Pick;
 
 use super::ConnectRequest;
 use super::server_permit::{ServerPermit, ServiceRegistry};
-use crate::engine::timers;
 use crate::record::TerminationReason;
 use crate::service::{Service, ServiceSnapshot};
 

@@ -4,14 +4,15 @@ use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 
+use evenkeel_engine::stream::Stream;
+use evenkeel_engine::timers;
+
 use super::cancel_target::CancelTarget;
 use super::connect::connect;
-use crate::engine::event::{Event, PassiveFailure};
-use crate::engine::timers;
-use crate::engine::worker::Worker;
+use crate::event::{Event, PassiveFailure};
 use crate::server::{Endpoint, Server};
 use crate::service::{Service, ServiceSnapshot};
-use crate::stream::Stream;
+use crate::worker::Worker;
 
 /// Reason why a server connection could not be opened.
 #[derive(Debug, Clone)]

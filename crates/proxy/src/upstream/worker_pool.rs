@@ -19,6 +19,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::{clock, fast_random, timers};
 use evenkeel_policy::connection_pool::{
     AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, IdlePool, OpenFailure,
     Pool, PoolRefusal, ReleaseDecision, TaskKind, WaitTicket, WorkerTask,
@@ -33,14 +34,11 @@ pub(crate) use user_pools::UserPools;
 pub(crate) use wait_slot::{WaitResult, WaitSlot};
 pub(crate) use worker_pools::{ById, WorkerPools};
 
-use crate::clock;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
-use crate::fast_random::fast_random;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
 use crate::upstream::server_login::ConnectError;
+use crate::worker::Worker;
 
 /// Pause before the next connect to a server that reported that it is full.
 const FULL_PAUSE_MS: u64 = 500;
@@ -79,7 +77,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         service: &Arc<Service>,
         registry: &Arc<PoolRegistry>,
     ) -> Self {
-        let idle = IdlePool::new(worker.index, Arc::clone(&registry.pools));
+        let idle = IdlePool::new(worker.index(), Arc::clone(&registry.pools));
         Self {
             service: Arc::clone(service),
             registry: Arc::clone(registry),
@@ -244,7 +242,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let Some(worker) = self.worker.upgrade() else {
             return;
         };
-        if ticket.worker != worker.index {
+        if ticket.worker != worker.index() {
             return self.send_to_worker(&worker, ticket, checkout);
         }
         let Some(mut connection) = self.take_connection(&checkout) else {
@@ -340,7 +338,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         };
         for task in tasks {
             let to = task.worker;
-            if to == worker.index {
+            if to == worker.index() {
                 self.run_task(&worker, task);
             } else {
                 self.send_message(&worker, to, PoolMessage::Task(task));
@@ -349,13 +347,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
     }
 
     fn send_message(&self, worker: &Worker, to: usize, message: PoolMessage) {
-        let service_id = self.service.id;
-        let command = crate::engine::WorkerCommand::Pool {
-            service_id,
-            message,
-        };
-        // A worker that has ended has no clients either.
-        let _ = worker.shared.commands[to].send(command);
+        message.send(&worker.shared.workers, to, self.service.id);
     }
 
     fn run_task(self: &Rc<Self>, worker: &Rc<Worker>, task: WorkerTask) {
@@ -456,7 +448,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         ticket: WaitTicket,
         error: Arc<ConnectError>,
     ) {
-        if ticket.worker != worker.index {
+        if ticket.worker != worker.index() {
             return self.send_message(worker, ticket.worker, PoolMessage::Failed(ticket, error));
         }
         let slot = self.waiting.borrow_mut().remove(&ticket.number);

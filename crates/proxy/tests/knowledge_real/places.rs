@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use evenkeel_engine::clock::now_us;
 use evenkeel_policy::causality::{Lsn, Position, WaitSupport};
 use evenkeel_proxy::monitor::{Database, PositionQuery, ServerPosition, WatchError};
-use evenkeel_proxy::now_us;
 use evenkeel_proxy::probe::Tls;
 
 use crate::rig::PATIENCE;

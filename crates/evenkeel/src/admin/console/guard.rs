@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use evenkeel_proxy::secret;
+use evenkeel_engine::secret;
 use evenkeel_wire::mysql::password::{native, sha2};
 use evenkeel_wire::postgres::scram;
 

@@ -1,7 +1,7 @@
 //! Reports changes of a cluster with their causes: a new primary, roles and problems.
 
 use evenkeel_policy::cluster::{ClusterRoles, Problem, Role};
-use evenkeel_proxy::engine::CutCount;
+use evenkeel_proxy::data_plane::CutCount;
 
 use super::role_in;
 use crate::control_plane::ControlPlane;

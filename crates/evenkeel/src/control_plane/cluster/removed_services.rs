@@ -30,7 +30,7 @@ impl ControlPlane {
             }
             for former in formers {
                 let service_id = Some(removal.service.id);
-                self.engine
+                self.data_plane
                     .cut(service_id, Some(former), CutReason::PrimaryChanged);
             }
         }

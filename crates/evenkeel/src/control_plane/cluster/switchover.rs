@@ -103,7 +103,7 @@ impl ControlPlane {
         let server_id = Some(switchover.server_id);
         for service in self.services.iter().filter(|one| one.primary == server_id) {
             let service_id = Some(service.service.id);
-            self.engine
+            self.data_plane
                 .cut(service_id, server_id, CutReason::PrimaryChanged);
         }
     }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_proxy::monitor::{CatalogReader, WatchError};
 use evenkeel_proxy::probe::MonitorAccount;
 use evenkeel_proxy::server_info::{Database, ServerInfo};
-use evenkeel_proxy::{now_ms, now_us};
 use tokio::sync::watch;
 
 use super::membership::{Membership, MonitoredServer};

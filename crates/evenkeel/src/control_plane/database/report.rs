@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_proxy::counters::work::WorkTotals;
+use evenkeel_proxy::data_plane::describe::{Described, IdleInfo, SessionActivity, SessionInfo};
 use evenkeel_proxy::database::{DatabaseService, PinCause};
-use evenkeel_proxy::engine::describe::{Described, IdleInfo, SessionActivity, SessionInfo};
 use evenkeel_proxy::stats::{LocalCounter, ServiceStats};
 
 use super::digests::{self, work};

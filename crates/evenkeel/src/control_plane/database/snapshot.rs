@@ -264,7 +264,7 @@ impl ControlPlane {
             shared.set_settings(pool_settings(plan), failover_settings(plan));
             shared.set_digests_max(digests_max(plan));
             shared.set_login_limits(login_limits(plan));
-            self.engine
+            self.data_plane
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
         }
     }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use evenkeel_proxy::now_ms;
+use evenkeel_engine::clock::now_ms;
 use tokio::sync::oneshot;
 
 use crate::control_plane::ControlPlane;

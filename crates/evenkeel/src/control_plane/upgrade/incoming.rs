@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::HealthState;
-use evenkeel_proxy::{Endpoint, now_ms};
+use evenkeel_proxy::Endpoint;
 
 use super::counters::{add_to_server, add_to_service};
 use crate::config::Plan;
@@ -175,7 +176,7 @@ impl ControlPlane {
         }
         for (address, state) in &self.servers {
             let permits = self.remote_permits(|report| &report.servers, &address.to_string());
-            self.engine
+            self.data_plane
                 .set_used_by_other_processes(&state.server, permits);
         }
     }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::health::HealthState;
-use evenkeel_proxy::{Server, Service, now_ms};
+use evenkeel_proxy::{Server, Service};
 
 use super::counters::{counted_by_server, counted_by_service};
 use super::{COUNTS_INTERVAL_MS, REPORT_INTERVAL_MS};
@@ -55,7 +56,7 @@ impl ControlPlane {
         }
         match cancels::pair() {
             Ok((receiving, theirs)) => {
-                tokio::spawn(receiving.forward_all(self.engine.canceller()));
+                tokio::spawn(receiving.forward_all(self.data_plane.canceller()));
                 sockets.push((Purpose::Cancels, theirs));
             }
             Err(error) => tracing::error!(
@@ -95,7 +96,7 @@ impl ControlPlane {
                 || servers.any(|known| known.server.load.permits.free() < FREE_PERMITS_MIN)
             {
                 for listening in &state.listening {
-                    listening.pause(&self.engine);
+                    listening.pause(&self.data_plane);
                 }
                 paused.push(state.plan.name.clone());
             } else {
@@ -128,7 +129,7 @@ impl ControlPlane {
         let mut paused_services = self.services.iter().filter(paused);
         let accepts = |state: &ManagedService| {
             let mut listening = state.listening.iter();
-            listening.any(|listening| listening.is_accepting(&self.engine))
+            listening.any(|listening| listening.is_accepting(&self.data_plane))
         };
         if !pending.is_state_due || paused_services.any(accepts) {
             return;
@@ -193,18 +194,18 @@ impl ControlPlane {
         }
         for server in self.known_servers() {
             server.load.permits.take_back();
-            self.engine.handle_freed_permits(&server);
+            self.data_plane.handle_freed_permits(&server);
         }
     }
 
     pub(super) fn resume_accepting(&mut self, paused: &[String]) {
-        let engine = &self.engine;
+        let data_plane = &self.data_plane;
         for state in &mut self.services {
             if !paused.contains(&state.plan.name) {
                 continue;
             }
             for listening in &mut state.listening {
-                if let Err(error) = listening.resume(engine, &state.service) {
+                if let Err(error) = listening.resume(data_plane, &state.service) {
                     let listen = &listening.listen;
                     tracing::error!(%listen, "cannot accept clients: {error}");
                 }
@@ -218,7 +219,7 @@ impl ControlPlane {
         for state in &mut self.services {
             let is_taken = |address: String| taken.contains(&Purpose::Clients(address));
             let all = std::mem::take(&mut state.listening).into_iter();
-            let kept = all.filter_map(|listening| listening.leave(&self.engine, is_taken));
+            let kept = all.filter_map(|listening| listening.leave(&self.data_plane, is_taken));
             state.listening = kept.collect();
         }
     }
@@ -262,7 +263,7 @@ impl ControlPlane {
     /// Leaves permits that are neither in use nor needed to the new process, once no accept is in
     /// progress.
     fn lower_claims(&self) {
-        if self.engine.is_accepting_any() {
+        if self.data_plane.is_accepting_any() {
             return;
         }
         let unplaced = self.count_unplaced();
@@ -317,7 +318,7 @@ impl ControlPlane {
         let limit_ms = self.plan.engine.shutdown_limit_ms;
         let mut report = DrainReport {
             sessions: self.sessions() as u64,
-            oldest_unix_ms: self.engine.oldest_session_ms().map(unix_ms),
+            oldest_unix_ms: self.data_plane.oldest_session_ms().map(unix_ms),
             left_ms: self
                 .stop_by_ms
                 .map_or(limit_ms, |by_ms| by_ms.saturating_sub(now_ms)),

@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use evenkeel_tls::Names;
 use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
 use tokio::sync::{Mutex, Semaphore};
 use zeroize::Zeroizing;
@@ -16,7 +17,6 @@ use crate::probe::{
 use crate::server_info::{
     AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
 };
-use evenkeel_tls::Names;
 
 const STEP: &str = "looking up a user";
 

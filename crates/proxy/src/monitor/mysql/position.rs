@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use evenkeel_engine::clock::now_us;
 use evenkeel_policy::causality::{Position, WaitSupport};
 use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
@@ -9,7 +10,6 @@ use mysql_async::Conn;
 use super::{Link, Monitor, QueryError, dialect, galera, replication, rows};
 use crate::monitor::row::{Row, UnexpectedValue, only};
 use crate::monitor::{ServerPosition, WatchError, persistent::RoleQuery as _};
-use crate::now_us;
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::catch_panic, mysql::malformed,
 };

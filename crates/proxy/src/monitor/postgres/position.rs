@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use evenkeel_engine::clock::now_us;
 use evenkeel_policy::causality::{Lsn, Position, WAL_SEGMENT_BYTES, WaitSupport};
 use evenkeel_wire::lsn;
 use tokio_postgres::{Row, Statement};
@@ -9,7 +10,6 @@ use tokio_postgres::{Row, Statement};
 use super::line::{Caller, MonitorConnection};
 use super::{UnexpectedValue, WatchError, answer};
 use crate::monitor::ServerPosition;
-use crate::now_us;
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
 
 /// Facts that do not change during a connection, except the timeline.

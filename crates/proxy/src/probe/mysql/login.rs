@@ -2,6 +2,7 @@
 
 use std::{io, panic::AssertUnwindSafe, pin::pin, time::Duration};
 
+use evenkeel_tls::{check_name, messages::with_server};
 use futures_util::{
     FutureExt,
     future::{Either, pending, select},
@@ -17,7 +18,6 @@ use tokio::{
 use crate::probe::{
     MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages, stream, tls,
 };
-use evenkeel_tls::{check_name, messages::with_server};
 
 /// More than any health check needs; an explicit value saves a query for the server's own.
 const PACKET_BYTES_MAX: usize = 16 << 20;

@@ -2,6 +2,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use evenkeel_tls::messages::with_server;
 use rustls::ClientConfig;
 use tokio_postgres::{
     Client, Config, Error, NoTls,
@@ -16,7 +17,6 @@ use crate::probe::{
     stream::{self, CheckedStream, ReceivedPrefix},
     tls,
 };
-use evenkeel_tls::messages::with_server;
 
 type TlsConnector = <MakeRustlsConnect as MakeTlsConnect<CheckedStream>>::TlsConnect;
 

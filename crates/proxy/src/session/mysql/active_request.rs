@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{
@@ -13,7 +14,6 @@ use smallvec::SmallVec;
 use super::Session;
 use super::error_reply::ErrorReply;
 use super::statements;
-use crate::clock;
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;

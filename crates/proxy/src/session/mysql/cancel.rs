@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::timers;
+
 use super::server::ServerConnection;
 use super::server_login;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::worker_pool::PoolableConnection;
+use crate::worker::Worker;
 
 /// Maximum number of attempts to connect to a server that has no free connection.
 const TRIES: u32 = 5;

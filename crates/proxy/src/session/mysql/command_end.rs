@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use evenkeel_engine::timers;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::Pin as SessionPin;
 use evenkeel_wire::mysql::flags::Status;
@@ -15,7 +16,6 @@ use super::retry::ends_transactions;
 use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::counters::work::StatementResult;
-use crate::engine::timers;
 use crate::session::handle::SessionActivity;
 use crate::session::placement::Placement;
 use crate::session_state::mysql::{HoldPolicy, StateQuery};

@@ -312,7 +312,7 @@ impl<'a> Session<'a> {
             self.killed(id, KillOutcome::Done);
             return RequestDisposition::Done;
         }
-        let worker: &'a crate::engine::worker::Worker = self.worker;
+        let worker: &'a crate::worker::Worker = self.worker;
         let killing = Box::pin(kill(worker, self.permit.service().id, wanted));
         self.stage = Stage::Killing(killing, id);
         RequestDisposition::Done

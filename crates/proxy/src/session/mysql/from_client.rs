@@ -1,6 +1,7 @@
 //! Handles client input, one command at a time: answers what needs no server immediately, and
 //! forwards the rest with statement ids replaced by those of the server.
 
+use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::mysql::conversation::{Origin, Request};
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, Renumber};
@@ -14,7 +15,6 @@ use super::server::Ask;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
 use crate::session::input::Input;
-use crate::socket::Chunk;
 
 /// Length in bytes of the beginning of an execution that contains its parameter types: up to
 /// 65,535, with three bytes each if they have no names.

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::route::retry::FailureKind;
 use evenkeel_wire::mysql::backend::ErrorReport;
 use evenkeel_wire::mysql::conversation::{Delivery, ReplyOutcome};
@@ -18,9 +20,7 @@ use super::retry::failure_of;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
-use crate::relay::ByteDirection;
 use crate::session::input::Input;
-use crate::socket::Chunk;
 
 /// Maximum length in bytes of the kept result of a wait or tracker query.
 const WORD_LENGTH_MAX: usize = 4 * 1024;

@@ -6,7 +6,6 @@ mod client_packets;
 mod credential;
 mod error_replies;
 mod establish;
-mod locked_memory;
 mod password_cache;
 mod server_check;
 
@@ -18,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use evenkeel_engine::secret;
+use evenkeel_engine::stream::Stream;
+use evenkeel_engine::timers;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::{self, ChangeUser, Request};
 use evenkeel_wire::mysql::login::{Channel, ClaimedIdentity};
@@ -32,18 +34,15 @@ use super::server_greetings::{CommonGreeting, ServerGreetings, Version};
 use super::server_login::Baseline;
 use super::shared::MysqlService;
 use super::user_state::{Account, BaselineCache};
-use crate::engine::live_session::LiveSession;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
 use crate::error_catalog;
-use crate::random::secret;
 use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::handle::SessionHandle;
+use crate::session::live_session::LiveSession;
 use crate::session::password_rate_limit::PasswordRateLimit;
-use crate::stream::Stream;
 use crate::upstream::worker_pool::WorkerPool;
+use crate::worker::Worker;
 
 /// Time limit of a login's wait, right after startup, for the analysis of routines and triggers.
 /// Servers that do not report them must not block logins.
@@ -254,7 +253,7 @@ impl<'a> LoginHandler<'a> {
         packets: Option<ClientPackets>,
         error_reply: &ErrorReply,
     ) -> TerminationReason {
-        let stats = &self.service.stats()[self.worker.index];
+        let stats = &self.service.stats()[self.worker.index()];
         stats.refused_logins.add(1);
         if let Some(mut packets) = packets {
             packets.send_last(self.worker, error_reply).await;

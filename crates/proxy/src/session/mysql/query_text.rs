@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::causality::{Consistency, Position};
 use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
@@ -17,7 +18,6 @@ use super::Session;
 use super::active_request::{CommandKind, CommandStatement};
 use super::server::{ServerConnection, session_state};
 use super::statements::{PrepareContext, READING, Statement};
-use crate::clock;
 use crate::session::pinning;
 use crate::session_state::PinSource;
 use crate::session_state::mysql::{
@@ -283,7 +283,7 @@ impl Session<'_> {
         }
         self.service
             .server_info
-            .record_write(self.worker.index, now_us);
+            .record_write(self.worker.index(), now_us);
     }
 
     /// Returns the connection id and mode of a KILL of an id assigned by Evenkeel.

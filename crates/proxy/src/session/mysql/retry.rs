@@ -1,6 +1,7 @@
 //! Handles the failure of a server: retries the command on another server if the client has
 //! received no part of a reply, and otherwise reports the loss.
 
+use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::failover_queue::PrimaryError;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
@@ -15,7 +16,6 @@ use super::from_server::ScanResult;
 use super::query_text::within;
 use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
-use crate::clock;
 use crate::error_catalog;
 use crate::session::handle::SessionActivity;
 use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};

@@ -49,7 +49,7 @@ impl Session<'_> {
             _ => return None,
         };
         if refused.is_some() || !matches!(what, CommandKind::Prepare(_)) {
-            rules.count(self.worker.index);
+            rules.count(self.worker.index());
         }
         refused.map(ErrorReply::by_rule)
     }

@@ -19,7 +19,6 @@ use super::server_greetings::Version;
 use super::server_login::{self, Baseline, ServerLogin};
 use super::statements::ServerStatements;
 use super::user_state::UserState;
-use crate::engine::worker::Worker;
 use crate::error_catalog;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
@@ -32,6 +31,7 @@ use crate::upstream::server_login::ConnectError;
 use crate::upstream::worker_pool::{
     ById, ConnectionCore, PoolableConnection, TransferState as AnyTransferState, WorkerPools,
 };
+use crate::worker::Worker;
 
 /// Server connection that a session acquires exclusively.
 pub(crate) struct ServerConnection {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use evenkeel_engine::{clock, timers};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::greeting::Greeting;
 use evenkeel_wire::mysql::password::{self, Nonce};
@@ -15,11 +16,9 @@ use tokio::sync::Notify;
 
 use super::server_login;
 use super::shared::MysqlService;
-use crate::clock;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
+use crate::worker::Worker;
 
 #[cfg(test)]
 mod tests;

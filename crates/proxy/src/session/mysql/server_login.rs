@@ -7,6 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::stream::Stream;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::greeting::{self, First};
 
@@ -14,14 +15,13 @@ use self::line::{ServerPackets, refused};
 use super::server::ServerConnection;
 use super::server_greetings::{ServerGreeting, Version};
 use super::shared::MysqlService;
-use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
 use crate::session_state::mysql as state;
-use crate::stream::Stream;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{ConnectError, reach, reach_same_peer, with_login_timeout};
+use crate::worker::Worker;
 
 /// Result of a login at a server, with session trackers enabled.
 pub(super) struct ServerLogin {

@@ -3,18 +3,18 @@
 
 use std::rc::Rc;
 
+use evenkeel_engine::timers;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::startup::CancelKey;
 
 use super::server_login;
 use crate::cancel::CancelRoute;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
 use crate::session::cancel::{LIMIT, pass_to_worker};
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::server_login::reach;
+use crate::worker::Worker;
 
 /// Handles a cancel request. The protocol has no reply to it.
 pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelKey<'_>) {

@@ -1,5 +1,7 @@
 //! Forwards a server's replies to the client and applies their effects to the session.
 
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
 use evenkeel_policy::route::retry::FailureKind;
@@ -17,11 +19,9 @@ use super::retry::{failure_of, warns_of_end};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::error_catalog::COPY_UNDECIDABLE;
-use crate::relay::ByteDirection;
 use crate::session::input::Input;
 use crate::session::pinning;
 use crate::session_state::analysis::EffectKind;
-use crate::socket::Chunk;
 
 #[derive(Default)]
 pub(super) struct ScanResult {

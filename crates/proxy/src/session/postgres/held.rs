@@ -1,7 +1,8 @@
 //! Holds client input that cannot be processed yet.
 
+use evenkeel_engine::relay::ByteDirection;
+
 use super::{HELD_LENGTH_MAX, Session, Stage};
-use crate::relay::ByteDirection;
 use crate::session::input::Input;
 
 impl Session<'_> {

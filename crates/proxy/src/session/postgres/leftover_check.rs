@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::slice;
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::statement_verifier::{Finding, ON_TRIAL_MAX, VerificationStatus};
 use evenkeel_wire::postgres::conversation::RequestToken;
@@ -16,11 +17,10 @@ use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::user_state::Account;
 use super::{ExitReason, Session, Stage};
-use crate::clock;
-use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::session_state::PinSource;
 use crate::session_state::settings::leftover_query::{self, Leftover};
+use crate::worker::Worker;
 
 /// SQLSTATE if the user may not query the state.
 const INSUFFICIENT_PRIVILEGE: [u8; 5] = *b"42501";

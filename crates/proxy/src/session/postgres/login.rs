@@ -12,6 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::stream::Stream;
+use evenkeel_engine::timers;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::frame::Frame;
 use evenkeel_wire::postgres::login::{Authenticated, ClientAuth, ClientAuthStep};
@@ -24,17 +26,15 @@ use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::shared::PostgresService;
 use super::{Session, cancel};
-use crate::engine::live_session::LiveSession;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
 use crate::error_catalog;
 use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::blocking;
-use crate::stream::Stream;
+use crate::session::live_session::LiveSession;
 use crate::upstream::pool_registry::Parameters;
 use crate::upstream::worker_pool::WorkerPool;
+use crate::worker::Worker;
 
 /// Maximum length of a message before authentication.
 const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
@@ -120,7 +120,9 @@ impl<'a> LoginHandler<'a> {
     }
 
     async fn reject(&self, stream: Option<Stream>, error_reply: &ErrorReply) -> TerminationReason {
-        self.shared.stats()[self.worker.index].refused_logins.add(1);
+        self.shared.stats()[self.worker.index()]
+            .refused_logins
+            .add(1);
         if let Some(mut stream) = stream {
             let mut out = Vec::new();
             error_reply.write_fatal(&mut out);

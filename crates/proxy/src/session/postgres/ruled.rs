@@ -65,7 +65,7 @@ impl Session<'_> {
             .as_ref()
             .filter(|_| is_new && (runs || refused.is_some()))
         {
-            rules.count(self.worker.index);
+            rules.count(self.worker.index());
         }
         self.handle.limit_query(rules.as_ref());
         self.active.rules = rules;
@@ -85,7 +85,7 @@ impl Session<'_> {
             return None;
         }
         let rules = rules(self)?;
-        rules.count(self.worker.index);
+        rules.count(self.worker.index());
         let refused = rules.rejection();
         self.active.rules = AppliedRules::join(self.active.rules.take(), Some(rules));
         self.handle.limit_query(self.active.rules.as_ref());
@@ -107,7 +107,7 @@ impl Session<'_> {
         let rules = rules(self)?;
         let refused = rules.rejection();
         if refused.is_some() {
-            rules.count(self.worker.index);
+            rules.count(self.worker.index());
         }
         refused
     }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::stream::Stream;
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{
@@ -14,16 +15,15 @@ use super::error_reply::ErrorReply;
 use super::server_login;
 use super::statements::ServerStatements;
 use super::user_state::{Reports, UserState};
-use crate::engine::worker::Worker;
 use crate::error_catalog;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session_state::settings::leftover_query::Rows;
 use crate::session_state::settings::{ExportedState, Interner, ServerSessionState, is_of_server};
-use crate::stream::Stream;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::server_login::ConnectError;
 use crate::upstream::worker_pool::{self, ById, ConnectionCore, PoolableConnection, WorkerPools};
+use crate::worker::Worker;
 
 /// Server connection and the state that is tracked of it.
 pub(crate) struct ServerConnection {

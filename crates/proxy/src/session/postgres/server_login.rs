@@ -4,25 +4,25 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::secret;
+use evenkeel_engine::stream::Stream;
+use evenkeel_engine::timers;
+use evenkeel_tls::Connector;
 use evenkeel_wire::postgres::backend::{self, Authentication, Message};
 use evenkeel_wire::postgres::frame;
 use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::server::ServerConnection;
-use crate::engine::timers;
-use crate::engine::worker::Worker;
-use crate::random::secret;
 use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::Service;
-use crate::stream::Stream;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{
     ConnectError, ConnectErrorKind, ErrorCode, reach, reach_same_peer, with_login_timeout,
 };
-use evenkeel_tls::Connector;
+use crate::worker::Worker;
 
 /// Maximum length of a server's message during the login.
 const LOGIN_MESSAGE_LENGTH_MAX: u32 = 64 * 1024;

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use evenkeel_engine::secret;
 use evenkeel_policy::statement_verifier::StatementVerifier;
 
 use super::login::Verifiers;
 use super::statements::Interned;
 use super::user_state::baseline::BaselineCache;
-use crate::random::secret;
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::pool_registry::PoolUser;
 

@@ -1,10 +1,10 @@
 //! Records a session's writes before its client receives the reply, for reads that must see them.
 
+use evenkeel_engine::clock;
 use evenkeel_wire::postgres::TransactionStatus;
 
 use super::Session;
 use super::from_server::ScanResult;
-use crate::clock;
 
 impl Session<'_> {
     /// Records a commit whose session is already in the next transaction (COMMIT AND CHAIN).
@@ -43,6 +43,6 @@ impl Session<'_> {
         self.token.wrote(now_us, at.epoch);
         self.shared
             .server_info
-            .record_write(self.worker.index, now_us);
+            .record_write(self.worker.index(), now_us);
     }
 }

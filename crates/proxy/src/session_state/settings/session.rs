@@ -1,7 +1,10 @@
 //! Tracks the settings of one client through transactions and savepoints.
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::StatementClass;
 use evenkeel_policy::route::{Isolation, TransactionModes};
+use evenkeel_wire::postgres::TransactionStatus;
+use evenkeel_wire::sql::facts::Discard;
 
 use super::super::analysis::{Effect, EffectKind, TextAnalysis};
 use super::interner::SettingSetBuilder;
@@ -10,9 +13,6 @@ use super::{
     Interner, ParseSettings, ReportedParameters, ServerSessionState, SettingSet, diff, reported,
     values,
 };
-use evenkeel_policy::route::StatementClass;
-use evenkeel_wire::postgres::TransactionStatus;
-use evenkeel_wire::sql::facts::Discard;
 
 /// Settings of a client, and those it would have if its transaction committed.
 ///

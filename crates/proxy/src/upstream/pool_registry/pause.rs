@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{MutexGuard, PoisonError};
 
+use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::{WaitTicket, WorkerTask};
 
 use super::{NameId, PoolHandle, PoolRegistry};
-use crate::clock;
 
 /// Databases that an operator has paused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

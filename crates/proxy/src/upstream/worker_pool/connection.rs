@@ -5,20 +5,20 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
+use evenkeel_engine::socket::Socket;
+use evenkeel_engine::stream::Stream;
 use evenkeel_policy::connection_pool::Checkout;
+use evenkeel_tls::Channel;
 
 use super::worker_pools::{ById, WorkerPools};
-use crate::clock;
-use crate::engine::worker::Worker;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session::{mysql, postgres};
-use crate::socket::Socket;
-use crate::stream::Stream;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::server_login::ConnectError;
-use evenkeel_tls::Channel;
+use crate::worker::Worker;
 
 /// A logged-in connection that sessions use one after another.
 pub(crate) trait PoolableConnection: Sized + 'static {
@@ -96,7 +96,7 @@ pub(crate) struct ConnectionTransfer {
 impl ConnectionCore {
     /// Wraps a stream that is about to log in.
     pub(crate) fn new(stream: Stream, pool_handle: &Arc<PoolHandle>) -> Self {
-        let peer = stream.socket.peer();
+        let peer = stream.socket().peer();
         Self {
             stream,
             checkout: None,

@@ -4,14 +4,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::WorkerTask;
 use evenkeel_policy::permits::UNLIMITED;
 
 use super::{PoolMessage, PoolableConnection, WorkerPool};
-use crate::clock;
-use crate::engine::worker::Worker;
 use crate::server::Server;
 use crate::service::Service;
+use crate::worker::Worker;
 
 impl<C: PoolableConnection> WorkerPool<C> {
     /// Closes one idle connection of another service for each pool whose clients wait for a full
@@ -75,12 +75,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
 /// Sends tasks to their workers; this worker receives its own through its command queue, too.
 fn send(worker: &Worker, service: &Service, tasks: Vec<WorkerTask>) {
     for task in tasks {
-        let (to, service_id) = (task.worker, service.id);
-        let message = PoolMessage::Task(task);
-        // A worker that has ended has no clients either.
-        let _ = worker.shared.commands[to].send(crate::engine::WorkerCommand::Pool {
-            service_id,
-            message,
-        });
+        let to = task.worker;
+        PoolMessage::Task(task).send(&worker.shared.workers, to, service.id);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
+
 use super::{PoolableConnection, WorkerPool};
-use crate::clock;
-use crate::engine::describe::IdleInfo;
+use crate::data_plane::describe::IdleInfo;
 
 impl<C: PoolableConnection> WorkerPool<C> {
     /// Describes the connections that no session uses now.

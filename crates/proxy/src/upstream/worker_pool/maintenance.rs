@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::PoolKey;
 
 use super::{PoolMessage, PoolableConnection, WorkerPool};
-use crate::clock;
-use crate::engine::worker::Worker;
+use crate::worker::Worker;
 
 impl<C: PoolableConnection> WorkerPool<C> {
     /// Runs twice a second: closes connections that have ended, are old or not needed, and opens

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::engine::Workers;
 use evenkeel_policy::connection_pool::{Checkout, WaitTicket, WorkerTask};
 
 use super::ConnectionTransfer;
 use crate::upstream::server_login::ConnectError;
+use crate::worker::Worker;
 
 /// A task for another worker, or a delivery to it.
 pub(crate) enum PoolMessage {
@@ -28,4 +30,15 @@ pub(crate) enum PoolMessage {
         /// The service's number for the database.
         database: u64,
     },
+}
+
+impl PoolMessage {
+    /// Sends the message to a worker. A worker that has ended has no clients, and needs none.
+    pub(crate) fn send(self, workers: &Workers<Worker>, to: usize, service_id: u64) {
+        workers.run(to, move |worker| {
+            worker
+                .worker_pools()
+                .handle_message(worker, service_id, self);
+        });
+    }
 }

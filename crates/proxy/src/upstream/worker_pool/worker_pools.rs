@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{PoolMessage, PoolableConnection, WorkerPool};
-use crate::engine::describe::IdleInfo;
-use crate::engine::worker::Worker;
+use crate::data_plane::describe::IdleInfo;
 use crate::service::Service;
 use crate::session::{mysql, postgres};
+use crate::worker::Worker;
 
 /// Pools of one protocol, by service id.
 pub(crate) type ById<C> = RefCell<HashMap<u64, Rc<WorkerPool<C>>>>;

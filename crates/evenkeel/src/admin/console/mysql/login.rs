@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use evenkeel_proxy::secret;
+use evenkeel_engine::secret;
 use evenkeel_wire::mysql::build::{self, GreetingFields};
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::frame::Frame;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use evenkeel_proxy::secret;
+use evenkeel_engine::secret;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::frame::Frame;
 use evenkeel_wire::postgres::login::{ClientAuth, ClientAuthStep, Method};

@@ -1,5 +1,6 @@
 //! Authenticates a client with any of the supported plugins.
 
+use evenkeel_engine::secret;
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::Frame;
@@ -12,7 +13,6 @@ use super::client_packets::ClientPackets;
 use super::credential::{AuthDecision, LoginGrant};
 use super::password_cache::CacheLevel;
 use super::{LoginError, LoginHandler, LoginRequest, error_replies};
-use crate::random::secret;
 use crate::service::ServiceSnapshot;
 use crate::session::blocking;
 

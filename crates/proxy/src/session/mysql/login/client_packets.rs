@@ -1,16 +1,16 @@
 //! Exchanges packets with a client during its login, when only few, small packets in sequence are
 //! accepted.
 
+use evenkeel_engine::stream::Stream;
+use evenkeel_tls::{Acceptor, Names};
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PRE_AUTH_LENGTH_MAX};
 use evenkeel_wire::mysql::{Parsed, ProtocolError};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::super::error_reply::ErrorReply;
 use super::{LoginError, error_replies};
-use crate::engine::worker::Worker;
 use crate::error_catalog;
-use crate::stream::Stream;
-use evenkeel_tls::{Acceptor, Names};
+use crate::worker::Worker;
 
 /// Maximum total length in bytes that a client may send in a login. The longest valid one has an
 /// SSLRequest, a response with attributes, and a password, possibly twice.

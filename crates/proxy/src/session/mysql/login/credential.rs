@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use evenkeel_engine::secret;
 use evenkeel_wire::mysql::login::{Channel, Credential, Method};
 use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, parsec, sha2};
 use zeroize::Zeroizing;
@@ -13,7 +14,6 @@ use super::error_replies::AccountName;
 use super::password_cache::CacheLevel;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
-use crate::random::secret;
 use crate::server_info::{
     AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
 };

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
 use evenkeel_wire::mysql::backend::OkPacket;
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
@@ -16,7 +17,6 @@ use super::client_packets::ClientPackets;
 use super::credential::LoginGrant;
 use super::server_check::ServerCheckError;
 use super::{ClientHandshake, InitialState, LoginError, LoginHandler, LoginRequest, SessionParts};
-use crate::clock;
 use crate::service::ServiceSnapshot;
 use crate::session::handle::SessionHandle;
 use crate::session::login_connection;

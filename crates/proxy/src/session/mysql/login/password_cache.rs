@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use evenkeel_wire::mysql::password::sha2::Verifier;
 use zeroize::Zeroizing;
 
-use super::locked_memory::LockedMemory;
+use evenkeel_engine::locked_memory::LockedMemory;
 
 /// Cache shared by the workers of a service.
 #[derive(Debug, Default)]

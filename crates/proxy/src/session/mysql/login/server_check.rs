@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use evenkeel_engine::{clock, timers};
+
 use super::super::error_reply::ErrorReply;
 use super::super::user_state::Account;
 use super::LoginHandler;
-use crate::clock;
-use crate::engine::timers;
 use crate::error_catalog;
 use crate::server::Server;
 use crate::service::ServiceSnapshot;

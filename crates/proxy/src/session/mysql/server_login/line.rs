@@ -2,6 +2,9 @@
 
 use std::rc::Rc;
 
+use evenkeel_engine::secret;
+use evenkeel_engine::stream::Stream;
+use evenkeel_tls::Connector;
 use evenkeel_wire::mysql::backend::{ErrorReport, SqlState};
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, Frame};
@@ -18,14 +21,11 @@ use super::super::server_greetings::Version;
 use super::super::shared::MysqlService;
 use super::rows::{Answer, Row, Rows};
 use super::{Pair, question};
-use crate::engine::worker::Worker;
-use crate::random::secret;
 use crate::server::Server;
 use crate::session_state::mysql as state;
-use crate::stream::Stream;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{ConnectError, ConnectErrorKind, ErrorCode};
-use evenkeel_tls::Connector;
+use crate::worker::Worker;
 
 /// Maximum length in bytes of a server packet during the login and the initial queries.
 const PACKET_LENGTH_MAX: u32 = 64 * 1024;

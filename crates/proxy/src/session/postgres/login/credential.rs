@@ -1,5 +1,7 @@
 //! Determines how a login is verified, and with which credentials it connects to servers.
 
+use evenkeel_engine::secret;
+use evenkeel_engine::stream::Stream;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::login::{AuthFailure, Credential, Method, Secret};
 use evenkeel_wire::postgres::{md5, scram};
@@ -8,11 +10,9 @@ use zeroize::Zeroizing;
 use super::super::error_reply::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
-use crate::random::secret;
 use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
-use crate::stream::Stream;
 use crate::upstream::pool_registry::generation_of;
 
 /// Iterations of mock verifiers: PostgreSQL's default.

@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::stream::Stream;
+use evenkeel_engine::timers;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::conversation::Sending;
@@ -19,7 +21,6 @@ use super::super::{ActiveRequest, Session, Stage, TEXT_LENGTH_MAX};
 use super::credential::LoginGrant;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::cancel;
-use crate::engine::timers;
 use crate::error_catalog;
 use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
@@ -30,7 +31,6 @@ use crate::session::login_connection;
 use crate::session::placement::Placement;
 use crate::session_state::analysis::ParsingChange;
 use crate::session_state::settings::{self, SessionState, SettingSet, StartupError, spelling};
-use crate::stream::Stream;
 use crate::upstream::pool_registry::{Credential, PoolUser};
 
 /// Initial state of a session.
@@ -93,7 +93,7 @@ impl<'a> LoginHandler<'a> {
             .keyring
             .get()
             .ok_or(LoginError::Disconnected)?;
-        let place = cancel::Place::new(self.worker.index, self.slot);
+        let place = cancel::Place::new(self.worker.index(), self.slot);
         let key = keyring
             .key(place)
             .ok_or_else(|| ErrorReply::new(&error_catalog::OUT_OF_PROCESS_IDS))?;

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use evenkeel_engine::stream::Stream;
 use evenkeel_policy::failover_queue::PrimaryError;
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::postgres::build;
@@ -20,7 +21,6 @@ use crate::session::login_connection::{self, LoginConnection};
 use crate::session::placement::Placement;
 use crate::session_state::PinSource;
 use crate::session_state::settings::SessionState;
-use crate::stream::Stream;
 use crate::upstream::pool_registry::Parameters;
 
 /// Guard that retires the client's pool, so that its connection is assigned to no other session.

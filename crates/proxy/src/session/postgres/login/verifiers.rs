@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use evenkeel_wire::postgres::scram::{ITERATIONS, Verifier};
 
-use crate::random::secret;
+use evenkeel_engine::secret;
 
 /// Verifiers by user name, each with a hash that identifies its password.
 #[derive(Debug, Default)]

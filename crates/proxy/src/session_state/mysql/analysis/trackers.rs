@@ -1,12 +1,12 @@
 //! Finds statements that name session trackers, which run with the client's trackers instead of
 //! ours.
 
+use evenkeel_policy::pins::Pin;
 use evenkeel_wire::sql::mysql::{self, StatementKind, TokenKind};
 use evenkeel_wire::sql::token::Word;
 
 use super::{AnalysisContext, EffectKind, TextAnalysis};
 use crate::session_state::mysql::values;
-use evenkeel_policy::pins::Pin;
 
 /// Name prefix of tracker variables, and the tables that show variables.
 const NAMES: [&[u8]; 4] = [

@@ -1,7 +1,8 @@
 //! Tests of ParameterStatus: values learnt from servers and sent to clients.
 
-use super::*;
 use evenkeel_wire::postgres::TransactionStatus;
+
+use super::*;
 
 impl Scene {
     /// Sends a report of the server while the client is on it.

@@ -19,7 +19,7 @@ pub fn now_ms() -> u64 {
 }
 
 /// Returns the processor time of the calling thread, in microseconds.
-pub(crate) fn thread_cpu_us() -> u64 {
+pub fn thread_cpu_us() -> u64 {
     read_us(ClockId::ThreadCPUTime)
 }
 

@@ -7,27 +7,34 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::Socket;
-use crate::engine::POOL_BUFFER_BYTES;
-use crate::engine::ring::ring_socket::Payload;
-use crate::engine::ring::{Buffer, Ring, RingSocket};
-use crate::engine::worker::{Poller, Worker};
+use crate::ring::POOL_BUFFER_BYTES;
+use crate::ring::ring_socket::Payload;
+use crate::ring::{Buffer, Ring, RingSocket};
+use crate::worker::{Poller, Worker};
 
-/// Received bytes, at least one.
-pub(crate) enum Chunk<'a> {
-    /// Bytes in a buffer of the ring, which is returned to the ring on drop.
+/// Received bytes, at least one. Their memory is released on drop.
+pub struct Chunk<'a>(Memory<'a>);
+
+enum Memory<'a> {
+    /// A buffer of the ring.
     Ring(Buffer),
-    /// Bytes in the worker's scratch memory, which is reserved until the drop.
+    /// The worker's scratch memory, and the number of bytes in it.
     Scratch(RefMut<'a, Box<[u8]>>, usize),
-    /// Bytes in separately allocated memory.
+    /// Separately allocated memory.
     Own(Vec<u8>),
 }
 
 impl Chunk<'_> {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Ring(buffer) => buffer,
-            Self::Scratch(scratch, count) => &scratch[..*count],
-            Self::Own(bytes) => bytes,
+    pub(crate) fn own(bytes: Vec<u8>) -> Self {
+        Self(Memory::Own(bytes))
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Ring(buffer) => buffer,
+            Memory::Scratch(scratch, count) => &scratch[..*count],
+            Memory::Own(bytes) => bytes,
         }
     }
 }
@@ -42,7 +49,7 @@ impl Socket {
     }
 
     /// Receives bytes; returns `None` if the peer has ended its sending.
-    pub(crate) fn poll_chunk<'a>(
+    pub fn poll_chunk<'a>(
         &self,
         worker: &'a Worker,
         context: &mut Context<'_>,
@@ -52,9 +59,9 @@ impl Socket {
                 Poll::Ready(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     self.receive_own(context)
                 }
-                Poll::Ready(received) => {
-                    Poll::Ready(received.map(|buffer| buffer.map(Chunk::Ring)))
-                }
+                Poll::Ready(received) => Poll::Ready(
+                    received.map(|buffer| buffer.map(|buffer| Chunk(Memory::Ring(buffer)))),
+                ),
                 Poll::Pending => Poll::Pending,
             };
         }
@@ -65,7 +72,7 @@ impl Socket {
             let mut scratch = worker.scratch.borrow_mut();
             match self.receive_now(&mut scratch) {
                 Ok(0) => return Poll::Ready(Ok(None)),
-                Ok(count) => return Poll::Ready(Ok(Some(Chunk::Scratch(scratch, count)))),
+                Ok(count) => return Poll::Ready(Ok(Some(Chunk(Memory::Scratch(scratch, count))))),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -81,7 +88,7 @@ impl Socket {
             Ok(0) => Poll::Ready(Ok(None)),
             Ok(count) => {
                 own.truncate(count);
-                Poll::Ready(Ok(Some(Chunk::Own(own))))
+                Poll::Ready(Ok(Some(Chunk::own(own))))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 context.waker().wake_by_ref();
@@ -92,7 +99,7 @@ impl Socket {
     }
 
     /// Waits until the next send may begin.
-    pub(crate) fn poll_sent(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_sent(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some((ring, port)) = self.standing() {
             return ring.poll_sent(&port, context);
         }
@@ -114,25 +121,25 @@ impl Socket {
     }
 
     /// Returns whether the kernel has taken all sent bytes.
-    pub(crate) fn is_sent(&self) -> bool {
+    pub fn is_sent(&self) -> bool {
         let port = self.port.borrow();
         port.as_ref().is_none_or(|port| !port.is_sending()) && self.rest.borrow().is_empty()
     }
 
     /// Sends received bytes unchanged. The caller must have seen [`Socket::poll_sent`] ready.
-    pub(crate) fn send_chunk(&self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
-        match (chunk, self.standing()) {
-            (Chunk::Ring(buffer), Some((ring, port))) => {
+    pub fn send_chunk(&self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
+        match (chunk.0, self.standing()) {
+            (Memory::Ring(buffer), Some((ring, port))) => {
                 ring.start_send(&port, Payload::Ring(buffer))
             }
-            (Chunk::Own(bytes), _) => self.send_own(worker, bytes),
-            (chunk, _) => self.send_by_call(chunk.bytes()),
+            (Memory::Own(bytes), _) => self.send_own(worker, bytes),
+            (memory, _) => self.send_by_call(Chunk(memory).bytes()),
         }
     }
 
     /// Sends bytes in memory from [`Worker::take_spare`], which is returned there. The caller must
     /// have seen [`Socket::poll_sent`] ready.
-    pub(crate) fn send_own(&self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
+    pub fn send_own(&self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         match self.standing() {
             Some((ring, port)) if !bytes.is_empty() => ring.start_send(&port, Payload::Own(bytes)),
             Some(_) => {
@@ -163,7 +170,7 @@ impl Socket {
     }
 
     /// Watches for data from an idle peer, without waking any task.
-    pub(crate) fn watch(&self) {
+    pub fn watch(&self) {
         if let Some((ring, port)) = self.standing() {
             ring.watch(&port);
         } else if let Some(readiness) = &self.readiness {
@@ -172,7 +179,7 @@ impl Socket {
     }
 
     /// Returns whether a watched peer has sent data or has ended.
-    pub(crate) fn has_arrived(&self) -> bool {
+    pub fn has_arrived(&self) -> bool {
         match (&self.readiness, &*self.port.borrow()) {
             (Some(readiness), _) => {
                 let is_silent = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
@@ -187,7 +194,7 @@ impl Socket {
     }
 
     /// Releases an idle socket for another worker. Returns `None` if its peer has sent data.
-    pub(crate) async fn withdraw(self, worker: &Worker) -> Option<OwnedFd> {
+    pub async fn withdraw(self, worker: &Worker) -> Option<OwnedFd> {
         if let Some((ring, port)) = self.standing() {
             ring.cancel_receive(&port);
             if port.is_armed() || port.has_arrived() {

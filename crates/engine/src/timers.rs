@@ -36,10 +36,10 @@ impl Timers {
 
 /// A time limit has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimedOut;
+pub struct TimedOut;
 
 /// Waits for a duration.
-pub(crate) fn sleep(duration: Duration) -> Sleep {
+pub fn sleep(duration: Duration) -> Sleep {
     // Rounded up: a sleep is never shorter.
     let duration_us = u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
     Sleep {
@@ -49,10 +49,7 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
 }
 
 /// Runs a future for at most `limit`. If both end in the same turn, the future's output counts.
-pub(crate) async fn timeout<T>(
-    limit: Duration,
-    future: impl Future<Output = T>,
-) -> Result<T, TimedOut> {
+pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, TimedOut> {
     let mut future = pin!(future);
     let mut limit = pin!(sleep(limit));
     poll_fn(|context| {
@@ -64,8 +61,21 @@ pub(crate) async fn timeout<T>(
     .await
 }
 
+/// Yields to the worker's other tasks.
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// A timer, removed on drop.
-pub(crate) struct Sleep {
+pub struct Sleep {
     deadline_us: u64,
     /// Entry among the thread's timers, from the first poll on.
     key: Option<TimerKey>,

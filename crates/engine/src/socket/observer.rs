@@ -9,13 +9,13 @@ use rustix::net::RecvFlags;
 use rustix::time::Timespec;
 
 use super::{keep_alive, receive};
-use crate::settings::Keepalive;
+use crate::socket::Keepalive;
 
 /// State of a connection in the kernel (TCP_CLOSE of the kernel's tcp_states.h).
 const TCP_CLOSE: u8 = 7;
 
 /// A view of a socket. The descriptor stays open as long as the view exists.
-pub(crate) struct SocketObserver(Rc<socket2::Socket>);
+pub struct SocketObserver(Rc<socket2::Socket>);
 
 impl SocketObserver {
     pub(super) fn new(socket: &Rc<socket2::Socket>) -> Self {
@@ -23,29 +23,29 @@ impl SocketObserver {
     }
 
     /// Enables the kernel's checks of a silent peer. A Unix socket does not need them.
-    pub(crate) fn keep_alive(&self, keepalive: &Keepalive) {
+    pub fn keep_alive(&self, keepalive: &Keepalive) {
         let _ = keep_alive(&socket2::SockRef::from(&*self.0), keepalive);
     }
 
     /// Returns whether the connection has failed, without reading.
-    pub(crate) fn is_broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         is_broken(&self.0)
     }
 
     /// Returns whether the peer has disconnected: the connection has failed, or has ended without
     /// unread data. A peer that sent data and then ended its sending still waits for the reply.
-    pub(crate) fn has_left(&self) -> bool {
+    pub fn has_left(&self) -> bool {
         is_broken(&self.0) || matches!(receive(&self.0, &mut [0; 1], RecvFlags::PEEK), Ok(0))
     }
 
     /// Returns whether an answer of the peer is due and has been missing for `limit`.
-    pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
+    pub fn is_unanswered(&self, limit: Duration) -> bool {
         is_unanswered(&self.0, limit)
     }
 
     /// Returns the number of sent bytes that the peer's kernel (for a Unix socket: the peer) has
     /// not taken yet.
-    pub(crate) fn unread_bytes(&self) -> u64 {
+    pub fn unread_bytes(&self) -> u64 {
         let mut untaken: libc::c_int = 0;
         #[expect(unsafe_code, reason = "SIOCOUTQ has no safe form in rustix or socket2")]
         // SAFETY: this request writes one int, and receives a pointer to one.

@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 
 use rustix::net::SocketFlags;
 
-use super::reactor::{Reactor, Readiness};
-use super::ring::MultishotAccept;
-use super::worker::{Poller, Worker};
+use crate::reactor::{Reactor, Readiness};
+use crate::ring::MultishotAccept;
+use crate::worker::{Poller, Worker};
 
 /// One worker's accepting from a listening socket, which is non-blocking. It ends on drop; clients
 /// that were accepted and not taken are lost then.

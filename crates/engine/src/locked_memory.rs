@@ -15,21 +15,21 @@ const CELL_LENGTH: usize = 272;
 const CELLS: usize = PAGE_LENGTH / CELL_LENGTH;
 
 /// Maximum length of a cached password; servers accept no longer ones for `caching_sha2_password`.
-pub(super) const PASSWORD_LENGTH_MAX: usize = 256;
+pub const PASSWORD_LENGTH_MAX: usize = 256;
 
 /// True after the warning about a failed lock was logged.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Passwords, identified by number.
 #[derive(Debug, Default)]
-pub(super) struct LockedMemory {
+pub struct LockedMemory {
     pages: Vec<Page>,
     free: Vec<usize>,
 }
 
 impl LockedMemory {
     /// Stores a password. Returns `None` if the password is too long or memory is exhausted.
-    pub(super) fn put(&mut self, password: &[u8]) -> Option<usize> {
+    pub fn put(&mut self, password: &[u8]) -> Option<usize> {
         if password.len() > PASSWORD_LENGTH_MAX {
             return None;
         }
@@ -48,7 +48,7 @@ impl LockedMemory {
     }
 
     /// Returns a copy, which should be dropped as early as possible.
-    pub(super) fn get(&mut self, number: usize) -> Option<Zeroizing<Vec<u8>>> {
+    pub fn get(&mut self, number: usize) -> Option<Zeroizing<Vec<u8>>> {
         let cell = self.cell(number)?;
         let (length, rest) = cell.split_first_chunk::<2>()?;
         let length = usize::from(u16::from_le_bytes(*length));
@@ -56,7 +56,7 @@ impl LockedMemory {
     }
 
     /// Wipes a password and frees its entry.
-    pub(super) fn drop(&mut self, number: usize) {
+    pub fn drop(&mut self, number: usize) {
         if let Some(cell) = self.cell(number) {
             cell.zeroize();
             self.free.push(number);

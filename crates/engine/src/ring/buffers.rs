@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Release};
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
-use crate::engine::{POOL_BUFFER_BYTES, POOL_BUFFERS};
+use crate::ring::{POOL_BUFFER_BYTES, POOL_BUFFERS};
 
 /// Each worker's ring has one group.
 pub(super) const BUFFER_GROUP: u16 = 0;

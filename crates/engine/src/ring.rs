@@ -26,14 +26,21 @@ use io_uring::IoUring;
 use io_uring::types::{SubmitArgs, Timespec};
 use slab::Slab;
 
-use super::spare_buffers::SpareBuffers;
-use super::wakeup::Wakeup;
+use crate::spare_buffers::SpareBuffers;
+use crate::wakeup::Wakeup;
 pub(crate) use buffers::Buffer;
 use buffers::Buffers;
 use entry::Entry;
 use multishot::{MULTISHOT, MultishotState, poll_events};
 pub(crate) use multishot::{MultishotAccept, MultishotReceive, Next};
 pub(crate) use ring_socket::RingSocket;
+
+/// Number of buffers that the kernel may fill for one worker. 512 kB in all: enough for 64
+/// concurrently active sessions; beyond that, sessions read into memory of their own.
+const POOL_BUFFERS: u16 = 128;
+
+/// Size of each buffer. Queries and their replies are smaller; bulk transfers use larger buffers.
+pub(crate) const POOL_BUFFER_BYTES: usize = 4 * 1024;
 
 /// Requests per turn; more requests cause a turn of their own.
 const SUBMISSIONS: u32 = 512;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Broken, Direction};
+use super::{Direction, RelayError, RelaySession};
 
 /// Outcome of one receive and send.
 enum Step {
@@ -16,7 +16,7 @@ enum Step {
     End,
 }
 
-pub(super) async fn copy(direction: &Direction<'_>) -> Result<(), Broken> {
+pub(super) async fn copy<S: RelaySession>(direction: &Direction<'_, S>) -> Result<(), RelayError> {
     loop {
         direction
             .from
@@ -36,7 +36,7 @@ pub(super) async fn copy(direction: &Direction<'_>) -> Result<(), Broken> {
     }
 }
 
-fn step(direction: &Direction<'_>) -> Result<Step, Broken> {
+fn step<S: RelaySession>(direction: &Direction<'_, S>) -> Result<Step, RelayError> {
     let mut scratch = direction.worker.scratch.borrow_mut();
     let count = match direction.from.receive_now(&mut scratch) {
         Ok(0) => return Ok(Step::End),

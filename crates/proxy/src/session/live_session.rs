@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use super::worker::{SWEEP_INTERVAL, Worker};
-use crate::clock;
+use evenkeel_engine::clock;
+use evenkeel_engine::relay::{ByteDirection, RelaySession};
+use evenkeel_engine::socket::SocketObserver;
+
 use crate::record::{CutReason, TerminationReason};
-use crate::relay::ByteDirection;
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
 use crate::session::handle::{ExceededLimit, SessionActivity, SessionHandle};
-use crate::socket::SocketObserver;
+use crate::worker::{SWEEP_INTERVAL, Worker};
 
 /// A live session; allocated once on the heap, because its worker's sweeper accesses it, too.
 pub(crate) struct LiveSession {
     pub(crate) service: Arc<Service>,
-    pub(super) started_ms: u64,
+    pub(crate) started_ms: u64,
     pub(crate) from_client: Cell<u64>,
     pub(crate) to_client: Cell<u64>,
     relaying: RefCell<Option<Relaying>>,
@@ -157,8 +158,8 @@ impl LiveSession {
         server: Option<&Server>,
     ) {
         self.last_byte_ms.set(worker.last_sweep_ms());
-        let of_service = self.service.counters.bytes.of(worker.index);
-        let of_server = server.map(|server| server.counters.bytes.of(worker.index));
+        let of_service = self.service.counters.bytes.of(worker.index());
+        let of_server = server.map(|server| server.counters.bytes.of(worker.index()));
         match direction {
             ByteDirection::FromClient => {
                 self.from_client.set(self.from_client.get() + bytes);
@@ -177,14 +178,14 @@ impl LiveSession {
         }
     }
 
-    pub(crate) fn count_bytes(&self, worker: &Worker, direction: ByteDirection, bytes: u64) {
+    fn count_bytes(&self, worker: &Worker, direction: ByteDirection, bytes: u64) {
         self.last_byte_ms.set(worker.last_sweep_ms());
         let relaying = self.relaying.borrow();
         let Some(relaying) = relaying.as_ref() else {
             return;
         };
-        let of_service = self.service.counters.bytes.of(worker.index);
-        let of_server = relaying.server.counters.bytes.of(worker.index);
+        let of_service = self.service.counters.bytes.of(worker.index());
+        let of_server = relaying.server.counters.bytes.of(worker.index());
         match direction {
             ByteDirection::FromClient => {
                 if self.to_client.get() == 0 {
@@ -203,22 +204,6 @@ impl LiveSession {
                 of_server.add_to_client(bytes);
             }
         }
-    }
-
-    /// Records that a slow reader has taken some of the bytes that wait for it.
-    pub(crate) fn progressed(&self, worker: &Worker) {
-        self.last_byte_ms.set(worker.last_sweep_ms());
-    }
-
-    /// Records that one direction begins or ceases to wait for a slow reader. Not a guard: the
-    /// count must still be known after the session is abandoned.
-    pub(crate) fn set_stalled(&self, is_stalled: bool) {
-        let stalled_directions = self.stalled_directions.get();
-        self.stalled_directions.set(if is_stalled {
-            stalled_directions + 1
-        } else {
-            stalled_directions - 1
-        });
     }
 
     /// Returns whether bytes from one side have not reached the other.
@@ -241,7 +226,7 @@ impl LiveSession {
 
     /// Returns whether no byte was moved, no side has ended, and the server has been waited for so
     /// briefly that its disconnect is a failure rather than an idle timeout.
-    pub(crate) fn may_retry(&self) -> bool {
+    fn may_retry(&self) -> bool {
         let relaying = self.relaying.borrow();
         let limit = relaying
             .as_ref()
@@ -266,27 +251,12 @@ impl LiveSession {
         self.first_byte_us.get()
     }
 
-    pub(crate) fn record_end(&self, direction: ByteDirection) {
-        self.ended.set(match (self.ended.get(), direction) {
-            (Ended::Nobody, ByteDirection::FromClient) => Ended::Client,
-            (Ended::Nobody, ByteDirection::ToClient) => Ended::Server,
-            (Ended::Client, ByteDirection::ToClient) => Ended::ClientThenServer,
-            (Ended::Server, ByteDirection::FromClient) => Ended::ServerThenClient,
-            (known, _) => known,
-        });
-    }
-
     pub(crate) fn client_ended_first(&self) -> bool {
         matches!(self.ended.get(), Ended::Client | Ended::ClientThenServer)
     }
 
-    pub(crate) fn both_ended(&self) -> bool {
-        let ended = self.ended.get();
-        matches!(ended, Ended::ClientThenServer | Ended::ServerThenClient)
-    }
-
     /// Returns whether exactly one side has ended its sending.
-    pub(crate) fn half_closed(&self) -> bool {
+    fn half_closed(&self) -> bool {
         matches!(self.ended.get(), Ended::Client | Ended::Server)
     }
 
@@ -467,8 +437,59 @@ impl Relaying {
     }
 }
 
-impl From<CutReason> for TerminationReason {
-    fn from(reason: CutReason) -> Self {
-        Self::Cut(reason)
+/// A session while its bytes are relayed on a worker.
+pub(crate) struct Relayed<'a> {
+    pub(crate) live: &'a LiveSession,
+    pub(crate) worker: &'a Worker,
+}
+
+impl RelaySession for Relayed<'_> {
+    fn count(&self, direction: ByteDirection, bytes: u64) {
+        self.live.count_bytes(self.worker, direction, bytes);
+    }
+
+    fn counted(&self, direction: ByteDirection) -> u64 {
+        match direction {
+            ByteDirection::FromClient => self.live.from_client.get(),
+            ByteDirection::ToClient => self.live.to_client.get(),
+        }
+    }
+
+    fn progressed(&self) {
+        self.live.last_byte_ms.set(self.worker.last_sweep_ms());
+    }
+
+    /// Not a guard: the count must still be known after the session is abandoned.
+    fn set_stalled(&self, is_stalled: bool) {
+        let stalled_directions = self.live.stalled_directions.get();
+        self.live.stalled_directions.set(if is_stalled {
+            stalled_directions + 1
+        } else {
+            stalled_directions - 1
+        });
+    }
+
+    fn record_end(&self, direction: ByteDirection) {
+        let ended = &self.live.ended;
+        ended.set(match (ended.get(), direction) {
+            (Ended::Nobody, ByteDirection::FromClient) => Ended::Client,
+            (Ended::Nobody, ByteDirection::ToClient) => Ended::Server,
+            (Ended::Client, ByteDirection::ToClient) => Ended::ClientThenServer,
+            (Ended::Server, ByteDirection::FromClient) => Ended::ServerThenClient,
+            (known, _) => known,
+        });
+    }
+
+    fn half_closed(&self) -> bool {
+        self.live.half_closed()
+    }
+
+    fn both_ended(&self) -> bool {
+        let ended = self.live.ended.get();
+        matches!(ended, Ended::ClientThenServer | Ended::ServerThenClient)
+    }
+
+    fn may_retry(&self) -> bool {
+        self.live.may_retry()
     }
 }

@@ -14,16 +14,29 @@ use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::TcpKeepalive;
 
-use crate::engine::reactor::Readiness;
-use crate::engine::ring::{Buffer, MultishotReceive, Ring, RingSocket};
-use crate::engine::worker::{Poller, Worker};
-use crate::settings::Keepalive;
+use crate::reactor::Readiness;
+use crate::ring::{Buffer, MultishotReceive, Ring, RingSocket};
+use crate::worker::{Poller, Worker};
 
-pub(crate) use chunk::Chunk;
-pub(crate) use observer::SocketObserver;
+pub use chunk::Chunk;
+pub use observer::SocketObserver;
+
+/// TCP keepalive (tcp(7)) and the limit for unanswered bytes, on both sides of each session.
+#[derive(Debug, Clone, Copy)]
+pub struct Keepalive {
+    /// Silence before the first probe (TCP_KEEPIDLE). Zero disables keepalive.
+    pub idle: Duration,
+    /// Time between probes (TCP_KEEPINTVL).
+    pub interval: Duration,
+    /// Unanswered probes until the peer is considered dead (TCP_KEEPCNT).
+    pub probes: u32,
+    /// Time without acknowledgement of sent data after which the peer is considered dead. Zero: the
+    /// kernel's default.
+    pub user_timeout: Duration,
+}
 
 /// Socket of one session on one worker.
-pub(crate) struct Socket {
+pub struct Socket {
     shared: Rc<socket2::Socket>,
     /// Readiness known to the worker's reactor; epoll only.
     readiness: Option<Rc<Readiness>>,
@@ -37,7 +50,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Takes over a socket that is connected or connecting.
-    pub(crate) fn new(worker: &Worker, socket: socket2::Socket) -> io::Result<Self> {
+    pub fn new(worker: &Worker, socket: socket2::Socket) -> io::Result<Self> {
         let shared = Rc::new(socket);
         let (readiness, ring) = match &worker.poller {
             Poller::Epoll(reactor) => (Some(reactor.register(shared.as_fd())?), None),
@@ -53,33 +66,34 @@ impl Socket {
     }
 
     /// Returns a view of the socket's state, which keeps its descriptor open.
-    pub(crate) fn observer(&self) -> SocketObserver {
+    pub fn observer(&self) -> SocketObserver {
         SocketObserver::new(&self.shared)
     }
 
     /// Returns whether an answer of the peer is due and has been missing for `limit`.
-    pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
+    pub fn is_unanswered(&self, limit: Duration) -> bool {
         observer::is_unanswered(&self.shared, limit)
     }
 
     /// Returns whether it is a Unix socket.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         let address = self.shared.local_addr();
         address.is_ok_and(|address| address.is_unix())
     }
 
     /// Returns the peer's address; `None` on a Unix socket.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> Option<SocketAddr> {
         self.shared.peer_addr().ok()?.as_socket()
     }
 
-    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+    /// Returns the own address; `None` on a Unix socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
         self.shared.local_addr().ok()?.as_socket()
     }
 
     /// Receives available bytes without waiting. Zero bytes mean that the peer has ended its
     /// sending.
-    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let received = receive(&self.shared, buffer, RecvFlags::empty());
         if let Some(readiness) = &self.readiness {
             readiness.after_receive(&received, buffer.len());
@@ -88,7 +102,7 @@ impl Socket {
     }
 
     /// Reads available bytes without removing them from the socket.
-    pub(crate) fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let seen = receive(&self.shared, buffer, RecvFlags::PEEK);
         if let (Some(readiness), Err(_)) = (&self.readiness, &seen) {
             readiness.after_receive(&seen, buffer.len());
@@ -97,7 +111,7 @@ impl Socket {
     }
 
     /// Sends as much as the socket takes now, without waiting.
-    pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         let sent = send_now(&self.shared, bytes);
         if let Some(readiness) = &self.readiness {
             readiness.after_send(&sent);
@@ -106,7 +120,7 @@ impl Socket {
     }
 
     /// Sends all bytes, and waits as long as the peer does not take them.
-    pub(crate) async fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.send_now(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
@@ -118,7 +132,7 @@ impl Socket {
     }
 
     /// Waits until a receive returns data, the end or an error.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
+    pub async fn readable(&self) -> io::Result<()> {
         match (&self.readiness, &self.ring) {
             (Some(readiness), _) => readiness.readable().await,
             (None, Some(ring)) => {
@@ -130,7 +144,7 @@ impl Socket {
     }
 
     /// Waits until the socket takes bytes again, or has failed.
-    pub(crate) async fn writable(&self) -> io::Result<()> {
+    pub async fn writable(&self) -> io::Result<()> {
         const WANTED: i16 = libc::POLLOUT | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
         match (&self.readiness, &self.ring) {
             (Some(readiness), _) => readiness.writable().await,
@@ -147,7 +161,7 @@ impl Socket {
     }
 
     /// Waits for the result of a connect(2) in progress.
-    pub(crate) async fn connected(&self) -> io::Result<()> {
+    pub async fn connected(&self) -> io::Result<()> {
         let events = observer::poll_now(&self.shared, PollFlags::OUT);
         if events == PollFlags::OUT {
             return Ok(());
@@ -179,24 +193,24 @@ impl Socket {
     }
 
     /// Ends sending on this side; the peer can continue to send.
-    pub(crate) fn end_sending(&self) -> io::Result<()> {
+    pub fn end_sending(&self) -> io::Result<()> {
         self.shared.shutdown(Shutdown::Write)
     }
 
     /// Returns whether the peer has reset the connection, even if another call has already received
     /// that error. The kernel returns the error once, and the end of the stream afterwards.
-    pub(crate) fn was_reset(&self) -> bool {
+    pub fn was_reset(&self) -> bool {
         // After a regular end the state would be TCP_CLOSE_WAIT.
         observer::is_closed(&self.shared)
     }
 
     /// Enables the kernel's checks of a silent peer. A Unix socket does not need them.
-    pub(crate) fn keep_alive(&self, keepalive: &Keepalive) {
+    pub fn keep_alive(&self, keepalive: &Keepalive) {
         let _ = keep_alive(&socket2::SockRef::from(&*self.shared), keepalive);
     }
 
     /// Makes closing this socket send a reset instead of an end.
-    pub(crate) fn reset_on_close(&self) {
+    pub fn reset_on_close(&self) {
         // Fails only for sockets that cannot be reset.
         let _ = self.shared.set_linger(Some(Duration::ZERO));
     }
@@ -217,7 +231,7 @@ impl Drop for Socket {
 ///
 /// TCP_USER_TIMEOUT is not used: it also ends connections whose peer answers but announces a window
 /// of zero for that long. [`Socket::is_unanswered`] serves its purpose.
-pub(crate) fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
+pub fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
     if keepalive.idle.is_zero() {
         return socket.set_keepalive(false);
     }

@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 
 use async_task::Runnable;
 
-use super::wakeup::Wakeup;
+use crate::wakeup::Wakeup;
 
 thread_local! {
     static RUN_QUEUE: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };

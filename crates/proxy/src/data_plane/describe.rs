@@ -5,20 +5,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::pins::Pins;
 
-use super::live_session::LiveSession;
-use super::worker::Worker;
-use super::{Engine, WorkerCommand};
-use crate::clock;
+use super::DataPlane;
 use crate::service::Service;
 use crate::service::database::PinCause;
 use crate::service::stats::ActivityCounts;
 pub use crate::session::handle::SessionActivity;
 use crate::session::handle::SessionHandle;
+use crate::session::live_session::LiveSession;
+use crate::worker::Worker;
 
 /// Stands for the start of a session that does not exist.
-pub(super) const NO_SESSION: u64 = u64::MAX;
+pub(crate) const NO_SESSION: u64 = u64::MAX;
 
 /// A client of a pooled service.
 #[derive(Debug, Clone)]
@@ -75,14 +75,14 @@ pub struct Described {
     pub idle: Vec<IdleInfo>,
 }
 
-impl Engine {
+impl DataPlane {
     /// Requests every worker's part of a service; each replies once, unless it has ended.
     pub fn describe(&self, service_id: u64) -> flume::Receiver<Described> {
         let (reply, answers) = flume::unbounded();
-        for sender in &self.shared.commands {
-            let reply = reply.clone();
-            let _ = sender.send(WorkerCommand::Describe { service_id, reply });
-        }
+        self.shared.workers.run_on_all(move |worker| {
+            // The requester may be gone.
+            let _ = reply.send(described(worker, service_id));
+        });
         answers
     }
 
@@ -105,7 +105,7 @@ impl Engine {
 }
 
 /// Returns a worker's reply.
-pub(super) fn described(worker: &Worker, service_id: u64) -> Described {
+pub(crate) fn described(worker: &Worker, service_id: u64) -> Described {
     let mut described = Described::default();
     worker.each_session(|live| {
         if let Some(handle) = live.handle().filter(|_| live.service.id == service_id) {
@@ -150,7 +150,7 @@ struct Tally {
 }
 
 /// Counts the activities and pins of a worker's clients, twice a second.
-pub(super) fn record_activities(worker: &Worker) {
+pub(crate) fn record_activities(worker: &Worker) {
     let services = worker.worker_pools().services();
     let mut tallies: Vec<_> = services.iter().map(|one| (one, Tally::default())).collect();
     worker.each_session(|live| {
@@ -176,7 +176,7 @@ impl Tally {
 
 fn publish(worker: &Worker, service: &Service, tally: &Tally) {
     if let Some(shared) = service.database() {
-        let activities = &shared.stats()[worker.index].activities;
+        let activities = &shared.stats()[worker.index()].activities;
         activities.set(&tally.doing, &tally.pins);
     }
 }

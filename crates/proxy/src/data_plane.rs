@@ -1,101 +1,39 @@
 //! Offers the data plane to the control plane: starts workers, publishes services, opens and closes
 //! listeners, resets sessions.
 
-pub(crate) mod accepting;
 pub mod describe;
-pub mod event;
-mod executor;
-pub(crate) mod live_session;
 pub mod operate;
-pub(crate) mod reactor;
-pub(crate) mod ring;
-pub(crate) mod spare_buffers;
-pub(crate) mod timers;
-mod wakeup;
-pub(crate) mod worker;
 
 use std::io;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, fence,
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::JoinHandle;
 
 use arc_swap::ArcSwapOption;
+use evenkeel_engine::engine::{Driver, Engine, EngineError, Workers, workers};
+use evenkeel_engine::listen::Listener;
 use evenkeel_wire::postgres::startup::CancelKey;
-use thiserror::Error;
 
-use crate::cancel::{CancelClaim, CancelRoute, Keyring};
-use crate::listen::{Accepted, Listener, ListenerShared};
+use crate::accept::ServiceListener;
+use crate::cancel::{CancelRoute, Keyring};
+use crate::event::Event;
 use crate::numbers::Numbers;
-use crate::record::CutReason;
+use crate::record::{CutReason, TerminationReason};
 use crate::server::Server;
 use crate::service::{Protocol, Service, ServiceSnapshot};
-use crate::session::cancel::{self, ForwardedKill, KillOutcome, KillRequest};
+use crate::session::cancel::{self, ForwardedKill};
 use crate::session::mysql;
 use crate::upstream::queue;
 use crate::upstream::server_permit::ServiceRegistry;
-use crate::upstream::worker_pool::PoolMessage;
+use crate::worker::Worker;
 use describe::NO_SESSION;
-use event::Event;
-use worker::Worker;
-
-/// Number of buffers that the kernel may fill for one io_uring worker. 512 kB in all: enough for 64
-/// concurrently active sessions; beyond that, sessions read into memory of their own.
-pub(crate) const POOL_BUFFERS: u16 = 128;
-
-/// Size of each buffer. Queries and their replies are smaller; bulk transfers use larger buffers.
-pub(crate) const POOL_BUFFER_BYTES: usize = 4 * 1024;
 
 /// Number of events that may wait for the control plane before further ones are dropped.
 const EVENTS_WAITING_MAX: usize = 16 * 1024;
 
-/// Input/output mechanism of the data plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Driver {
-    /// Completion-based, Linux 6.1 or newer; blocked in many containers.
-    IoUring,
-    /// Readiness-based, works everywhere.
-    Epoll,
-}
-
-impl Driver {
-    /// Returns the name in configuration and status.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::IoUring => "io_uring",
-            Self::Epoll => "epoll",
-        }
-    }
-
-    /// Tries io_uring; where it is unavailable, returns epoll and the reason.
-    pub fn detect() -> (Self, String) {
-        match ring::Ring::check() {
-            Ok(()) => (Self::IoUring, "supported by the kernel".to_owned()),
-            Err(error) => (Self::Epoll, format!("io_uring is not available: {error}")),
-        }
-    }
-}
-
-/// Reason why the data plane did not start.
-#[derive(Debug, Error)]
-pub enum EngineError {
-    /// The requested driver is unavailable.
-    #[error("{driver} is not available: {cause}; set [engine] io = \"auto\" or \"epoll\"")]
-    Driver {
-        /// Name of the driver.
-        driver: &'static str,
-        /// Error of the kernel.
-        cause: io::Error,
-    },
-    /// The system could not create a thread.
-    #[error("cannot start a worker thread: {0}")]
-    Thread(io::Error),
-}
-
 /// State shared by all workers.
-pub(crate) struct EngineShared {
-    pub(crate) driver: Driver,
+pub(crate) struct DataPlaneShared {
     pub(crate) registry: Arc<ServiceRegistry>,
     /// Sessions of each worker: the next client goes to the one with the fewest.
     pub(crate) sessions: Vec<AtomicUsize>,
@@ -103,7 +41,7 @@ pub(crate) struct EngineShared {
     pub(crate) oldest_ms: Vec<AtomicU64>,
     /// Recent load of each worker, in thousandths of its time.
     pub(crate) busy: Vec<AtomicU32>,
-    pub(crate) commands: Vec<flume::Sender<WorkerCommand>>,
+    pub(crate) workers: Workers<Worker>,
     pub(crate) records_enabled: AtomicBool,
     /// Creates and parses the keys of cancel requests.
     pub(crate) keyring: OnceLock<Keyring>,
@@ -130,7 +68,7 @@ fn pooled_weight(sessions: usize, busy_permille: u32) -> usize {
     }
 }
 
-impl EngineShared {
+impl DataPlaneShared {
     /// Returns the number of sessions that a worker counts as when it is chosen for a session of a
     /// pooled service.
     pub(crate) fn pooled_weight(&self, index: usize) -> usize {
@@ -143,49 +81,6 @@ impl EngineShared {
             self.events_dropped.fetch_add(1, Relaxed);
         }
     }
-}
-
-/// A command from the control plane or another worker.
-pub(crate) enum WorkerCommand {
-    Listen(Arc<ListenerShared>),
-    StopListening(u64),
-    /// A client that another worker has accepted.
-    Adopt(Accepted),
-    /// A server has failed: sessions that have received nothing from it stop waiting for it.
-    AbandonServer {
-        server_id: u64,
-    },
-    Cut {
-        service_id: Option<u64>,
-        server_id: Option<u64>,
-        reason: CutReason,
-        count: CutCount,
-    },
-    /// A client presents the key of a session's cancel request.
-    Cancel(CancelClaim),
-    Describe {
-        service_id: u64,
-        reply: flume::Sender<describe::Described>,
-    },
-    Kill {
-        service_id: u64,
-        filter: operate::SessionFilter,
-        count: CutCount,
-    },
-    /// A client requests to end another session; the worker with that session replies.
-    KillSession {
-        service_id: u64,
-        request: KillRequest,
-        reply: flume::Sender<KillOutcome>,
-    },
-    /// A client of the successor process requests to end a session.
-    KillForwarded(ForwardedKill),
-    /// A message about a pool of server connections.
-    Pool {
-        service_id: u64,
-        message: PoolMessage,
-    },
-    Stop,
 }
 
 /// Receives the process number and the secret of a cancel request; returns whether it is taken.
@@ -207,30 +102,32 @@ impl CutCount {
 }
 
 /// The running data plane.
-pub struct Engine {
-    shared: Arc<EngineShared>,
-    threads: Vec<JoinHandle<()>>,
+pub struct DataPlane {
+    engine: Engine<Worker>,
+    shared: Arc<DataPlaneShared>,
     next_id: AtomicU64,
     /// The listeners that workers accept from; only the workers own them after they are closed.
-    listeners: Mutex<Vec<Weak<ListenerShared>>>,
+    listeners: Mutex<Vec<Weak<ServiceListener>>>,
 }
 
-impl Engine {
+impl DataPlane {
     /// Starts the workers. The receiver gets their events.
+    ///
+    /// # Errors
+    ///
+    /// The driver is not available, or the system creates no thread.
     pub fn start(
         driver: Driver,
-        workers: usize,
+        count: usize,
     ) -> Result<(Self, flume::Receiver<Event>), EngineError> {
         let (events, receiver) = flume::bounded(EVENTS_WAITING_MAX);
-        let (commands, inboxes): (Vec<_>, Vec<_>) =
-            (0..workers).map(|_| flume::unbounded()).unzip();
-        let shared = Arc::new(EngineShared {
-            driver,
+        let (workers, inboxes) = workers(count);
+        let shared = Arc::new(DataPlaneShared {
             registry: Arc::default(),
-            sessions: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
-            oldest_ms: (0..workers).map(|_| AtomicU64::new(NO_SESSION)).collect(),
-            busy: (0..workers).map(|_| AtomicU32::new(0)).collect(),
-            commands,
+            sessions: (0..count).map(|_| AtomicUsize::new(0)).collect(),
+            oldest_ms: (0..count).map(|_| AtomicU64::new(NO_SESSION)).collect(),
+            busy: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            workers: workers.clone(),
             records_enabled: AtomicBool::new(false),
             keyring: OnceLock::new(),
             connection_numbers: mysql::id::numbers(),
@@ -238,32 +135,15 @@ impl Engine {
             events,
             events_dropped: AtomicU64::new(0),
         });
-        let (started, starts) = flume::unbounded();
-        let mut threads = Vec::new();
-        for (index, inbox) in inboxes.into_iter().enumerate() {
-            threads.push(start_worker(
-                index,
-                Arc::clone(&shared),
-                inbox,
-                started.clone(),
-            )?);
-        }
-        drop(started);
-        for outcome in starts.iter().take(workers) {
-            outcome.map_err(|cause| EngineError::Driver {
-                driver: driver.name(),
-                cause,
-            })?;
-        }
-        Ok((
-            Self {
-                shared,
-                threads,
-                next_id: AtomicU64::new(1),
-                listeners: Mutex::default(),
-            },
-            receiver,
-        ))
+        let on_workers = Arc::clone(&shared);
+        let make = move |engine| Worker::new(engine, Arc::clone(&on_workers));
+        let data_plane = Self {
+            engine: Engine::start(driver, (workers, inboxes), make)?,
+            shared,
+            next_id: AtomicU64::new(1),
+            listeners: Mutex::default(),
+        };
+        Ok((data_plane, receiver))
     }
 
     /// Sets this process's identity among several: required before any database client logs in.
@@ -285,10 +165,9 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         move |process, secret| {
             if let Some(passed) = ForwardedKill::read(process, secret) {
-                for sender in &shared.commands {
-                    // A worker that has ended has no sessions.
-                    let _ = sender.send(WorkerCommand::KillForwarded(passed));
-                }
+                shared
+                    .workers
+                    .run_on_all(move |worker| cancel::kill_passed(worker, &passed));
                 return;
             }
             let key = CancelKey { process, secret };
@@ -301,12 +180,12 @@ impl Engine {
 
     /// Returns the driver in use.
     pub fn driver(&self) -> Driver {
-        self.shared.driver
+        self.engine.driver()
     }
 
     /// Returns the number of workers.
     pub fn workers(&self) -> usize {
-        self.shared.sessions.len()
+        self.shared.workers.count()
     }
 
     /// Returns the number of events lost because the control plane was too slow.
@@ -358,13 +237,12 @@ impl Engine {
     /// The caller keeps the listener: as long as it lives no client is lost between two services.
     pub fn listen(&self, listener: &Listener, service: &Arc<Service>) -> io::Result<u64> {
         let id = self.new_id();
-        let listener = ListenerShared::new(id, listener, Arc::clone(service))?;
+        let listener = ServiceListener::new(id, listener, Arc::clone(service))?;
         let listener = Arc::new(listener);
         self.listeners().push(Arc::downgrade(&listener));
-        for sender in &self.shared.commands {
-            // A worker that has ended accepts no clients either.
-            let _ = sender.send(WorkerCommand::Listen(Arc::clone(&listener)));
-        }
+        self.shared
+            .workers
+            .run_on_all(move |worker| worker.listen(Arc::clone(&listener)));
         Ok(id)
     }
 
@@ -377,7 +255,7 @@ impl Engine {
         }
     }
 
-    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<ListenerShared>>> {
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<ServiceListener>>> {
         let mut listeners = self
             .listeners
             .lock()
@@ -388,9 +266,9 @@ impl Engine {
 
     /// Stops accepting; clients that the kernel holds stay with the [`Listener`].
     pub fn stop_listening(&self, id: u64) {
-        for sender in &self.shared.commands {
-            let _ = sender.send(WorkerCommand::StopListening(id));
-        }
+        self.shared
+            .workers
+            .run_on_all(move |worker| worker.stop_listening(id));
     }
 
     /// Returns whether a worker still accepts from this listener. After [`Self::stop_listening`],
@@ -427,9 +305,13 @@ impl Engine {
     /// Handles a dead server: sessions that have received nothing from it continue on another
     /// server, or are reset if their client has sent data to it. Other sessions are unaffected.
     pub fn abandon_server(&self, server_id: u64) {
-        for sender in &self.shared.commands {
-            let _ = sender.send(WorkerCommand::AbandonServer { server_id });
-        }
+        self.shared.workers.run_on_all(move |worker| {
+            worker.each_session(|live| {
+                if live.matches(None, Some(server_id)) {
+                    live.handle_server_down();
+                }
+            });
+        });
     }
 
     /// Resets the sessions of a service or of a server (or both; neither means all).
@@ -440,48 +322,25 @@ impl Engine {
         reason: CutReason,
     ) -> CutCount {
         let count = CutCount::default();
-        for sender in &self.shared.commands {
-            let _ = sender.send(WorkerCommand::Cut {
-                service_id,
-                server_id,
-                reason,
-                count: count.clone(),
+        let counted = count.clone();
+        self.shared.workers.run_on_all(move |worker| {
+            worker.each_session(|live| {
+                if live.matches(service_id, server_id) {
+                    match live.handle().filter(|_| server_id.is_some()) {
+                        Some(handle) => handle.abandon_server(),
+                        None => live.cut(TerminationReason::Cut(reason)),
+                    }
+                    counted.add();
+                }
             });
-        }
+        });
         count
     }
 
     /// Ends the workers, and with them all remaining sessions.
-    pub fn stop(mut self) {
-        for sender in &self.shared.commands {
-            let _ = sender.send(WorkerCommand::Stop);
-        }
-        for thread in self.threads.drain(..) {
-            // A worker that panicked has reported it itself.
-            let _ = thread.join();
-        }
+    pub fn stop(self) {
+        self.engine.stop();
     }
-}
-
-fn start_worker(
-    index: usize,
-    shared: Arc<EngineShared>,
-    commands: flume::Receiver<WorkerCommand>,
-    started: flume::Sender<io::Result<()>>,
-) -> Result<JoinHandle<()>, EngineError> {
-    let run = move || {
-        // The receiver does not exist any more if another worker has failed already.
-        let _ = match Worker::new(index, shared) {
-            Err(error) => started.send(Err(error)),
-            Ok(worker) => {
-                let reported = started.send(Ok(()));
-                worker::run(&worker, commands);
-                reported
-            }
-        };
-    };
-    let thread = std::thread::Builder::new().name(format!("worker-{index}"));
-    thread.spawn(run).map_err(EngineError::Thread)
 }
 
 #[cfg(test)]

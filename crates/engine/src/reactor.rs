@@ -14,7 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::wakeup::Wakeup;
+use crate::wakeup::Wakeup;
 
 /// Maximum number of events per epoll_wait(2); more wait for the next turn.
 const EVENTS_PER_TURN: usize = 256;

@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use evenkeel_policy::connection_pool::{self, LimitScope, WaitTicket};
 
-use super::worker::Worker;
-use super::{CutCount, Engine, WorkerCommand};
+use super::{CutCount, DataPlane};
 use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session::cancel;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::PoolMessage;
+use crate::worker::Worker;
 
 /// Selects sessions of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,17 +25,14 @@ pub enum SessionFilter {
     Database(Option<String>),
 }
 
-impl Engine {
+impl DataPlane {
     /// Cancels the statements of sessions, and ends the sessions.
     pub fn kill(&self, service: &Service, filter: &SessionFilter) -> CutCount {
         let count = CutCount::default();
-        for sender in &self.shared.commands {
-            let _ = sender.send(WorkerCommand::Kill {
-                service_id: service.id,
-                filter: filter.clone(),
-                count: count.clone(),
-            });
-        }
+        let (service_id, filter, counted) = (service.id, filter.clone(), count.clone());
+        self.shared
+            .workers
+            .run_on_all(move |worker| kill(worker, service_id, &filter, &counted));
         count
     }
 
@@ -106,27 +103,25 @@ impl Engine {
         };
         let mut tasks = Vec::new();
         let pools = &shared.pool_registry.pools;
-        pools.set_limit(LimitScope::Service, limit, crate::now_ms(), &mut tasks);
+        pools.set_limit(
+            LimitScope::Service,
+            limit,
+            evenkeel_engine::clock::now_ms(),
+            &mut tasks,
+        );
         self.send_tasks(service, tasks);
     }
 
     /// Makes a client that waited for a connection of a removed pool repeat its request.
     fn requeue(&self, service: &Service, ticket: WaitTicket) {
-        let (service_id, message) = (service.id, PoolMessage::Again(ticket));
-        let _ = self.shared.commands[ticket.worker].send(WorkerCommand::Pool {
-            service_id,
-            message,
-        });
+        let message = PoolMessage::Again(ticket);
+        message.send(&self.shared.workers, ticket.worker, service.id);
     }
 
     fn send_tasks(&self, service: &Service, tasks: Vec<connection_pool::WorkerTask>) {
         for task in tasks {
-            let (to, service_id) = (task.worker, service.id);
-            let message = PoolMessage::Task(task);
-            let _ = self.shared.commands[to].send(WorkerCommand::Pool {
-                service_id,
-                message,
-            });
+            let to = task.worker;
+            PoolMessage::Task(task).send(&self.shared.workers, to, service.id);
         }
     }
 }
@@ -144,7 +139,7 @@ impl DatabaseService {
     }
 }
 
-/// Executes a worker's part of [`Engine::kill`].
+/// Executes a worker's part of [`DataPlane::kill`].
 pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, filter: &SessionFilter, count: &CutCount) {
     worker.each_session(|live| {
         let Some(handle) = live.handle().filter(|_| live.service.id == service_id) else {

@@ -4,10 +4,11 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::engine::timers;
-use crate::engine::worker::Worker;
-use crate::socket::{Chunk, Socket};
 use evenkeel_tls::{Channel, Names};
+
+use crate::socket::{Chunk, Socket};
+use crate::timers;
+use crate::worker::Worker;
 
 /// Time limit for sending a final message.
 const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
@@ -16,65 +17,74 @@ const LAST_WORD_LIMIT: Duration = Duration::from_secs(1);
 const EMPTY_MAX: usize = 64;
 
 /// A socket and its encryption.
-pub(crate) struct Stream {
-    pub(crate) socket: Socket,
+pub struct Stream {
+    socket: Socket,
     tls: Option<Box<Channel>>,
 }
 
 impl Stream {
-    pub(crate) fn plain(socket: Socket) -> Self {
+    /// Creates a stream that is not encrypted.
+    pub fn plain(socket: Socket) -> Self {
         Self { socket, tls: None }
     }
 
-    pub(crate) fn with(socket: Socket, tls: Option<Box<Channel>>) -> Self {
+    /// Creates a stream from its parts.
+    pub fn with(socket: Socket, tls: Option<Box<Channel>>) -> Self {
         Self { socket, tls }
     }
 
-    pub(crate) fn into_parts(self) -> (Socket, Option<Box<Channel>>) {
+    /// Returns the socket and the state of its encryption.
+    pub fn into_parts(self) -> (Socket, Option<Box<Channel>>) {
         (self.socket, self.tls)
     }
 
+    /// Returns the socket.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     /// Encrypts everything from here on.
-    pub(crate) fn encrypt(&mut self, channel: Channel) {
+    pub fn encrypt(&mut self, channel: Channel) {
         self.tls = Some(Box::new(channel));
     }
 
     /// Returns whether the peer owes a reply and has been silent for the given time.
-    pub(crate) fn is_unanswered(&self, limit: Duration) -> bool {
+    pub fn is_unanswered(&self, limit: Duration) -> bool {
         self.socket.is_unanswered(limit)
     }
 
-    pub(crate) fn is_encrypted(&self) -> bool {
+    /// Returns whether the stream is encrypted.
+    pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
     /// Returns whether the stream does not leave this machine.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.socket.is_local()
     }
 
     /// Returns the client's name from its certificate.
-    pub(crate) fn client_name(&self) -> Option<String> {
+    pub fn client_name(&self) -> Option<String> {
         self.tls.as_ref()?.client_name()
     }
 
     /// Returns the names in a client's certificate.
-    pub(crate) fn client_certificate_names(&self) -> Option<Names> {
+    pub fn client_certificate_names(&self) -> Option<Names> {
         self.tls.as_ref()?.client_certificate_names()
     }
 
     /// Returns the hash of the certificate that was sent to a client.
-    pub(crate) fn fingerprint(&self) -> Option<[u8; 32]> {
+    pub fn fingerprint(&self) -> Option<[u8; 32]> {
         self.tls.as_ref()?.fingerprint()
     }
 
     /// Returns the channel binding data for a SCRAM login over this stream.
-    pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
+    pub fn end_point(&self) -> Option<Vec<u8>> {
         self.tls.as_ref()?.end_point()
     }
 
     /// Polls for received bytes; `None`: the peer has ended its sending.
-    pub(crate) fn poll_chunk<'a>(
+    pub fn poll_chunk<'a>(
         &mut self,
         worker: &'a Worker,
         context: &mut Context<'_>,
@@ -99,7 +109,7 @@ impl Stream {
             drop(chunk);
             let progress = progress.map_err(io::Error::other)?;
             if !plain.is_empty() {
-                return Poll::Ready(Ok(Some(Chunk::Own(plain))));
+                return Poll::Ready(Ok(Some(Chunk::own(plain))));
             }
             worker.keep_spare(plain);
             if progress.is_closed {
@@ -111,12 +121,12 @@ impl Stream {
     }
 
     /// Polls until the next send may begin.
-    pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.poll_sent(context)
     }
 
     /// Forwards received bytes unchanged.
-    pub(crate) fn send_chunk(&mut self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
+    pub fn send_chunk(&mut self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
         let Some(channel) = &mut self.tls else {
             return self.socket.send_chunk(worker, chunk);
         };
@@ -127,7 +137,7 @@ impl Stream {
     }
 
     /// Sends bytes in memory from [`Worker::take_spare`], which is returned there.
-    pub(crate) fn send_own(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
+    pub fn send_own(&mut self, worker: &Worker, bytes: Vec<u8>) -> io::Result<()> {
         let Some(channel) = &mut self.tls else {
             return self.socket.send_own(worker, bytes);
         };
@@ -139,22 +149,22 @@ impl Stream {
     }
 
     /// Watches for data from an idle peer.
-    pub(crate) fn watch(&self) {
+    pub fn watch(&self) {
         self.socket.watch();
     }
 
     /// Returns whether a watched peer has sent data, or has ended.
-    pub(crate) fn has_arrived(&self) -> bool {
+    pub fn has_arrived(&self) -> bool {
         self.socket.has_arrived()
     }
 
     /// Returns whether all sent bytes are with the kernel.
-    pub(crate) fn is_sent(&self) -> bool {
+    pub fn is_sent(&self) -> bool {
         self.socket.is_sent()
     }
 
     /// Returns whether the encryption layer holds no part of a message.
-    pub(crate) fn is_at_border(&self) -> bool {
+    pub fn is_at_border(&self) -> bool {
         self.tls
             .as_ref()
             .is_none_or(|channel| channel.is_at_border())
@@ -162,7 +172,7 @@ impl Stream {
 
     /// Runs the TLS handshake; `cipher` was received already. Data after the handshake is added to
     /// `plain`.
-    pub(crate) async fn shake_hands(
+    pub async fn shake_hands(
         &mut self,
         worker: &Worker,
         cipher: &[u8],
@@ -200,11 +210,7 @@ impl Stream {
     }
 
     /// Appends the next received data to `bytes`. Returns false if the peer has ended its sending.
-    pub(crate) async fn receive(
-        &mut self,
-        worker: &Worker,
-        bytes: &mut Vec<u8>,
-    ) -> io::Result<bool> {
+    pub async fn receive(&mut self, worker: &Worker, bytes: &mut Vec<u8>) -> io::Result<bool> {
         std::future::poll_fn(|context| {
             let Poll::Ready(chunk) = self.poll_chunk(worker, context) else {
                 return Poll::Pending;
@@ -221,7 +227,7 @@ impl Stream {
     }
 
     /// Receives exactly one byte, and leaves the data after it where it is.
-    pub(crate) async fn receive_byte(&mut self) -> io::Result<u8> {
+    pub async fn receive_byte(&mut self) -> io::Result<u8> {
         let mut byte = [0];
         loop {
             self.socket.readable().await?;
@@ -235,7 +241,7 @@ impl Stream {
     }
 
     /// Sends all bytes, after earlier sends have completed.
-    pub(crate) async fn send(&mut self, worker: &Worker, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send(&mut self, worker: &Worker, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -246,12 +252,12 @@ impl Stream {
     }
 
     /// Waits until the kernel has taken everything.
-    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+    pub async fn flush(&mut self) -> io::Result<()> {
         std::future::poll_fn(|context| self.poll_sent(context)).await
     }
 
     /// Sends a final message to a peer that may still read; a slow peer does not get it.
-    pub(crate) async fn send_final(&mut self, worker: &Worker, bytes: &[u8]) {
+    pub async fn send_final(&mut self, worker: &Worker, bytes: &[u8]) {
         let saying = async {
             self.send(worker, bytes).await?;
             self.flush().await
@@ -261,7 +267,7 @@ impl Stream {
     }
 
     /// Sends a termination message without waiting for the peer, as far as the socket takes it now.
-    pub(crate) fn send_and_close(&mut self, bytes: &[u8]) {
+    pub fn send_and_close(&mut self, bytes: &[u8]) {
         if !self.is_sent() {
             // The message would be in the middle of other data.
             return;

@@ -3,9 +3,8 @@
 
 use std::io;
 
-use super::{Broken, Direction};
-use crate::engine::POOL_BUFFER_BYTES;
-use crate::engine::ring::{Buffer, MultishotReceive, Next, Ring};
+use super::{Direction, RelayError, RelaySession};
+use crate::ring::{Buffer, MultishotReceive, Next, POOL_BUFFER_BYTES, Ring};
 
 /// Number of small receives in a row after which pooled buffers are worth their setup and teardown.
 const LITTLE_IN_A_ROW: u32 = 4;
@@ -22,7 +21,10 @@ enum Left {
     Stopped,
 }
 
-pub(super) async fn copy(direction: &Direction<'_>, ring: &Ring) -> Result<(), Broken> {
+pub(super) async fn copy<S: RelaySession>(
+    direction: &Direction<'_, S>,
+    ring: &Ring,
+) -> Result<(), RelayError> {
     while !large(direction).await? {
         match pooled(direction, ring).await? {
             Left::Ended => return direction.end(),
@@ -38,7 +40,7 @@ pub(super) async fn copy(direction: &Direction<'_>, ring: &Ring) -> Result<(), B
 }
 
 /// Copies with large buffers until receives are small, repeatedly. Returns true at the end.
-async fn large(direction: &Direction<'_>) -> Result<bool, Broken> {
+async fn large<S: RelaySession>(direction: &Direction<'_, S>) -> Result<bool, RelayError> {
     let mut little_in_a_row = 0;
     while little_in_a_row < LITTLE_IN_A_ROW {
         let ready = direction.from.readable().await;
@@ -54,7 +56,10 @@ async fn large(direction: &Direction<'_>) -> Result<bool, Broken> {
 }
 
 /// Copies as long as the receiver takes everything immediately and no receive fills a buffer.
-async fn pooled(direction: &Direction<'_>, ring: &Ring) -> Result<Left, Broken> {
+async fn pooled<S: RelaySession>(
+    direction: &Direction<'_, S>,
+    ring: &Ring,
+) -> Result<Left, RelayError> {
     let mut receiving = direction.from.receive_pooled(ring);
     loop {
         let buffer = match receiving.next().await {
@@ -73,12 +78,12 @@ async fn pooled(direction: &Direction<'_>, ring: &Ring) -> Result<Left, Broken> 
 }
 
 /// Sends the bytes that the receiver takes immediately; the rest is returned in own memory.
-async fn forward(
-    direction: &Direction<'_>,
+async fn forward<S: RelaySession>(
+    direction: &Direction<'_, S>,
     ring: &Ring,
     buffer: Buffer,
     is_quiet: bool,
-) -> Result<Vec<u8>, Broken> {
+) -> Result<Vec<u8>, RelayError> {
     direction.count(buffer.len());
     let (sent, buffer) = direction.to.send_pooled(ring, buffer, is_quiet).await;
     let sent = match sent {
@@ -90,8 +95,8 @@ async fn forward(
 }
 
 /// Stops receiving, so that the sender has to wait, and takes the data that has arrived by then.
-async fn stop(
-    direction: &Direction<'_>,
+async fn stop<S: RelaySession>(
+    direction: &Direction<'_, S>,
     mut receiving: MultishotReceive<'_>,
     mut rest: Vec<u8>,
 ) -> Left {

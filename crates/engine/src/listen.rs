@@ -1,4 +1,4 @@
-//! Listening sockets, and the path of a client from the kernel to its worker.
+//! Opens listening sockets, and accepts their clients on each worker.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,37 +6,24 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use thiserror::Error;
 
-use crate::engine::accepting::Accepting;
-use crate::engine::event::Event;
-use crate::engine::worker::Worker;
-use crate::engine::{WorkerCommand, timers};
-use crate::relay::yield_now;
-use crate::service::{self, Service};
-use crate::session;
-use crate::settings::Keepalive;
-use crate::socket::keep_alive;
+use crate::accepting::Accepting;
+use crate::socket::{Keepalive, keep_alive};
+use crate::timers::{self, yield_now};
+use crate::worker::Worker;
 
 /// Clients that the kernel queues until they are accepted; net.core.somaxconn may limit it further.
 const BACKLOG: i32 = 4096;
 
-/// Maximum number of consecutive accepts before the worker's sessions run, under heavy load.
+/// Maximum number of consecutive accepts before the worker's other tasks run, under heavy load.
 const ACCEPTS_IN_A_ROW: u32 = 16;
 
 /// Pause after an accept failed because of missing descriptors or memory.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
-
-/// Surplus of sessions over the least loaded worker at which an accepted client is handed over; a
-/// quarter of that worker's sessions if that is more. The handover costs a wake-up, which short
-/// connections would notice.
-const SESSIONS_AHEAD_MAX: usize = 2;
 
 /// Address on which a service listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -219,69 +206,60 @@ fn remove_if_nobody_answers(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Listener and its service, shared by all workers.
-pub(crate) struct ListenerShared {
-    pub(crate) id: u64,
-    socket: Socket,
-    service: ArcSwap<Service>,
-}
+/// A listening socket as the workers have it. It closes when the last holder is dropped and the
+/// [`Listener`], too.
+#[derive(Debug)]
+pub struct ListenerHandle(Socket);
 
-impl ListenerShared {
-    /// Assigns clients that are accepted from now on to this service.
-    pub(crate) fn reassign(&self, service: &Arc<Service>) {
-        self.service.store(Arc::clone(service));
-    }
-
-    pub(crate) fn new(id: u64, listener: &Listener, service: Arc<Service>) -> io::Result<Self> {
-        let socket = listener.socket.try_clone()?;
-        Ok(Self {
-            id,
-            socket,
-            service: ArcSwap::new(service),
-        })
+impl Listener {
+    /// Returns a handle for the workers.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptor left.
+    pub fn handle(&self) -> io::Result<ListenerHandle> {
+        self.socket.try_clone().map(ListenerHandle)
     }
 }
 
-/// Client that was accepted and has no session yet.
-pub(crate) struct Accepted {
-    pub(crate) socket: OwnedFd,
+/// A client that was accepted.
+pub struct AcceptedClient {
+    /// The client's socket.
+    pub socket: OwnedFd,
     /// The client's address; `None` on a Unix socket.
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) service: Arc<Service>,
+    pub peer: Option<SocketAddr>,
 }
 
 /// Accepts the clients of one listener on one worker until `stop` has no sender. A client that the
-/// kernel has accepted by then is still served. Another process may continue with the socket, but
-/// would not get that client.
-pub(crate) async fn accept_clients(
-    worker: Rc<Worker>,
-    listener: Arc<ListenerShared>,
+/// kernel has accepted by then is still welcomed. Another process may continue with the socket, but
+/// would not get that client. `failed` is called at each failure, at most ten times a second.
+pub async fn accept_clients(
+    worker: &Worker,
+    listener: &ListenerHandle,
     stop: flume::Receiver<()>,
+    welcome: impl Fn(AcceptedClient),
+    failed: impl Fn(String),
 ) {
-    let Some(socket) = own_descriptor(&worker, &listener, &stop).await else {
+    let Some(socket) = own_descriptor(listener, &stop, &failed).await else {
         return;
     };
     let mut in_a_row = 0_u32;
     while !stop.is_disconnected() {
-        let mut accepting = match Accepting::start(&worker, &socket) {
+        let mut accepting = match Accepting::start(worker, &socket) {
             Ok(accepting) => accepting,
             Err(error) => {
-                accept_failed(&worker, &error);
-                timers::sleep(PAUSE_AFTER_FAILURE).await;
+                pause_after(&error, &failed).await;
                 continue;
             }
         };
         while let Some(accepted) = accepting.next(&stop).await {
             match accepted {
-                Ok(client) => welcome_client(&worker, &listener, client),
+                Ok(client) => pass_on(client, &welcome),
                 // The listener was shut down.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
                 // The client disconnected while it was queued.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    accept_failed(&worker, &error);
-                    timers::sleep(PAUSE_AFTER_FAILURE).await;
-                }
+                Err(error) => pause_after(&error, &failed).await,
             }
             in_a_row = in_a_row.wrapping_add(1);
             if in_a_row.is_multiple_of(ACCEPTS_IN_A_ROW) {
@@ -293,85 +271,36 @@ pub(crate) async fn accept_clients(
 
 /// Duplicates the descriptor for one worker: the socket closes when the last worker closes its own.
 async fn own_descriptor(
-    worker: &Worker,
-    listener: &ListenerShared,
+    listener: &ListenerHandle,
     stop: &flume::Receiver<()>,
+    failed: &impl Fn(String),
 ) -> Option<Rc<Socket>> {
     while !stop.is_disconnected() {
-        let cloned = listener.socket.try_clone().and_then(|socket| {
+        let cloned = listener.0.try_clone().and_then(|socket| {
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
         match cloned {
             Ok(socket) => return Some(Rc::new(socket)),
-            Err(error) => accept_failed(worker, &error),
+            Err(error) => pause_after(&error, failed).await,
         }
-        timers::sleep(PAUSE_AFTER_FAILURE).await;
     }
     None
 }
 
-fn welcome_client(worker: &Rc<Worker>, listener: &ListenerShared, client: OwnedFd) {
+fn pass_on(socket: OwnedFd, welcome: &impl Fn(AcceptedClient)) {
     // Fails if the client has reset the connection.
-    let Ok(peer) = socket2::SockRef::from(&client).peer_addr() else {
-        return;
-    };
-    let service = listener.service.load_full();
-    welcome(
-        worker,
-        Accepted {
-            socket: client,
-            peer: peer.as_socket(),
-            service,
-        },
-    );
+    if let Ok(peer) = socket2::SockRef::from(&socket).peer_addr() {
+        let peer = peer.as_socket();
+        welcome(AcceptedClient { socket, peer });
+    }
 }
 
-fn accept_failed(worker: &Worker, error: &io::Error) {
+async fn pause_after(error: &io::Error, failed: &impl Fn(String)) {
     let advice = match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => ": raise the limit of file descriptors (ulimit -n)",
         _ => "",
     };
-    worker.shared.report_event(Event::AcceptFailed(format!(
-        "cannot accept clients: {error}{advice}"
-    )));
-}
-
-/// Keeps the client or hands it to the worker with the fewest sessions.
-fn welcome(worker: &Rc<Worker>, accepted: Accepted) {
-    let sessions = &worker.shared.sessions;
-    let shared = &worker.shared;
-    let weight = |index: usize| match accepted.service.protocol {
-        service::Protocol::Sql(_) => shared.pooled_weight(index),
-        service::Protocol::Tcp => sessions[index].load(Relaxed),
-    };
-    let own = weight(worker.index);
-    let (idlest, fewest) = (0..sessions.len())
-        .map(|index| (index, weight(index)))
-        .min_by_key(|(_, weight)| *weight)
-        .unwrap_or((worker.index, own));
-    // Long sessions justify a wake-up. Among equally loaded workers the first one is chosen.
-    if accepted.service.database().is_some() {
-        sessions[idlest].fetch_add(1, Relaxed);
-        match idlest == worker.index {
-            true => start(worker, accepted),
-            false => drop(shared.commands[idlest].send(WorkerCommand::Adopt(accepted))),
-        }
-    } else if own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4) {
-        sessions[worker.index].fetch_add(1, Relaxed);
-        start(worker, accepted);
-    } else {
-        // Counted immediately, so that the next client takes this one into account.
-        sessions[idlest].fetch_add(1, Relaxed);
-        let _ = worker.shared.commands[idlest].send(WorkerCommand::Adopt(accepted));
-    }
-}
-
-/// Serves a client that another worker has accepted and counted.
-pub(crate) fn adopt(worker: &Rc<Worker>, accepted: Accepted) {
-    start(worker, accepted);
-}
-
-fn start(worker: &Rc<Worker>, accepted: Accepted) {
-    worker.spawn(session::serve(Rc::clone(worker), accepted));
+    failed(format!("cannot accept clients: {error}{advice}"));
+    timers::sleep(PAUSE_AFTER_FAILURE).await;
 }
