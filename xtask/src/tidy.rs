@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+mod cycles;
 mod documents;
 mod edges;
 mod names;
@@ -16,6 +17,7 @@ mod subjects;
 mod tree;
 mod words;
 
+use cycles::{Cycles, LARGER_CYCLES};
 pub(crate) use sizes::production_lines;
 pub(crate) use tree::Tree;
 
@@ -54,7 +56,9 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     println!("{}", sizes::summary(&tree));
-    let mut problems = problems(&tree);
+    let cycles = Cycles::of(&tree);
+    println!("{}", cycles.summary());
+    let mut problems = problems(&tree, &cycles);
     problems.extend(subjects::check(root));
     for problem in &problems {
         println!("{problem}");
@@ -66,9 +70,10 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn problems(tree: &Tree) -> Vec<Problem> {
+fn problems(tree: &Tree, cycles: &Cycles<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     problems.extend(edges::check(tree));
+    problems.extend(cycles.check(LARGER_CYCLES));
     problems.extend(names::check(tree));
     problems.extend(registration::check(tree));
     problems.extend(protocols::check(tree));

@@ -114,7 +114,7 @@ pub(crate) fn production_lines(path: &str, text: &str) -> Option<(usize, usize)>
     Some((lines.clone().count(), lines.filter(is_code).count()))
 }
 
-fn is_test_file(path: &str) -> bool {
+pub(crate) fn is_test_file(path: &str) -> bool {
     let folder = path.starts_with("tests/") || path.contains("/tests/");
     folder || path.ends_with("/tests.rs") || path.ends_with("/laws.rs")
 }
