@@ -1,8 +1,6 @@
 //! Passes accepted clients to the worker that serves them.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +10,7 @@ use evenkeel_engine::listen::{self, AcceptedClient, Listener, ListenerHandle};
 
 use crate::event::Event;
 use crate::service::{Protocol, Service};
-use crate::worker::Worker;
+use crate::worker::{Accepted, Worker};
 
 /// Surplus of sessions over the least loaded worker at which an accepted client is handed over; a
 /// quarter of that worker's sessions if that is more. The handover costs a wake-up, which short
@@ -41,16 +39,14 @@ impl ServiceListener {
     }
 }
 
-/// Client that was accepted and has no session yet.
-pub(crate) struct Accepted {
-    pub(crate) socket: OwnedFd,
-    /// The client's address; `None` on a Unix socket.
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) service: Arc<Service>,
+/// Starts accepting the clients of a listener on one worker.
+pub(crate) fn listen(worker: &Rc<Worker>, listener: Arc<ServiceListener>) {
+    let stop = worker.start_listening(listener.id);
+    worker.spawn(accept_clients(Rc::clone(worker), listener, stop));
 }
 
 /// Accepts the clients of a listener on one worker until `stop` has no sender.
-pub(crate) async fn accept_clients(
+async fn accept_clients(
     worker: Rc<Worker>,
     listener: Arc<ServiceListener>,
     stop: flume::Receiver<()>,

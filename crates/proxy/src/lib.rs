@@ -20,8 +20,12 @@ mod service;
 mod session;
 pub mod session_state;
 pub mod settings;
+mod shared;
+mod sweeper;
 mod upstream;
 mod worker;
 
 pub use server::{Endpoint, Server};
 pub use service::{Protocol, Service, ServiceSnapshot, database, digests, rules, stats};
+pub use session::mysql::shared::lexer_modes as mysql_lexer_modes;
+pub use session::protocol_state;

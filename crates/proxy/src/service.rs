@@ -1,9 +1,11 @@
 //! Holds a service for the data plane: an immutable snapshot, replaced as a whole, and counters.
 
+pub(crate) mod activity;
 pub mod database;
 pub mod digests;
 pub(crate) mod failover_queue;
 pub(crate) mod login_limiter;
+pub(crate) mod pin_causes;
 pub mod rules;
 pub mod stats;
 
@@ -13,7 +15,6 @@ use arc_swap::{ArcSwap, Guard};
 use evenkeel_engine::{clock, fast_random};
 use evenkeel_policy::permits::Permits;
 use evenkeel_policy::server_set::{MemberSet, Pick, PickRequest, ServerSet};
-use evenkeel_wire::sql::mysql::LexerModes;
 
 use crate::counters::ServiceCounters;
 use crate::server::Server;
@@ -157,12 +158,6 @@ impl Service {
         let new = Arc::new(view);
         let before = self.view.swap(Arc::clone(&new));
         before.connection_limits() != new.connection_limits()
-    }
-
-    /// Returns the modes in which MySQL servers read texts of clients that have set none; `None`:
-    /// no server has sent a greeting yet, or the service is not MySQL.
-    pub fn mysql_modes(&self) -> Option<LexerModes> {
-        self.database()?.as_mysql()?.modes(&self.snapshot())
     }
 
     /// Returns the number of clients that are served or wait.

@@ -25,19 +25,31 @@ use std::sync::Arc;
 use evenkeel_engine::clock;
 use evenkeel_engine::socket::Socket;
 
-use crate::accept::Accepted;
 use crate::event::Event;
 use crate::record::{Record, TerminationReason};
-use crate::service::database::ProtocolService;
+use crate::service::database::{ProtocolState, SqlProtocol};
 use crate::service::{Protocol, Service};
 use crate::session::live_session::LiveSession;
-use crate::worker::Worker;
+use crate::worker::{Accepted, Worker};
 
 /// Steps that one session may take before it yields to the worker's other sessions.
 const STEPS_MAX: usize = 64;
 
-/// Serves one client, which the caller has counted among the worker's sessions.
-pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
+/// Returns the state of a new service with this protocol.
+pub fn protocol_state(protocol: SqlProtocol) -> Arc<dyn ProtocolState> {
+    match protocol {
+        SqlProtocol::Postgres => Arc::new(postgres::shared::PostgresService::new()),
+        SqlProtocol::Mysql => Arc::<mysql::shared::MysqlService>::default(),
+    }
+}
+
+/// Starts the session of a client, which the caller has counted among the worker's sessions.
+pub(crate) fn start(worker: &Rc<Worker>, accepted: Accepted) {
+    worker.spawn(serve(Rc::clone(worker), accepted));
+}
+
+/// Serves one client.
+async fn serve(worker: Rc<Worker>, accepted: Accepted) {
     let Accepted {
         socket,
         peer,
@@ -59,21 +71,19 @@ pub(crate) async fn serve(worker: Rc<Worker>, accepted: Accepted) {
             Protocol::Tcp => tcp::serve_session(&worker, &permit, &live, client, &mut record).await,
             Protocol::Sql(database) => {
                 let (worker, record) = (&worker, &mut record);
-                match database.protocol {
-                    ProtocolService::Postgres(_) => {
-                        postgres::serve_session(
-                            worker,
-                            &permit,
-                            &live,
-                            enrolled.key,
-                            client,
-                            record,
-                        )
-                        .await
+                // Boxed, so that other sessions do not have the size of these.
+                match database.protocol() {
+                    SqlProtocol::Postgres => {
+                        let slot = enrolled.key;
+                        let serving =
+                            postgres::serve_session(worker, &permit, &live, slot, client, record);
+                        Box::pin(serving).await
                     }
-                    ProtocolService::Mysql(_) => {
-                        mysql::serve_session(worker, &permit, &live, enrolled.key, client, record)
-                            .await
+                    SqlProtocol::Mysql => {
+                        let slot = enrolled.key;
+                        let serving =
+                            mysql::serve_session(worker, &permit, &live, slot, client, record);
+                        Box::pin(serving).await
                     }
                 }
             }

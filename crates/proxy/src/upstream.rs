@@ -3,6 +3,7 @@
 
 pub(crate) mod cancel_target;
 pub(crate) mod connect;
+pub(crate) mod connect_error;
 pub(crate) mod database_change;
 pub(crate) mod pool_registry;
 pub(crate) mod queue;

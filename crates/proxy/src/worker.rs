@@ -1,33 +1,41 @@
-//! State of the data plane on one worker: its sessions, its parts of pools, its listeners.
+//! State of the data plane on one worker: its sessions, its listeners, and what other modules keep
+//! there.
 
+use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::ops::Deref;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
-use evenkeel_engine::{clock, timers};
+use evenkeel_engine::clock;
 use slab::Slab;
 
-use crate::accept::{self, Accepted, ServiceListener};
-use crate::data_plane::{DataPlaneShared, describe};
 use crate::service::Service;
-use crate::session;
 use crate::session::live_session::LiveSession;
 use crate::session_state::settings::Interner;
-use crate::upstream::worker_pool::{PoolableConnection, WorkerPool, WorkerPools};
+use crate::shared::{DataPlaneShared, NO_SESSION};
 
-/// Precision of timeouts is twice this interval; each sweep checks every session.
-pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// Client that was accepted and has no session yet.
+pub(crate) struct Accepted {
+    pub(crate) socket: OwnedFd,
+    /// The client's address; `None` on a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) service: Arc<Service>,
+}
 
 /// A worker of the engine with the data plane's state on it, shared by its tasks.
 pub(crate) struct Worker {
     engine: Rc<evenkeel_engine::worker::Worker>,
     pub(crate) shared: Arc<DataPlaneShared>,
     interner: Interner,
-    /// This worker's part of the pools of each service that has any.
-    worker_pools: WorkerPools,
+    /// Starts the session of a client that was counted among this worker's sessions.
+    serve: fn(&Rc<Worker>, Accepted),
+    /// States of other modules, one of each type.
+    locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     sessions: RefCell<Slab<Rc<LiveSession>>>,
     /// A listener's id, and the sender that keeps its accepts running.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
@@ -49,19 +57,29 @@ impl Worker {
     pub(crate) fn new(
         engine: Rc<evenkeel_engine::worker::Worker>,
         shared: Arc<DataPlaneShared>,
+        serve: fn(&Rc<Worker>, Accepted),
     ) -> Rc<Self> {
-        let worker = Rc::new(Self {
+        Rc::new(Self {
             engine,
             shared,
             interner: Interner::new(),
-            worker_pools: WorkerPools::default(),
+            serve,
+            locals: RefCell::default(),
             sessions: RefCell::default(),
             accepting: RefCell::default(),
             last_sweep_ms: Cell::new(clock::now_ms()),
             cpu_us: Cell::new(0),
-        });
-        worker.spawn(sweep_forever(Rc::clone(&worker)));
-        worker
+        })
+    }
+
+    /// Returns the state that another module keeps on this worker.
+    pub(crate) fn local<T: Default + 'static>(&self) -> Rc<T> {
+        let mut locals = self.locals.borrow_mut();
+        let local = locals
+            .entry(TypeId::of::<T>())
+            .or_insert_with(|| Rc::new(T::default()));
+        // The key is the type, so that the second case does not occur.
+        Rc::clone(local).downcast().unwrap_or_default()
     }
 
     /// Returns the time of the last sweep: as precise as the timeouts are, and free for every
@@ -73,18 +91,6 @@ impl Worker {
     /// Returns the interner for sets of session settings.
     pub(crate) fn interner(&self) -> &Interner {
         &self.interner
-    }
-
-    /// Returns this worker's part of a service's pools; `None`: the service has none.
-    pub(crate) fn worker_pool<C: PoolableConnection>(
-        self: &Rc<Self>,
-        service: &Arc<Service>,
-    ) -> Option<Rc<WorkerPool<C>>> {
-        self.worker_pools.get_or_create(self, service)
-    }
-
-    pub(crate) fn worker_pools(&self) -> &WorkerPools {
-        &self.worker_pools
     }
 
     /// Registers a session with the sweeper until the guard is dropped.
@@ -116,30 +122,29 @@ impl Worker {
         self.shared.busy[self.index()].store(permille, Relaxed);
     }
 
-    fn sweep(&self) {
+    /// Checks each session; runs twice a second.
+    pub(crate) fn sweep(&self) {
         let now_ms = clock::now_ms();
         self.record_load(now_ms.saturating_sub(self.last_sweep_ms.get()));
         self.last_sweep_ms.set(now_ms);
-        let mut oldest_ms = describe::NO_SESSION;
+        let mut oldest_ms = NO_SESSION;
         for (_, live) in self.sessions.borrow().iter() {
             live.sweep(now_ms);
             oldest_ms = oldest_ms.min(live.started_ms);
         }
         self.shared.oldest_ms[self.index()].store(oldest_ms, Relaxed);
-        self.worker_pools.run_maintenance();
-        describe::record_activities(self);
     }
 
     /// Serves a client that the caller has counted among this worker's sessions.
     pub(crate) fn serve(self: &Rc<Self>, accepted: Accepted) {
-        self.spawn(session::serve(Rc::clone(self), accepted));
+        (self.serve)(self, accepted);
     }
 
-    /// Starts accepting from a listener.
-    pub(crate) fn listen(self: &Rc<Self>, listener: Arc<ServiceListener>) {
+    /// Records that accepting from a listener begins. It stops when the receiver has no sender.
+    pub(crate) fn start_listening(&self, id: u64) -> flume::Receiver<()> {
         let (keep_open, stop) = flume::bounded(0);
-        self.accepting.borrow_mut().push((listener.id, keep_open));
-        self.spawn(accept::accept_clients(Rc::clone(self), listener, stop));
+        self.accepting.borrow_mut().push((id, keep_open));
+        stop
     }
 
     /// Stops accepting from a listener after the accepts in progress; clients that the kernel holds
@@ -161,12 +166,5 @@ impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.worker.sessions.borrow_mut().remove(self.key);
         self.worker.shared.sessions[self.worker.index()].fetch_sub(1, Relaxed);
-    }
-}
-
-async fn sweep_forever(worker: Rc<Worker>) {
-    loop {
-        timers::sleep(SWEEP_INTERVAL).await;
-        worker.sweep();
     }
 }

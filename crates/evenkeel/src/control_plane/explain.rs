@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_proxy::mysql_lexer_modes;
 use evenkeel_proxy::server_info::{Catalog, Databases};
 
 use super::ControlPlane;
@@ -32,7 +33,7 @@ impl ControlPlane {
             replicas: replicas
                 .filter_map(|(index, is_replica)| is_replica.then_some(index))
                 .collect(),
-            modes: service.service.mysql_modes().unwrap_or_default(),
+            modes: mysql_lexer_modes(&service.service).unwrap_or_default(),
         };
         match settings.protocol {
             SqlProtocol::Mysql => explain_mysql(service, question, &context),

@@ -10,15 +10,15 @@ use evenkeel_policy::pins::Pins;
 
 use super::DataPlane;
 use crate::service::Service;
+pub use crate::service::activity::SessionActivity;
 use crate::service::database::PinCause;
 use crate::service::stats::ActivityCounts;
-pub use crate::session::handle::SessionActivity;
 use crate::session::handle::SessionHandle;
 use crate::session::live_session::LiveSession;
+use crate::shared::NO_SESSION;
+pub use crate::upstream::worker_pool::IdleInfo;
+use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
-
-/// Stands for the start of a session that does not exist.
-pub(crate) const NO_SESSION: u64 = u64::MAX;
 
 /// A client of a pooled service.
 #[derive(Debug, Clone)]
@@ -49,21 +49,6 @@ pub struct SessionInfo {
     pub from_client: u64,
     /// Bytes to the client.
     pub to_client: u64,
-}
-
-/// An idle server connection.
-#[derive(Debug, Clone)]
-pub struct IdleInfo {
-    /// User name of the clients.
-    pub user: String,
-    /// Database name.
-    pub database: String,
-    /// Server name.
-    pub server: Arc<str>,
-    /// The server's number for the process.
-    pub process: Option<u32>,
-    /// Age of the connection, in milliseconds.
-    pub age_ms: u64,
 }
 
 /// One worker's part of a service.
@@ -113,7 +98,9 @@ pub(crate) fn described(worker: &Worker, service_id: u64) -> Described {
         }
     });
     let idle = &mut described.idle;
-    worker.worker_pools().describe_idle(service_id, idle);
+    worker
+        .local::<WorkerPools>()
+        .describe_idle(service_id, idle);
     described
 }
 
@@ -151,7 +138,7 @@ struct Tally {
 
 /// Counts the activities and pins of a worker's clients, twice a second.
 pub(crate) fn record_activities(worker: &Worker) {
-    let services = worker.worker_pools().services();
+    let services = worker.local::<WorkerPools>().services();
     let mut tallies: Vec<_> = services.iter().map(|one| (one, Tally::default())).collect();
     worker.each_session(|live| {
         let Some(handle) = live.handle() else { return };

@@ -1,6 +1,7 @@
 //! Holds the part of a service that is specific to database protocols: its pools, server info,
 //! queues, and the database part of its snapshot.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,18 +21,17 @@ use zeroize::Zeroizing;
 use super::digests::Digests;
 use super::failover_queue::SharedFailoverQueue;
 use super::login_limiter::LoginLimiter;
+use super::pin_causes::PinCauses;
 use super::rules::{Hits, RuleSet};
 use super::stats::{ServiceStats, UserStats};
 use crate::server::Server;
 use crate::server_info::ServerInfo;
-use crate::session::pinning::PinCauses;
-use crate::session::{mysql, postgres};
 use crate::session_state::analysis::RoutingHint;
+use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolRegistry, PoolUser};
-use crate::upstream::server_login::ConnectError;
 
 pub use super::login_limiter::LoginLimits;
-pub use crate::session::pinning::{PinCause, PinCount};
+pub use super::pin_causes::{PinCause, PinCount};
 pub use crate::upstream::pool_registry::pause::Paused;
 
 /// Current configuration of a database service; replaced together with its
@@ -223,7 +223,7 @@ pub struct DatabaseService {
     /// Information about the servers, collected by the control plane.
     pub server_info: Arc<ServerInfo>,
     pub(crate) failover_queue: SharedFailoverQueue,
-    pub(crate) protocol: ProtocolService,
+    protocol: Arc<dyn ProtocolState>,
     stats: Box<[ServiceStats]>,
     /// Limits clients that have not logged in yet.
     login_limiter: ArcSwap<LoginLimiter>,
@@ -238,11 +238,22 @@ pub struct DatabaseService {
     user_stats: Mutex<HashMap<UserStatsKey, UserStatsEntry>>,
 }
 
-/// Protocol-specific state that the workers share.
-#[derive(Debug)]
-pub(crate) enum ProtocolService {
-    Postgres(Arc<postgres::shared::PostgresService>),
-    Mysql(Arc<mysql::shared::MysqlService>),
+/// Database protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SqlProtocol {
+    /// PostgreSQL's protocol.
+    Postgres,
+    /// Protocol of MySQL and MariaDB.
+    Mysql,
+}
+
+/// State of one protocol that the workers share; its sessions know the type.
+pub trait ProtocolState: Any + std::fmt::Debug + Send + Sync {
+    /// Returns the protocol.
+    fn protocol(&self) -> SqlProtocol;
+
+    /// Discards findings about statements in a database (`None`: in all).
+    fn discard_findings(&self, database: Option<&str>);
 }
 
 /// Worker index, user name, and database name.
@@ -274,47 +285,13 @@ impl DatabaseService {
         self.pin_causes.count(cause)
     }
 
-    /// Creates the state of a PostgreSQL service, without connections or waiting clients.
-    pub fn postgres(
+    /// Creates the state of a service, without connections or waiting clients.
+    pub fn new(
         workers: usize,
         server_info: Arc<ServerInfo>,
         connection_pool: connection_pool::PoolSettings,
         failover_queue: failover_queue::FailoverSettings,
-    ) -> Self {
-        let protocol =
-            ProtocolService::Postgres(Arc::new(postgres::shared::PostgresService::new()));
-        Self::new(
-            workers,
-            server_info,
-            connection_pool,
-            failover_queue,
-            protocol,
-        )
-    }
-
-    /// Creates the state of a MySQL service, without connections or waiting clients.
-    pub fn mysql(
-        workers: usize,
-        server_info: Arc<ServerInfo>,
-        connection_pool: connection_pool::PoolSettings,
-        failover_queue: failover_queue::FailoverSettings,
-    ) -> Self {
-        let protocol = ProtocolService::Mysql(Arc::default());
-        Self::new(
-            workers,
-            server_info,
-            connection_pool,
-            failover_queue,
-            protocol,
-        )
-    }
-
-    fn new(
-        workers: usize,
-        server_info: Arc<ServerInfo>,
-        connection_pool: connection_pool::PoolSettings,
-        failover_queue: failover_queue::FailoverSettings,
-        protocol: ProtocolService,
+        protocol: Arc<dyn ProtocolState>,
     ) -> Self {
         Self {
             pool_registry: Arc::new(PoolRegistry::new(SharedPools::new(
@@ -335,20 +312,20 @@ impl DatabaseService {
         }
     }
 
-    /// Returns PostgreSQL's part. `None`: another protocol.
-    pub(crate) fn as_postgres(&self) -> Option<&Arc<postgres::shared::PostgresService>> {
-        match &self.protocol {
-            ProtocolService::Postgres(protocol) => Some(protocol),
-            ProtocolService::Mysql(_) => None,
-        }
+    /// Returns the protocol.
+    pub fn protocol(&self) -> SqlProtocol {
+        self.protocol.protocol()
     }
 
-    /// Returns MySQL's part. `None`: another protocol.
-    pub(crate) fn as_mysql(&self) -> Option<&Arc<mysql::shared::MysqlService>> {
-        match &self.protocol {
-            ProtocolService::Mysql(protocol) => Some(protocol),
-            ProtocolService::Postgres(_) => None,
-        }
+    /// Returns the state of the service's protocol, for code that does not know the protocol.
+    pub(crate) fn protocol_state(&self) -> &dyn ProtocolState {
+        &*self.protocol
+    }
+
+    /// Returns the state of a protocol. `None`: the service has another protocol.
+    pub(crate) fn state_of<P: ProtocolState>(&self) -> Option<Arc<P>> {
+        let state: Arc<dyn Any + Send + Sync> = Arc::<dyn ProtocolState>::clone(&self.protocol);
+        state.downcast().ok()
     }
 
     /// Applies changed settings from a reload.

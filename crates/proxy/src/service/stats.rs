@@ -10,8 +10,8 @@ use evenkeel_policy::pins::Pin;
 
 use crate::counters::Histogram;
 use crate::counters::work::{TIMES_US, WorkCounters};
+use crate::service::activity::SessionActivity;
 use crate::service::database::{DatabaseService, Paused};
-use crate::session::handle::SessionActivity;
 
 pub use crate::counters::work::LocalCounter;
 

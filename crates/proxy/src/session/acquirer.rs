@@ -10,15 +10,16 @@ use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
 use evenkeel_policy::failover_queue::{FailoverTicket, PrimaryError, PrimaryStatus};
 use smallvec::SmallVec;
 
-use super::handle::{SessionActivity, SessionHandle};
+use super::handle::SessionHandle;
 use super::placement::{Placement, PlacementTarget};
 use crate::counters::work::{StatementResult, TimedResult};
 use crate::server::Server;
+use crate::service::activity::SessionActivity;
 use crate::service::database::{DatabaseService, DatabaseSnapshot};
 use crate::service::failover_queue::{FailoverAdmission, FailoverWaiter};
 use crate::service::stats::{ServiceStats, UserStats};
 use crate::service::{Service, ServiceSnapshot};
-use crate::upstream::server_login::ConnectError;
+use crate::upstream::connect_error::ConnectError;
 use crate::upstream::worker_pool::{
     AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
 };

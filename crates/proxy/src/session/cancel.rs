@@ -5,17 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_engine::timers;
 use sha2::{Digest, Sha256};
 
 use super::handle::SessionHandle;
-use super::{mysql, postgres};
+use super::mysql;
 use crate::cancel::{CancelClaim, Keyring};
-use crate::data_plane::DataPlaneShared;
 use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
-use crate::service::database::ProtocolService;
 use crate::session::live_session::LiveSession;
+use crate::shared::DataPlaneShared;
 use crate::worker::Worker;
 
 /// Time within which a server must have processed a cancel request.
@@ -69,27 +67,7 @@ pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &
         return;
     };
     target.begin();
-    let (task_worker, service) = (Rc::clone(worker), Arc::clone(service));
-    worker.spawn(async move {
-        let sending = async {
-            match service.database().map(|shared| &shared.protocol) {
-                Some(ProtocolService::Postgres(_)) => {
-                    postgres::cancel::send(&task_worker, &service, &target).await
-                }
-                Some(ProtocolService::Mysql(_)) => {
-                    return mysql::cancel::send(&task_worker, &service, &target).await;
-                }
-                None => {}
-            }
-            true
-        };
-        let is_over = timers::timeout(LIMIT, sending).await;
-        // A late cancel request would hit the next client, so this connection is not assigned
-        // again.
-        if is_over.unwrap_or(false) {
-            target.end();
-        }
-    });
+    worker.spawn(target.cancel(Rc::clone(worker), Arc::clone(service), LIMIT));
 }
 
 /// Ends the query or the session of another client. Returns the result.

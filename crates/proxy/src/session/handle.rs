@@ -13,54 +13,14 @@ use evenkeel_engine::clock;
 use evenkeel_policy::pins::{Pin, Pins};
 
 use crate::cancel;
+use crate::service::activity::SessionActivity;
 use crate::service::database::{DatabaseSnapshot, TimeLimits};
+use crate::service::pin_causes::PinCause;
 use crate::service::rules::AppliedRules;
-use crate::session::pinning::PinCause;
+use crate::session::live_session::SWEEP_INTERVAL;
 use crate::session_state::PinSource;
 use crate::upstream::cancel_target::CancelTarget;
-use crate::upstream::worker_pool::ConnectionCore;
-use crate::worker::{SWEEP_INTERVAL, Worker};
-
-/// Current activity of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionActivity {
-    /// No work: the client has sent no request.
-    Idle,
-    /// Waiting for a server connection.
-    Waiting,
-    /// Waiting for a primary.
-    WaitingForPrimary,
-    /// Server is processing a request.
-    Active,
-    /// Idle with an open transaction.
-    InTransaction,
-    /// Idle with a server connection that the session is pinned to.
-    Bound,
-}
-
-impl SessionActivity {
-    /// All activities in declaration order.
-    pub const ALL: [Self; 6] = [
-        SessionActivity::Idle,
-        SessionActivity::Waiting,
-        SessionActivity::WaitingForPrimary,
-        SessionActivity::Active,
-        SessionActivity::InTransaction,
-        SessionActivity::Bound,
-    ];
-
-    /// Returns the name shown in the status.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SessionActivity::Idle => "idle",
-            SessionActivity::Waiting => "waiting",
-            SessionActivity::WaitingForPrimary => "waiting for a primary",
-            SessionActivity::Active => "active",
-            SessionActivity::InTransaction => "idle in transaction",
-            SessionActivity::Bound => "pinned",
-        }
-    }
-}
+use crate::worker::Worker;
 
 /// Number of sessions so far; source of session ids.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
@@ -270,8 +230,8 @@ impl SessionHandle {
     }
 
     /// Sets the current server connection.
-    pub(crate) fn set_server(&self, server: &ConnectionCore) {
-        self.target.replace(Some(Rc::clone(&server.cancel_target)));
+    pub(crate) fn set_server(&self, target: &Rc<CancelTarget>) {
+        self.target.replace(Some(Rc::clone(target)));
     }
 
     /// Clears the current server connection.

@@ -14,9 +14,13 @@ use evenkeel_engine::socket::SocketObserver;
 
 use crate::record::{CutReason, TerminationReason};
 use crate::server::Server;
+use crate::service::activity::SessionActivity;
 use crate::service::{Service, ServiceSnapshot};
-use crate::session::handle::{ExceededLimit, SessionActivity, SessionHandle};
-use crate::worker::{SWEEP_INTERVAL, Worker};
+use crate::session::handle::{ExceededLimit, SessionHandle};
+use crate::worker::Worker;
+
+/// Precision of timeouts is twice this interval; each sweep checks every session.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A live session; allocated once on the heap, because its worker's sweeper accesses it, too.
 pub(crate) struct LiveSession {

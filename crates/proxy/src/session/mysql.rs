@@ -55,15 +55,17 @@ use self::user_state::Account;
 use crate::numbers::Place;
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
+use crate::service::activity::SessionActivity;
 use crate::service::database::DatabaseService;
 use crate::service::rules::AppliedRules;
 use crate::service::stats::ServiceStats;
 use crate::session::acquirer::Acquirer;
 use crate::session::cancel::{KillOutcome, generation};
-use crate::session::handle::{SessionActivity, SessionHandle};
+use crate::session::handle::SessionHandle;
 use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
 use crate::session_state::mysql::{InitialSettings, SessionState};
+use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
 
 /// Length in bytes up to which a text is parsed. A longer one is forwarded unparsed and pins its
@@ -188,11 +190,11 @@ pub(super) async fn serve_session(
 ) -> TerminationReason {
     let (Some(service), Some(worker_pool)) = (
         permit.service().database().cloned(),
-        worker.worker_pool::<ServerConnection>(permit.service()),
+        WorkerPools::part::<ServerConnection>(worker, permit.service()),
     ) else {
         return TerminationReason::NoServer;
     };
-    let Some(shared) = service.as_mysql().cloned() else {
+    let Some(shared) = service.state_of::<MysqlService>() else {
         return TerminationReason::NoServer;
     };
     if let Err(ending) =

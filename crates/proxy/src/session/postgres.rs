@@ -56,12 +56,13 @@ use self::statements::ClientStatements;
 use self::user_state::Account;
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
+use crate::service::activity::SessionActivity;
 use crate::service::database::DatabaseService;
 use crate::service::rules::AppliedRules;
 use crate::service::stats::ServiceStats;
 use crate::session::STEPS_MAX;
 use crate::session::acquirer::Acquirer;
-use crate::session::handle::{SessionActivity, SessionHandle};
+use crate::session::handle::SessionHandle;
 use crate::session::input::Input;
 use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
@@ -70,6 +71,7 @@ use crate::session_state::analysis::ParsingChange;
 use crate::session_state::settings::leftover_query::Rows;
 use crate::session_state::settings::{SessionState, SettingSet};
 use crate::upstream::database_change::ActiveDatabaseChange;
+use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
 
 /// Maximum length of a Query or Parse that is analyzed. A longer one is forwarded and pins its
@@ -218,12 +220,13 @@ pub(super) async fn serve_session(
     record: &mut Record,
 ) -> TerminationReason {
     let service = permit.service();
-    let (Some(shared), Some(worker_pool)) =
-        (service.database().cloned(), worker.worker_pool(service))
-    else {
+    let (Some(shared), Some(worker_pool)) = (
+        service.database().cloned(),
+        WorkerPools::part(worker, service),
+    ) else {
         return TerminationReason::NoServer;
     };
-    let Some(protocol) = shared.as_postgres().cloned() else {
+    let Some(protocol) = shared.state_of::<PostgresService>() else {
         return TerminationReason::NoServer;
     };
     if let Err(ending) = proxy_protocol::read_client_address(live, service, &socket, record).await {

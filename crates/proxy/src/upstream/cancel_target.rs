@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -11,9 +12,15 @@ use std::time::Duration;
 use evenkeel_engine::timers;
 
 use super::pool_registry::PoolHandle;
+use crate::service::Service;
+use crate::worker::Worker;
 
 /// Time limit for a cancel request to keep a connection from being released.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Sends a cancel request. Returns false if it may still arrive.
+pub(crate) type SendCancel =
+    fn(Rc<Worker>, Arc<Service>, Rc<CancelTarget>) -> Pin<Box<dyn Future<Output = bool>>>;
 
 /// Address and key for cancel requests to one connection, and the number of requests in flight.
 pub(crate) struct CancelTarget {
@@ -24,6 +31,7 @@ pub(crate) struct CancelTarget {
     /// The server's number for the connection, and a proof that this server is meant: PostgreSQL's
     /// secret; for MySQL, an identity that distinguishes servers. `None` before the login.
     pub(crate) key: RefCell<Option<(u32, Box<[u8]>)>>,
+    send: SendCancel,
     count: Cell<usize>,
     waker: RefCell<Option<Waker>>,
 }
@@ -33,11 +41,13 @@ impl CancelTarget {
         pool_handle: &Arc<PoolHandle>,
         peer: Option<SocketAddr>,
         key: Option<(u32, Box<[u8]>)>,
+        send: SendCancel,
     ) -> Rc<Self> {
         Rc::new(Self {
             pool_handle: Arc::clone(pool_handle),
             peer,
             key: RefCell::new(key),
+            send,
             count: Cell::new(0),
             waker: RefCell::default(),
         })
@@ -59,11 +69,26 @@ impl CancelTarget {
         identities.is_some_and(|((_, own), (_, other))| own == other)
     }
 
+    /// Sends a cancel request. A late one would hit the next client, so that the connection is not
+    /// assigned again if it takes longer than `limit`.
+    pub(crate) async fn cancel(
+        self: Rc<Self>,
+        worker: Rc<Worker>,
+        service: Arc<Service>,
+        limit: Duration,
+    ) {
+        let sending = (self.send)(worker, service, Rc::clone(&self));
+        if timers::timeout(limit, sending).await == Ok(true) {
+            self.end();
+        }
+    }
+
+    /// Counts a cancel request that is about to be sent.
     pub(crate) fn begin(&self) {
         self.count.set(self.count.get() + 1);
     }
 
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         self.count.set(self.count.get().saturating_sub(1));
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();

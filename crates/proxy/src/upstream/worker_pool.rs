@@ -26,18 +26,17 @@ use evenkeel_policy::connection_pool::{
 };
 use slab::Slab;
 
-pub(crate) use connection::{
-    ConnectionCore, ConnectionTransfer, PoolableConnection, TransferState,
-};
+pub(crate) use connection::{ConnectionCore, ConnectionTransfer, PoolableConnection};
+pub use idle::IdleInfo;
 pub(crate) use message::PoolMessage;
 pub(crate) use user_pools::UserPools;
 pub(crate) use wait_slot::{WaitResult, WaitSlot};
-pub(crate) use worker_pools::{ById, WorkerPools};
+pub(crate) use worker_pools::WorkerPools;
 
 use crate::service::Service;
 use crate::service::database::DatabaseService;
+use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
-use crate::upstream::server_login::ConnectError;
 use crate::worker::Worker;
 
 /// Pause before the next connect to a server that reported that it is full.

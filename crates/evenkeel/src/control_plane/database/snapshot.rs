@@ -10,11 +10,11 @@ use evenkeel_policy::failover_queue::PrimaryStatus;
 use evenkeel_policy::server_set::{Member, ServerSet};
 use evenkeel_policy::{causality, connection_pool, failover_queue, route};
 use evenkeel_proxy::database::{
-    Auth, ConnectionLimits, DatabaseService, DatabaseSnapshot, FileCredential, FileUser,
+    self, Auth, ConnectionLimits, DatabaseService, DatabaseSnapshot, FileCredential, FileUser,
     LoginLimits, TimeLimits,
 };
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::{Server, Service};
+use evenkeel_proxy::{Server, Service, protocol_state};
 use evenkeel_tls::{
     Acceptor, AlpnProtocol, Authorities, Connector, ServerEncryption, SetupError, TlsIdentity,
 };
@@ -39,15 +39,16 @@ pub(in crate::control_plane) fn new_database(
     workers: usize,
     server_info: &Arc<ServerInfo>,
 ) -> Arc<DatabaseService> {
-    let make = match plan.protocol {
-        SqlProtocol::Mysql => DatabaseService::mysql,
-        SqlProtocol::Postgres => DatabaseService::postgres,
+    let protocol = match plan.protocol {
+        SqlProtocol::Mysql => database::SqlProtocol::Mysql,
+        SqlProtocol::Postgres => database::SqlProtocol::Postgres,
     };
-    let database = make(
+    let database = DatabaseService::new(
         workers,
         Arc::clone(server_info),
         pool_settings(plan),
         failover_settings(plan),
+        protocol_state(protocol),
     );
     database.set_digests_max(digests_max(plan));
     database.set_login_limits(login_limits(plan));

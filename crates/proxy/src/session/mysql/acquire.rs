@@ -14,11 +14,11 @@ use super::server::{Ask, ServerConnection};
 use super::{ExitReason, Session, Stage};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
+use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
-use crate::session::handle::SessionActivity;
 use crate::session::placement::{CatchUpTarget, PlacementTarget};
 use crate::session_state::mysql::{ResultReads, SettingsDiff, settings_diff};
-use crate::upstream::server_login;
+use crate::upstream::connect_error::ConnectErrorKind;
 
 impl Session<'_> {
     /// Requests a connection for the command. Returns true if one was acquired.
@@ -97,7 +97,7 @@ impl Session<'_> {
         match error {
             // The credentials of the session are no longer valid.
             AcquireError::ConnectFailed(error)
-                if error.kind == server_login::ConnectErrorKind::Refused
+                if error.kind == ConnectErrorKind::Refused
                     && error_reply.code.sqlstate == *b"28000" =>
             {
                 Err(ExitReason::Fatal(error_reply))
@@ -121,7 +121,7 @@ impl Session<'_> {
             self.stage = Stage::Waiting;
             return false;
         }
-        self.handle.set_server(&server.core);
+        self.handle.set_server(&server.core.cancel_target);
         self.active.since_us = self.acquirer.begins_work();
         self.transcoder = Transcoder::new(server.agreed, self.handshake.agreed);
         self.stage = Stage::Command;

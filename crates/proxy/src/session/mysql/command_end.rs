@@ -16,7 +16,7 @@ use super::retry::ends_transactions;
 use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::counters::work::StatementResult;
-use crate::session::handle::SessionActivity;
+use crate::service::activity::SessionActivity;
 use crate::session::placement::Placement;
 use crate::session_state::mysql::{HoldPolicy, StateQuery};
 

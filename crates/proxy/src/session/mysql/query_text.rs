@@ -194,9 +194,7 @@ impl Session<'_> {
             self.changed_catalog = Some(self.catalog());
         }
         if meaning.sets_globals {
-            if let Some(protocol) = self.service.as_mysql() {
-                protocol.logins.baselines.outdate();
-            }
+            self.shared.logins.baselines.outdate();
             self.acquirer.renew_server();
         }
     }

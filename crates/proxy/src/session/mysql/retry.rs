@@ -17,7 +17,7 @@ use super::query_text::within;
 use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
-use crate::session::handle::SessionActivity;
+use crate::service::activity::SessionActivity;
 use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};
 
 /// Maximum number of retries; a command that fails repeatedly has a cause of its own.

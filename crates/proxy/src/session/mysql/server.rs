@@ -1,5 +1,6 @@
 //! Defines a logged-in server connection, which passes from session to session.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use evenkeel_wire::mysql::rewrite;
 use evenkeel_wire::mysql::server_scanner::{Event, ExpectedReply, ServerScanner, Step};
 use evenkeel_wire::mysql::trackers::Trackers;
 
+use super::cancel;
 use super::error_reply::ErrorReply;
 use super::server_greetings::Version;
 use super::server_login::{self, Baseline, ServerLogin};
@@ -26,11 +28,10 @@ use crate::session_state::mysql::{
     ExportedState, ServerSessionState, StateQuery, TrackerRestore, trackers,
 };
 use crate::session_state::settings::Interner;
+use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
-use crate::upstream::server_login::ConnectError;
-use crate::upstream::worker_pool::{
-    ById, ConnectionCore, PoolableConnection, TransferState as AnyTransferState, WorkerPools,
-};
+use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
 
 /// Server connection that a session acquires exclusively.
@@ -62,7 +63,7 @@ pub(crate) struct ServerConnection {
 
 /// State that is transferred with a connection to another worker, in addition to the pool's own
 /// state.
-pub(crate) struct TransferState {
+pub(crate) struct Parked {
     conversation: Conversation,
     boundaries: ServerScanner,
     agreed: Capabilities,
@@ -138,7 +139,7 @@ impl ServerConnection {
             status,
             baseline,
         } = joined;
-        let core = ConnectionCore::new(stream, pooled);
+        let core = ConnectionCore::new::<Self>(stream, pooled);
         core.cancel_target.key.replace(Some((id, identity)));
         let settings = ServerSessionState::new(baseline.pairs(), None, worker.interner())
             .with_version(version.mariadb, version.number());
@@ -396,13 +397,10 @@ pub(crate) fn session_state<'a>(event: &Event<'a>) -> Option<&'a [u8]> {
 
 impl PoolableConnection for ServerConnection {
     type Known = UserState;
+    type Parked = Parked;
 
     fn known(pool_user: &PoolUser, service: &DatabaseService) -> UserState {
         UserState::of(pool_user, service)
-    }
-
-    fn worker_pools(all: &WorkerPools) -> &ById<Self> {
-        &all.mysql
     }
 
     async fn open(
@@ -421,9 +419,9 @@ impl PoolableConnection for ServerConnection {
         &mut self.core
     }
 
-    fn into_transfer(self: Box<Self>) -> (ConnectionCore, AnyTransferState) {
+    fn park(self: Box<Self>) -> (ConnectionCore, Parked) {
         let parts = *self;
-        let transfer_state = TransferState {
+        let parked = Parked {
             conversation: parts.conversation,
             boundaries: parts.boundaries,
             agreed: parts.agreed,
@@ -434,37 +432,35 @@ impl PoolableConnection for ServerConnection {
             settings: parts.settings.export(),
             takes_several: parts.takes_several,
         };
-        (
-            parts.core,
-            AnyTransferState::Mysql(Box::new(transfer_state)),
-        )
+        (parts.core, parked)
     }
 
-    fn from_transfer(
-        worker: &Worker,
-        core: ConnectionCore,
-        transfer_state: AnyTransferState,
-    ) -> Option<Box<Self>> {
-        let AnyTransferState::Mysql(parts) = transfer_state else {
-            return None;
-        };
-        Some(Box::new(Self {
+    fn unpark(worker: &Worker, core: ConnectionCore, parked: Parked) -> Box<Self> {
+        Box::new(Self {
             core,
-            conversation: parts.conversation,
-            boundaries: parts.boundaries,
+            conversation: parked.conversation,
+            boundaries: parked.boundaries,
             held: Vec::new(),
             remainder: 0,
             passing: Delivery::Forward,
-            agreed: parts.agreed,
-            version: parts.version,
-            baseline: parts.baseline,
-            prepared: parts.prepared,
-            closing: parts.closing,
+            agreed: parked.agreed,
+            version: parked.version,
+            baseline: parked.baseline,
+            prepared: parked.prepared,
+            closing: parked.closing,
             resets: Vec::new(),
-            settings: ServerSessionState::import(&parts.settings, worker.interner()),
-            takes_several: parts.takes_several,
+            settings: ServerSessionState::import(&parked.settings, worker.interner()),
+            takes_several: parked.takes_several,
             shows_trackers: false,
-        }))
+        })
+    }
+
+    fn send_cancel(
+        worker: Rc<Worker>,
+        service: Arc<Service>,
+        target: Rc<CancelTarget>,
+    ) -> Pin<Box<dyn Future<Output = bool>>> {
+        Box::pin(async move { cancel::send(&worker, &service, &target).await })
     }
 
     fn write_terminate(out: &mut Vec<u8>) {

@@ -19,8 +19,9 @@ use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
 use crate::session_state::mysql as state;
 use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::PoolHandle;
-use crate::upstream::server_login::{ConnectError, reach, reach_same_peer, with_login_timeout};
+use crate::upstream::server_login::{reach, reach_same_peer, with_login_timeout};
 use crate::worker::Worker;
 
 /// Result of a login at a server, with session trackers enabled.
@@ -76,7 +77,9 @@ pub(super) async fn open(
 ) -> Result<Box<ServerConnection>, ConnectError> {
     let reaching = reach(worker, service, &pooled.server);
     let connection = open_on(worker, service, pooled, reaching).await?;
-    let shared = service.database().and_then(|database| database.as_mysql());
+    let shared = service
+        .database()
+        .and_then(|database| database.state_of::<MysqlService>());
     if let Some(shared) = shared {
         let baselines = &shared.logins.baselines;
         baselines.refresh(&pooled.pool_user, &connection.baseline);
@@ -107,11 +110,13 @@ async fn open_on(
     reaching: impl Future<Output = Result<Stream, ConnectError>>,
 ) -> Result<Box<ServerConnection>, ConnectError> {
     let view = service.snapshot_owned();
-    let shared = service.database().and_then(|database| database.as_mysql());
+    let shared = service
+        .database()
+        .and_then(|database| database.state_of::<MysqlService>());
     let shared = shared.ok_or_else(ConnectError::outdated)?;
     let joining = async {
         let line = ServerPackets::new(worker, &pooled.server, reaching.await?);
-        join(line, &view, shared, pooled).await
+        join(line, &view, &shared, pooled).await
     };
     let joined = with_login_timeout(&view, &pooled.server, joining).await?;
     Ok(ServerConnection::new(worker, joined, pooled))

@@ -4,7 +4,8 @@ use evenkeel_wire::sql::mysql::LexerModes;
 
 use super::login::Logins;
 use super::statements::Interned;
-use crate::service::ServiceSnapshot;
+use crate::service::database::{ProtocolState, SqlProtocol};
+use crate::service::{Service, ServiceSnapshot};
 use crate::session_state::mysql::ObservedResultReads;
 
 /// MySQL state of a service, kept as long as the service lives.
@@ -22,4 +23,19 @@ impl MysqlService {
     pub(crate) fn modes(&self, view: &ServiceSnapshot) -> Option<LexerModes> {
         self.logins.greetings.modes(view)
     }
+}
+
+/// Returns the modes in which MySQL servers read texts of clients that have set none. `None`: no
+/// server has sent a greeting yet, or the service is not MySQL.
+pub fn lexer_modes(service: &Service) -> Option<LexerModes> {
+    let state = service.database()?.state_of::<MysqlService>()?;
+    state.modes(&service.snapshot())
+}
+
+impl ProtocolState for MysqlService {
+    fn protocol(&self) -> SqlProtocol {
+        SqlProtocol::Mysql
+    }
+
+    fn discard_findings(&self, _: Option<&str>) {}
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::server::ServerConnection;
 use super::server_login::Baseline;
+use super::shared::MysqlService;
 use crate::service::database::DatabaseService;
 use crate::session_state::mysql::TextAnalysis;
 use crate::session_state::templates::Templates;
@@ -59,7 +60,7 @@ struct Inner {
 impl UserState {
     pub(super) fn of(pool_user: &PoolUser, service: &DatabaseService) -> Self {
         let learned = service
-            .as_mysql()
+            .state_of::<MysqlService>()
             .map(|shared| shared.logins.baselines.of(pool_user))
             .unwrap_or_default();
         Self {

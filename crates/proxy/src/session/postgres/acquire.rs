@@ -15,9 +15,9 @@ use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
+use crate::service::activity::SessionActivity;
 use crate::session;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
-use crate::session::handle::SessionActivity;
 use crate::session::placement::PlacementTarget;
 
 impl Session<'_> {
@@ -94,7 +94,7 @@ impl Session<'_> {
     /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
     /// are being set on it first.
     fn accept_server(&mut self, mut server: Box<ServerConnection>) -> bool {
-        self.handle.set_server(&server.core);
+        self.handle.set_server(&server.core.cancel_target);
         self.active.since_us = self.acquirer.begins_work();
         self.stage = Stage::Ready;
         self.used_nextval = false;

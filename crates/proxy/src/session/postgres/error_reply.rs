@@ -9,7 +9,7 @@ use evenkeel_wire::postgres::build;
 use crate::error_catalog::{self, CatalogEntry};
 use crate::record::TerminationReason;
 use crate::session::acquirer::AcquireError;
-use crate::upstream::server_login::ConnectError;
+use crate::upstream::connect_error::ConnectError;
 
 /// Error to be sent to a client. The message states what happened and, if possible, what to do.
 #[derive(Debug, Clone)]

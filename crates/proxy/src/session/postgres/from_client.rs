@@ -12,7 +12,7 @@ use super::batch_tail::MisroutedStatement;
 use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage};
-use crate::session::handle::SessionActivity;
+use crate::service::activity::SessionActivity;
 use crate::session::input::Input;
 
 /// Maximum number of requests sent to a server whose replies are outstanding.

@@ -5,7 +5,7 @@ use evenkeel_policy::connection_pool::Condition;
 use super::leftover_check::Trial;
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
-use crate::session::handle::SessionActivity;
+use crate::service::activity::SessionActivity;
 
 impl Session<'_> {
     /// Releases the connection if the session has no state on it.

@@ -15,7 +15,7 @@ use super::from_client::ends_a_unit;
 use super::from_server::ScanResult;
 use super::server::ServerConnection;
 use super::{ExitReason, Session};
-use crate::session::handle::SessionActivity;
+use crate::service::activity::SessionActivity;
 use crate::session::input::Input;
 
 impl Session<'_> {

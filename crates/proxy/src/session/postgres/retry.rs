@@ -14,7 +14,7 @@ use super::from_server::ScanResult;
 use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
-use crate::session::handle::SessionActivity;
+use crate::service::activity::SessionActivity;
 
 /// Maximum number of retries: a request that fails more often has another cause.
 pub(super) const RETRIES_MAX: u32 = 3;

@@ -1,5 +1,6 @@
 //! Represents a logged-in server connection, which is assigned to one session after another.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use evenkeel_wire::postgres::conversation::{
 };
 use evenkeel_wire::postgres::server_scanner::{Event, ServerScanner, Step};
 
+use super::cancel;
 use super::error_reply::ErrorReply;
 use super::server_login;
 use super::statements::ServerStatements;
@@ -20,9 +22,10 @@ use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::session_state::settings::leftover_query::Rows;
 use crate::session_state::settings::{ExportedState, Interner, ServerSessionState, is_of_server};
+use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
-use crate::upstream::server_login::ConnectError;
-use crate::upstream::worker_pool::{self, ById, ConnectionCore, PoolableConnection, WorkerPools};
+use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
 
 /// Server connection and the state that is tracked of it.
@@ -52,7 +55,7 @@ pub(crate) struct ServerConnection {
 }
 
 /// State of a connection that is being moved to another worker.
-pub(crate) struct TransferState {
+pub(crate) struct Parked {
     conversation: Conversation,
     boundaries: ServerScanner,
     prepared: ServerStatements,
@@ -72,13 +75,10 @@ struct Heard {
 
 impl PoolableConnection for ServerConnection {
     type Known = UserState;
+    type Parked = Parked;
 
     fn known(pool_user: &PoolUser, service: &DatabaseService) -> UserState {
         UserState::new(pool_user, service)
-    }
-
-    fn worker_pools(all: &WorkerPools) -> &ById<Self> {
-        &all.postgres
     }
 
     async fn open(
@@ -97,9 +97,9 @@ impl PoolableConnection for ServerConnection {
         &mut self.core
     }
 
-    fn into_transfer(self: Box<Self>) -> (ConnectionCore, worker_pool::TransferState) {
+    fn park(self: Box<Self>) -> (ConnectionCore, Parked) {
         let parts = *self;
-        let transfer_state = TransferState {
+        let parked = Parked {
             conversation: parts.conversation,
             boundaries: parts.boundaries,
             prepared: parts.prepared,
@@ -109,34 +109,35 @@ impl PoolableConnection for ServerConnection {
             settings: parts.settings.export(),
             reported: parts.reported,
         };
-        (
-            parts.core,
-            worker_pool::TransferState::Postgres(Box::new(transfer_state)),
-        )
+        (parts.core, parked)
     }
 
-    fn from_transfer(
-        worker: &Worker,
-        core: ConnectionCore,
-        transfer_state: worker_pool::TransferState,
-    ) -> Option<Box<Self>> {
-        let worker_pool::TransferState::Postgres(transfer_state) = transfer_state else {
-            return None;
-        };
-        Some(Box::new(Self {
+    fn unpark(worker: &Worker, core: ConnectionCore, parked: Parked) -> Box<Self> {
+        Box::new(Self {
             core,
-            conversation: transfer_state.conversation,
-            boundaries: transfer_state.boundaries,
+            conversation: parked.conversation,
+            boundaries: parked.boundaries,
             held: Vec::new(),
             passing: Delivery::Forward,
-            prepared: transfer_state.prepared,
-            unnamed: transfer_state.unnamed,
+            prepared: parked.prepared,
+            unnamed: parked.unnamed,
             given: Vec::new(),
-            has_sequence_state: transfer_state.has_sequence_state,
-            is_checked: transfer_state.is_checked,
-            settings: ServerSessionState::import(&transfer_state.settings, worker.interner()),
-            reported: transfer_state.reported,
-        }))
+            has_sequence_state: parked.has_sequence_state,
+            is_checked: parked.is_checked,
+            settings: ServerSessionState::import(&parked.settings, worker.interner()),
+            reported: parked.reported,
+        })
+    }
+
+    fn send_cancel(
+        worker: Rc<Worker>,
+        service: Arc<Service>,
+        target: Rc<CancelTarget>,
+    ) -> Pin<Box<dyn Future<Output = bool>>> {
+        Box::pin(async move {
+            cancel::send(&worker, &service, &target).await;
+            true
+        })
     }
 
     fn write_terminate(out: &mut Vec<u8>) {
@@ -148,7 +149,7 @@ impl ServerConnection {
     /// Creates the state of a connection that is about to log in.
     pub(crate) fn new(worker: &Worker, stream: Stream, pooled: &Arc<PoolHandle>) -> Box<Self> {
         Box::new(Self {
-            core: ConnectionCore::new(stream, pooled),
+            core: ConnectionCore::new::<Self>(stream, pooled),
             conversation: Conversation::new(),
             boundaries: ServerScanner::new(),
             held: Vec::new(),

@@ -14,14 +14,14 @@ use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::{Parsed, build};
 
 use super::server::ServerConnection;
+use super::shared::PostgresService;
 use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::Service;
 use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::connect_error::{ConnectError, ConnectErrorKind, ErrorCode};
 use crate::upstream::pool_registry::PoolHandle;
-use crate::upstream::server_login::{
-    ConnectError, ConnectErrorKind, ErrorCode, reach, reach_same_peer, with_login_timeout,
-};
+use crate::upstream::server_login::{reach, reach_same_peer, with_login_timeout};
 use crate::worker::Worker;
 
 /// Maximum length of a server's message during the login.
@@ -58,7 +58,7 @@ pub(super) async fn open(
     };
     let connection = with_login_timeout(&view, &pooled.server, joining).await?;
     let shared = service.database();
-    let protocol = shared.and_then(|shared| shared.as_postgres());
+    let protocol = shared.and_then(|shared| shared.state_of::<PostgresService>());
     // The parameters of a replication connection apply to no other client.
     if let Some(protocol) = protocol.filter(|_| pooled.pool_user.replication.is_none()) {
         protocol.baselines.refresh(&pooled.pool_user, &connection);

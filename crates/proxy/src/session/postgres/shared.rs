@@ -11,6 +11,7 @@ use evenkeel_policy::statement_verifier::StatementVerifier;
 use super::login::Verifiers;
 use super::statements::Interned;
 use super::user_state::baseline::BaselineCache;
+use crate::service::database::{ProtocolState, SqlProtocol};
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::pool_registry::PoolUser;
 
@@ -64,9 +65,12 @@ impl PostgresService {
     }
 }
 
-impl PostgresService {
-    /// Discards the verification results of one database, or of all (`None`).
-    pub(crate) fn forget_trials(&self, database: Option<&str>) {
+impl ProtocolState for PostgresService {
+    fn protocol(&self) -> SqlProtocol {
+        SqlProtocol::Postgres
+    }
+
+    fn discard_findings(&self, database: Option<&str>) {
         let history = lock(&self.history);
         let of_database = |of: &OfWho| database.is_none_or(|name| *name == *of.1);
         let meant = history.iter().filter(|(of, _)| of_database(of));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use self::baseline::{BaselineEntry, WorkerBaseline};
 use super::server::ServerConnection;
-use super::shared::UserHistory;
+use super::shared::{PostgresService, UserHistory};
 use crate::server_info::{Catalog, Database};
 use crate::service::database::DatabaseService;
 use crate::session_state::analysis::TextAnalysis;
@@ -37,10 +37,11 @@ pub(crate) type Reports = Parameters;
 impl UserState {
     pub(super) fn new(pool_user: &PoolUser, service: &DatabaseService) -> Self {
         // A server greets replication clients each time, and their texts are not analyzed.
-        let protocol = service.as_postgres();
+        let protocol = service.state_of::<PostgresService>();
         let protocol = protocol.filter(|_| pool_user.replication.is_none());
         Self {
             baseline: protocol
+                .as_ref()
                 .map_or_else(Arc::default, |protocol| protocol.baselines.of(pool_user)),
             worker_baseline: RefCell::default(),
             templates: RefCell::default(),

@@ -1,7 +1,9 @@
 //! Defines what pools need from a logged-in connection of any protocol.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,13 +13,11 @@ use evenkeel_engine::stream::Stream;
 use evenkeel_policy::connection_pool::Checkout;
 use evenkeel_tls::Channel;
 
-use super::worker_pools::{ById, WorkerPools};
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::session::{mysql, postgres};
 use crate::upstream::cancel_target::CancelTarget;
+use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
-use crate::upstream::server_login::ConnectError;
 use crate::worker::Worker;
 
 /// A logged-in connection that sessions use one after another.
@@ -25,10 +25,10 @@ pub(crate) trait PoolableConnection: Sized + 'static {
     /// State that sessions of one user in one database share at a worker, besides their pools.
     type Known;
 
-    fn known(pool_user: &PoolUser, service: &DatabaseService) -> Self::Known;
+    /// State of a connection while it moves to another worker, besides [`ConnectionCore`].
+    type Parked: Send;
 
-    /// Returns a worker's pools of this protocol.
-    fn worker_pools(all: &WorkerPools) -> &ById<Self>;
+    fn known(pool_user: &PoolUser, service: &DatabaseService) -> Self::Known;
 
     /// Opens a connection and logs in.
     async fn open(
@@ -41,15 +41,18 @@ pub(crate) trait PoolableConnection: Sized + 'static {
 
     fn core_mut(&mut self) -> &mut ConnectionCore;
 
-    /// Prepares the connection for the transfer to another worker.
-    fn into_transfer(self: Box<Self>) -> (ConnectionCore, TransferState);
+    /// Prepares the connection for the move to another worker.
+    fn park(self: Box<Self>) -> (ConnectionCore, Self::Parked);
 
-    /// Restores a connection from another worker. `None`: another protocol's connection.
-    fn from_transfer(
-        worker: &Worker,
-        core: ConnectionCore,
-        transfer_state: TransferState,
-    ) -> Option<Box<Self>>;
+    /// Restores a connection from another worker.
+    fn unpark(worker: &Worker, core: ConnectionCore, parked: Self::Parked) -> Box<Self>;
+
+    /// Sends a cancel request for a connection. Returns false if it may still arrive.
+    fn send_cancel(
+        worker: Rc<Worker>,
+        service: Arc<Service>,
+        target: Rc<CancelTarget>,
+    ) -> Pin<Box<dyn Future<Output = bool>>>;
 
     /// Writes the protocol's termination message, so that the server does not report a lost
     /// connection.
@@ -76,12 +79,6 @@ pub(crate) struct ConnectionCore {
     pub(crate) since_ms: u64,
 }
 
-/// Protocol state of a server connection that is being moved to another worker.
-pub(crate) enum TransferState {
-    Postgres(Box<postgres::server::TransferState>),
-    Mysql(Box<mysql::server::TransferState>),
-}
-
 /// A connection in transfer to another worker.
 pub(crate) struct ConnectionTransfer {
     socket: OwnedFd,
@@ -90,18 +87,22 @@ pub(crate) struct ConnectionTransfer {
     peer: Option<SocketAddr>,
     key: Option<(u32, Box<[u8]>)>,
     since_ms: u64,
-    transfer_state: TransferState,
+    /// [`PoolableConnection::Parked`] of the connection's type.
+    parked: Box<dyn Any + Send>,
 }
 
 impl ConnectionCore {
-    /// Wraps a stream that is about to log in.
-    pub(crate) fn new(stream: Stream, pool_handle: &Arc<PoolHandle>) -> Self {
+    /// Wraps the stream of a connection of type `C` that is about to log in.
+    pub(crate) fn new<C: PoolableConnection>(
+        stream: Stream,
+        pool_handle: &Arc<PoolHandle>,
+    ) -> Self {
         let peer = stream.socket().peer();
         Self {
             stream,
             checkout: None,
             pool_handle: Arc::clone(pool_handle),
-            cancel_target: CancelTarget::new(pool_handle, peer, None),
+            cancel_target: CancelTarget::new(pool_handle, peer, None, C::send_cancel),
             since_ms: clock::now_ms(),
         }
     }
@@ -114,7 +115,7 @@ impl ConnectionTransfer {
         connection: Box<C>,
         worker: &Worker,
     ) -> Option<Self> {
-        let (core, transfer_state) = connection.into_transfer();
+        let (core, parked) = connection.park();
         let (socket, tls) = core.stream.into_parts();
         let socket = socket.withdraw(worker).await?;
         let peer = core.cancel_target.peer;
@@ -126,20 +127,26 @@ impl ConnectionTransfer {
             peer,
             key,
             since_ms: core.since_ms,
-            transfer_state,
+            parked: Box::new(parked),
         })
     }
 
-    /// Unpacks a connection. `None`: this worker cannot take it.
+    /// Unpacks a connection. `None`: this worker cannot take it, or it is not of type `C`.
     pub(super) fn unpack<C: PoolableConnection>(self, worker: &Worker) -> Option<Box<C>> {
+        let parked = self.parked.downcast::<C::Parked>().ok()?;
         let socket = Socket::new(worker, socket2::Socket::from(self.socket)).ok()?;
         let core = ConnectionCore {
             stream: Stream::with(socket, self.tls),
             checkout: None,
-            cancel_target: CancelTarget::new(&self.pool_handle, self.peer, self.key),
+            cancel_target: CancelTarget::new(
+                &self.pool_handle,
+                self.peer,
+                self.key,
+                C::send_cancel,
+            ),
             pool_handle: self.pool_handle,
             since_ms: self.since_ms,
         };
-        C::from_transfer(worker, core, self.transfer_state)
+        Some(C::unpark(worker, core, *parked))
     }
 }

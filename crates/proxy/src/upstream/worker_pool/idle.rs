@@ -5,7 +5,21 @@ use std::sync::Arc;
 use evenkeel_engine::clock;
 
 use super::{PoolableConnection, WorkerPool};
-use crate::data_plane::describe::IdleInfo;
+
+/// An idle server connection.
+#[derive(Debug, Clone)]
+pub struct IdleInfo {
+    /// User name of the clients.
+    pub user: String,
+    /// Database name.
+    pub database: String,
+    /// Server name.
+    pub server: Arc<str>,
+    /// The server's number for the process.
+    pub process: Option<u32>,
+    /// Age of the connection, in milliseconds.
+    pub age_ms: u64,
+}
 
 impl<C: PoolableConnection> WorkerPool<C> {
     /// Describes the connections that no session uses now.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use evenkeel_engine::engine::Workers;
 use evenkeel_policy::connection_pool::{Checkout, WaitTicket, WorkerTask};
 
-use super::ConnectionTransfer;
-use crate::upstream::server_login::ConnectError;
+use super::{ConnectionTransfer, WorkerPools};
+use crate::upstream::connect_error::ConnectError;
 use crate::worker::Worker;
 
 /// A task for another worker, or a delivery to it.
@@ -37,7 +37,7 @@ impl PoolMessage {
     pub(crate) fn send(self, workers: &Workers<Worker>, to: usize, service_id: u64) {
         workers.run(to, move |worker| {
             worker
-                .worker_pools()
+                .local::<WorkerPools>()
                 .handle_message(worker, service_id, self);
         });
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use evenkeel_policy::connection_pool::Condition;
 
 use super::{PoolableConnection, WaitResult, WaitSlot, WorkerPool};
-use crate::upstream::server_login::ConnectError;
+use crate::upstream::connect_error::ConnectError;
 
 impl<C: PoolableConnection> WorkerPool<C> {
     /// Closes a connection that cannot be prepared for its session, and opens another one that is

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 use evenkeel_policy::connection_pool::WaitTicket;
 
-use crate::upstream::server_login::ConnectError;
+use crate::upstream::connect_error::ConnectError;
 
 /// Result of a wait.
 pub(crate) enum WaitResult<C> {

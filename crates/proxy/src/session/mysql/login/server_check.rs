@@ -14,7 +14,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::session::acquirer::AcquireError;
 use crate::session::login_connection;
-use crate::upstream::server_login::ConnectErrorKind;
+use crate::upstream::connect_error::ConnectErrorKind;
 
 /// Reason why a check failed.
 pub(super) enum ServerCheckError {

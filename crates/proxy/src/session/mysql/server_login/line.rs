@@ -23,8 +23,8 @@ use super::rows::{Answer, Row, Rows};
 use super::{Pair, question};
 use crate::server::Server;
 use crate::session_state::mysql as state;
+use crate::upstream::connect_error::{ConnectError, ConnectErrorKind, ErrorCode};
 use crate::upstream::pool_registry::PoolHandle;
-use crate::upstream::server_login::{ConnectError, ConnectErrorKind, ErrorCode};
 use crate::worker::Worker;
 
 /// Maximum length in bytes of a server packet during the login and the initial queries.

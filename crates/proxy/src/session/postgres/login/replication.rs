@@ -15,8 +15,9 @@ use super::super::user_state::Account;
 use super::credential::LoginGrant;
 use super::greeting::InitialState;
 use super::{LoginError, LoginHandler, LoginRequest};
+use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, Acquirer};
-use crate::session::handle::{SessionActivity, SessionHandle};
+use crate::session::handle::SessionHandle;
 use crate::session::login_connection::{self, LoginConnection};
 use crate::session::placement::Placement;
 use crate::session_state::PinSource;
@@ -116,7 +117,7 @@ impl LoginHandler<'_> {
         handle: &SessionHandle,
     ) -> Box<ServerConnection> {
         acquirer.at = Some(at);
-        handle.set_server(&server.core);
+        handle.set_server(&server.core.cancel_target);
         handle.set_pins(Pins::of(&[Pin::Replication]), |_| PinSource::default());
         handle.set_activity(SessionActivity::Bound, self.worker);
         server

@@ -1,0 +1,20 @@
+//! Maintains a worker periodically: limits of sessions, pools, counts of activities.
+
+use std::rc::Rc;
+
+use evenkeel_engine::timers;
+
+use crate::data_plane::describe;
+use crate::session::live_session::SWEEP_INTERVAL;
+use crate::upstream::worker_pool::WorkerPools;
+use crate::worker::Worker;
+
+/// Runs until the worker ends.
+pub(crate) async fn run(worker: Rc<Worker>) {
+    loop {
+        timers::sleep(SWEEP_INTERVAL).await;
+        worker.sweep();
+        worker.local::<WorkerPools>().run_maintenance();
+        describe::record_activities(&worker);
+    }
+}

@@ -1,0 +1,96 @@
+//! Classifies the reasons why server connections could not be opened.
+
+use std::fmt;
+
+use crate::server::Server;
+
+/// Reason why a server connection could not be opened.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectError {
+    pub(crate) kind: ConnectErrorKind,
+    /// Error code from the server; `None`: the server has not sent one.
+    pub(crate) code: Option<ErrorCode>,
+    /// Error text, with the server's name.
+    pub(crate) message: String,
+    pub(crate) server_id: u64,
+}
+
+/// Class of a connect error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectErrorKind {
+    /// The server could not be reached, or stopped responding.
+    Unreachable,
+    /// The server has no free connections; a retry later may succeed.
+    Full,
+    /// The server is starting or stopping; a retry later may succeed.
+    NotReady,
+    /// The server rejects this user, or has no such database.
+    Refused,
+    /// The pool is no longer current.
+    Outdated,
+}
+
+/// A server's code for an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ErrorCode {
+    /// MySQL's error number; PostgreSQL has none.
+    pub(crate) number: u16,
+    pub(crate) sqlstate: [u8; 5],
+}
+
+impl ConnectError {
+    pub(crate) fn outdated() -> Self {
+        Self {
+            kind: ConnectErrorKind::Outdated,
+            code: None,
+            message: "the pool has been replaced".to_owned(),
+            server_id: 0,
+        }
+    }
+
+    pub(crate) fn unreachable(server: &Server, why: impl fmt::Display) -> Self {
+        Self {
+            kind: ConnectErrorKind::Unreachable,
+            code: None,
+            message: format!("server {}: {why}", server.name),
+            server_id: server.id,
+        }
+    }
+
+    /// Returns an error that the server has reported.
+    pub(crate) fn refused(
+        server: &Server,
+        kind: ConnectErrorKind,
+        code: ErrorCode,
+        text: &str,
+    ) -> Self {
+        Self {
+            kind,
+            code: Some(code),
+            message: format!("server {}: {text}", server.name),
+            server_id: server.id,
+        }
+    }
+
+    /// Returns an error for a server that accepts the login but cannot serve the clients of this
+    /// pool.
+    pub(crate) fn unsuitable(server: &Server, why: impl fmt::Display) -> Self {
+        Self {
+            kind: ConnectErrorKind::NotReady,
+            ..Self::unreachable(server, why)
+        }
+    }
+
+    /// Returns whether the server has no free connections.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kind == ConnectErrorKind::Full
+    }
+
+    /// Returns whether another server, or this one later, may accept the connection.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self.kind,
+            ConnectErrorKind::Unreachable | ConnectErrorKind::Full | ConnectErrorKind::NotReady
+        )
+    }
+}
