@@ -5,7 +5,7 @@
 //! the kind of server, with a reason that `explain` prints. The balancing algorithm then chooses
 //! among the readers that the session's causality admits.
 //!
-//! [`retry::may_run_again`] decides after a server refused or failed a statement.
+//! [`retry::after_failure`] decides after a server refused or failed a statement.
 
 pub mod facts;
 pub mod retry;

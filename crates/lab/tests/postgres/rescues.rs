@@ -354,3 +354,26 @@ fn what_may_have_acted_outside_of_its_transaction_is_not_run_again() {
         );
     }
 }
+
+/// A function can raise any error number, even one of a server that ends an idle connection. TO SEE
+/// THIS RED: treat such an error as the end of the connection although the connection continues.
+#[test]
+fn a_function_that_raises_the_number_of_an_idle_end_is_called_once() {
+    let mut own = admin();
+    own.query(
+        "create sequence if not exists raised_runs; grant all on raised_runs to sbtest;
+         create table if not exists raised (a int); grant all on raised to sbtest;
+         create or replace function acts_and_raises() returns int language plpgsql as $$
+           begin perform nextval('raised_runs');
+                 raise exception 'raised' using errcode = '57P05'; end $$",
+    );
+    for io in DRIVERS {
+        own.run("select setval('raised_runs', 100)");
+        let bed = TestBed::set_up(io, PLAIN);
+        let mut client = bed.client();
+        let reply = client.query("insert into raised values (acts_and_raises())");
+        let runs = own.value("select last_value from raised_runs");
+        assert_eq!(runs, "101", "{io}: {reply:?}");
+        assert_eq!(reply, ["E 57P05", "Z Idle"], "{io}");
+    }
+}

@@ -1,165 +1,301 @@
-//! Decides whether a statement that a server refused or did not answer may be retried on another
-//! server.
+//! Decides whether a request may be sent a second time, and where.
+//!
+//! [`after_failure`] decides after a server refused a request or did not answer it.
+//! [`after_setup_failure`] decides after a connection could not be opened or set up for a request.
+//! Sessions of both protocols collect the facts, and execute the decision as it is.
 
-/// Progress of a statement. If a value is uncertain, the caller must assume the worse one.
+#[cfg(test)]
+mod tests;
+
+/// Maximum number of counted retries of a request. A request that fails more often has another
+/// cause.
+pub const RETRIES_MAX: u32 = 3;
+
+/// Facts about a request and its server. If a value is uncertain, the caller must assume the worse
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// True if the statement was sent to a replica.
+    /// True if the request was placed on a replica. Only requests that are known or assumed to read
+    /// are placed there.
     pub on_replica: bool,
-    /// True if the statement is known to only read: [`super::Decision::is_read`].
-    pub is_read: bool,
-    /// True if it ran inside an explicit transaction, or on a connection that the session is pinned
-    /// to.
+    /// True if the server has reported that it rejects all writes. PostgreSQL's 25006 does not
+    /// report that: a session that requested read-only transactions receives it as well.
+    pub is_server_read_only: bool,
+    /// True if the server has failed the request before.
+    pub was_tried: bool,
+    /// True if the request must run on the primary.
+    pub primary_only: bool,
+    /// Effects that the request may have.
+    pub effect: RequestEffect,
+    /// True if a rejection means that no part was executed: the request contains no COMMIT and has
+    /// no effects outside of its transaction.
+    pub is_atomic: bool,
+    /// True if it may commit parts before its end although it is atomic: PostgreSQL's VACUUM.
+    pub may_commit: bool,
+    /// True if a part of it has completed: one of several statements.
+    pub has_done: bool,
+    /// True if the connection has state that another connection lacks: an explicit transaction, or
+    /// what the session is pinned for.
     pub is_held: bool,
+    /// True if all bytes of the request are still buffered and can be sent again.
+    pub is_kept: bool,
     /// True if at least one of its bytes was written to a server's socket.
     pub reached_server: bool,
     /// True if at least one byte of its reply was sent to the client.
     pub reached_client: bool,
-    /// True if all of its bytes are still buffered and can be sent again.
-    pub is_kept: bool,
+    /// Number of counted retries so far.
+    pub retries: u32,
 }
 
-/// Kind of failure of a statement.
+/// Effects that a request may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestEffect {
+    /// May write.
+    Writes,
+    /// Only begins a transaction, which ends with the connection.
+    Begins,
+    /// Only prepares a statement, and executes nothing.
+    Prepares,
+    /// Only reads, for certain: [`super::Decision::is_read`].
+    Reads,
+}
+
+/// Kind of failure of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The server is read-only: PostgreSQL's 25006; MySQL's 1290, 1792 and 1836.
+    /// The server or the transaction is read-only: PostgreSQL's 25006; MySQL's 1290 and 1836.
     ReadOnly,
-    /// Replay conflicted with the read and canceled it: 40001 or 40P01 of a standby.
+    /// A replica cannot run the next part of the request, which was therefore not sent.
+    Misrouted,
+    /// Replay conflicted with the read and canceled it (40001 or 40P01 of a standby), or standbys
+    /// do not support the statement (0A000).
     RecoveryConflict,
-    /// The replica waited for a position and did not reach it in time.
+    /// The replica waited for a position and did not reach it in time. Nothing but reads is sent
+    /// before the wait has succeeded.
     NotFresh,
-    /// The server is starting or stopping, has no free connection or no cluster. Codes: 57P01,
-    /// 57P02, 57P03, 53300, 1040, and 1047 of Galera. The statement was not executed.
+    /// The server takes no statements, and did not execute this one: MySQL's 1040, and 1047 of
+    /// Galera.
     TurnedAway,
-    /// The server closed the connection after too long an idle time, before it read the statement:
-    /// MySQL's 4031. The server is healthy, and another connection works.
+    /// The server ended the connection, and rolled back what it executed: FATAL 57P01, 57P02, 57P03
+    /// and 53300. If an operator ended it, the same server accepts another connection.
+    Terminated,
+    /// The connection lacks a prepared statement of the request, which it should have. The
+    /// statement was not executed, and its transaction was rolled back.
+    Unprepared,
+    /// The server closed the connection after too long an idle time, before it read the request:
+    /// FATAL 57P05; MySQL's 4031. The server is healthy, and another connection works.
     NotRead,
-    /// The connection broke or was terminated: MySQL's 1053. It is unknown whether the statement
-    /// was executed, completely or in part.
+    /// The connection broke or was terminated: MySQL's 1053. It is unknown whether the request was
+    /// executed, completely or in part.
     Broken,
     /// Any other error, which is returned to the client.
     Error,
 }
 
-/// Returns whether a statement may be retried. A write that may have been executed never is.
-#[must_use]
-pub fn may_run_again(failure: FailureKind, attempt: &Attempt) -> bool {
-    if attempt.is_held || attempt.reached_client || !attempt.is_kept {
-        return false;
-    }
-    match failure {
-        // The server refused the statement, so no statement was executed, whatever its kind. That
-        // includes a primary that has just become a replica: the retry goes to the new primary.
-        FailureKind::ReadOnly | FailureKind::TurnedAway | FailureKind::NotRead => true,
-        FailureKind::RecoveryConflict | FailureKind::NotFresh => attempt.on_replica,
-        FailureKind::Broken => attempt.is_read || !attempt.reached_server,
-        FailureKind::Error => false,
+impl FailureKind {
+    /// Returns whether the failure may mean that the server changed its role or is down, so that
+    /// its role must be checked.
+    #[must_use]
+    pub fn requires_role_check(self) -> bool {
+        matches!(
+            self,
+            FailureKind::ReadOnly
+                | FailureKind::TurnedAway
+                | FailureKind::Terminated
+                | FailureKind::Broken
+        )
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Kind of failure before the request itself was answered: of the connection attempt, or of
+/// Evenkeel's own commands that set the connection up for the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetupFailure {
+    /// The connection could not be opened, or was lost.
+    Lost,
+    /// The server replied to a command with an error, and ended the connection.
+    Ended,
+    /// The server rejected a command. A replica may not have the object that it names yet.
+    Rejected,
+    /// The server rejected a setting, and the session has replaced it by one that it accepts.
+    Replaced,
+    /// A time limit of the connection's previous client canceled a command. Other connections have
+    /// other limits.
+    Canceled,
+}
 
-    const SENT: Attempt = Attempt {
-        on_replica: true,
-        is_read: true,
-        is_held: false,
-        reached_server: true,
-        reached_client: false,
-        is_kept: true,
-    };
+/// Decision about a failed request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// The request is not sent again.
+    No,
+    /// The request is sent again.
+    On(Resend),
+}
 
-    const FAILURES: [FailureKind; 7] = [
-        FailureKind::ReadOnly,
-        FailureKind::RecoveryConflict,
-        FailureKind::NotFresh,
-        FailureKind::TurnedAway,
-        FailureKind::NotRead,
-        FailureKind::Broken,
-        FailureKind::Error,
-    ];
+/// Way in which a request is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resend {
+    /// Server that it is sent to.
+    pub target: RetryTarget,
+    /// True if the retry counts towards [`RETRIES_MAX`].
+    pub is_counted: bool,
+}
 
-    /// Returns every possible attempt.
-    fn attempts() -> impl Iterator<Item = Attempt> {
-        (0..64_u32).map(|bits| {
-            let bit = |index: u32| bits & 1 << index != 0;
-            Attempt {
-                on_replica: bit(0),
-                is_read: bit(1),
-                is_held: bit(2),
-                reached_server: bit(3),
-                reached_client: bit(4),
-                is_kept: bit(5),
+/// Server that a request is sent to again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryTarget {
+    /// Primary. The request may write, since a replica refused it.
+    Primary,
+    /// Primary. The request only reads.
+    PrimaryForRead,
+    /// Another primary than the failed server, after a wait for one. The request may write.
+    AnotherPrimary,
+    /// Server that routing chooses. Reads avoid the failed one.
+    AnotherServer,
+    /// Server that routing chooses, after a wait for another primary.
+    AnotherServerAfterWait,
+    /// Server that routing chooses, which may be the same one, on another connection.
+    AnotherConnection,
+}
+
+impl RetryTarget {
+    /// Returns whether the session waits for another primary first.
+    #[must_use]
+    pub fn waits_for_primary(self) -> bool {
+        matches!(
+            self,
+            RetryTarget::AnotherPrimary | RetryTarget::AnotherServerAfterWait
+        )
+    }
+
+    /// Returns whether reads of this request avoid the failed server from now on.
+    #[must_use]
+    pub fn avoids_failed_server(self) -> bool {
+        !matches!(
+            self,
+            RetryTarget::AnotherServerAfterWait | RetryTarget::AnotherConnection
+        )
+    }
+}
+
+/// Decides whether a failed request is sent again. A request that may have been executed, even in
+/// part, is sent again only if it is a read.
+#[must_use]
+pub fn after_failure(failure: FailureKind, attempt: &Attempt) -> Retry {
+    let is_safe = attempt.is_repeatable() || attempt.has_run_nothing(failure);
+    let is_worthwhile = attempt.may_succeed_elsewhere(failure);
+    if !attempt.can_move() || attempt.retries >= RETRIES_MAX || !is_safe || !is_worthwhile {
+        return Retry::No;
+    }
+    counted(match failure {
+        FailureKind::ReadOnly if !attempt.on_replica => RetryTarget::AnotherPrimary,
+        FailureKind::ReadOnly | FailureKind::Misrouted | FailureKind::RecoveryConflict => {
+            RetryTarget::Primary
+        }
+        FailureKind::NotFresh => RetryTarget::PrimaryForRead,
+        FailureKind::TurnedAway if attempt.effect != RequestEffect::Reads => {
+            match attempt.on_replica {
+                true => RetryTarget::Primary,
+                false => RetryTarget::AnotherPrimary,
             }
-        })
-    }
+        }
+        FailureKind::NotRead | FailureKind::Unprepared => RetryTarget::AnotherConnection,
+        FailureKind::TurnedAway
+        | FailureKind::Terminated
+        | FailureKind::Broken
+        | FailureKind::Error => RetryTarget::AnotherServer,
+    })
+}
 
-    #[test]
-    fn a_read_that_a_replica_refused_runs_on_the_primary() {
-        use FailureKind::{NotFresh, ReadOnly, RecoveryConflict};
-        for failure in [ReadOnly, RecoveryConflict, NotFresh] {
-            assert!(may_run_again(failure, &SENT), "{failure:?}");
+/// Decides whether another connection is used for a request whose connection could not be opened or
+/// set up.
+#[must_use]
+pub fn after_setup_failure(failure: SetupFailure, attempt: &Attempt) -> Retry {
+    // The request may have been sent together with the commands.
+    let is_safe = !attempt.reached_server
+        || attempt.is_repeatable()
+        || attempt.effect == RequestEffect::Begins;
+    if !attempt.can_move() || !is_safe {
+        return Retry::No;
+    }
+    match failure {
+        // Not counted: each server is tried once, and the wait for a primary has its own limit.
+        SetupFailure::Lost => Retry::On(Resend {
+            target: attempt.other_than_lost(),
+            is_counted: false,
+        }),
+        _ if attempt.retries >= RETRIES_MAX => Retry::No,
+        SetupFailure::Rejected | SetupFailure::Canceled if attempt.on_replica => {
+            counted(RetryTarget::PrimaryForRead)
+        }
+        SetupFailure::Rejected => Retry::No,
+        SetupFailure::Ended | SetupFailure::Replaced | SetupFailure::Canceled => {
+            counted(RetryTarget::AnotherConnection)
         }
     }
+}
 
-    #[test]
-    fn a_conflict_on_the_primary_is_the_clients_own() {
-        let on_primary = Attempt {
-            on_replica: false,
-            ..SENT
-        };
-        assert!(!may_run_again(FailureKind::RecoveryConflict, &on_primary));
+fn counted(target: RetryTarget) -> Retry {
+    Retry::On(Resend {
+        target,
+        is_counted: true,
+    })
+}
+
+impl Attempt {
+    /// Returns whether the request can be sent on another connection at all.
+    fn can_move(&self) -> bool {
+        !self.is_held && !self.reached_client && self.is_kept
     }
 
-    #[test]
-    fn a_read_whose_server_died_runs_elsewhere_and_a_write_only_if_none_of_it_was_sent() {
-        let write = Attempt {
-            is_read: false,
-            on_replica: false,
-            ..SENT
-        };
-        let unsent = Attempt {
-            reached_server: false,
-            ..write
-        };
-        let of = |attempt| may_run_again(FailureKind::Broken, &attempt);
-        assert_eq!((of(SENT), of(write), of(unsent)), (true, false, true));
+    /// Returns whether a second execution changes nothing.
+    fn is_repeatable(&self) -> bool {
+        matches!(self.effect, RequestEffect::Reads | RequestEffect::Prepares)
     }
 
-    #[test]
-    fn nothing_runs_again_in_a_transaction_or_after_the_client_saw_some_of_it() {
-        for attempt in attempts().filter(|one| one.is_held || one.reached_client || !one.is_kept) {
-            for failure in FAILURES {
-                assert!(!may_run_again(failure, &attempt), "{failure:?} {attempt:?}");
+    /// Returns whether the failure proves that nothing of the request has taken effect.
+    fn has_run_nothing(&self, failure: FailureKind) -> bool {
+        if !self.reached_server {
+            return true;
+        }
+        match failure {
+            // Only what is known or assumed to read is sent to a replica, where writes fail.
+            FailureKind::ReadOnly | FailureKind::Misrouted | FailureKind::RecoveryConflict => {
+                self.on_replica || self.is_atomic && !self.has_done
             }
+            FailureKind::TurnedAway => self.is_atomic && !self.has_done,
+            FailureKind::Terminated => self.is_atomic && !self.has_done && !self.may_commit,
+            // What the batch completed before was rolled back, unless it commits by itself.
+            FailureKind::Unprepared => self.is_atomic && !(self.has_done && self.may_commit),
+            FailureKind::NotRead => !self.has_done,
+            FailureKind::NotFresh | FailureKind::Broken | FailureKind::Error => false,
         }
     }
 
-    #[test]
-    fn what_may_have_been_run_runs_again_only_if_it_is_a_read() {
-        for attempt in attempts().filter(|one| one.reached_server && !one.is_read) {
-            assert!(!may_run_again(FailureKind::Broken, &attempt), "{attempt:?}");
+    /// Returns whether the server is the cause of the failure.
+    fn may_succeed_elsewhere(&self, failure: FailureKind) -> bool {
+        match failure {
+            // A conflict on a primary is one of transactions, and the client's own.
+            FailureKind::RecoveryConflict | FailureKind::NotFresh | FailureKind::Misrouted => {
+                self.on_replica
+            }
+            FailureKind::ReadOnly => self.on_replica || self.is_server_read_only,
+            FailureKind::TurnedAway
+            | FailureKind::Terminated
+            | FailureKind::Unprepared
+            | FailureKind::NotRead
+            | FailureKind::Broken => true,
+            FailureKind::Error => false,
         }
     }
 
-    #[test]
-    fn what_no_server_has_read_runs_on_another_connection_unless_it_is_held() {
-        let write = Attempt {
-            is_read: false,
-            on_replica: false,
-            ..SENT
-        };
-        let held = Attempt {
-            is_held: true,
-            ..write
-        };
-        assert!(may_run_again(FailureKind::NotRead, &write));
-        assert!(!may_run_again(FailureKind::NotRead, &held));
-    }
-
-    #[test]
-    fn other_errors_are_the_clients() {
-        assert!(attempts().all(|attempt| !may_run_again(FailureKind::Error, &attempt)));
+    /// Returns where the request goes whose server is lost.
+    fn other_than_lost(&self) -> RetryTarget {
+        let is_read = self.effect == RequestEffect::Reads && !self.primary_only;
+        match self.on_replica || is_read && !self.was_tried {
+            true => RetryTarget::AnotherServer,
+            false => RetryTarget::AnotherServerAfterWait,
+        }
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
 use evenkeel_policy::failover_queue::{FailoverTicket, PrimaryError, PrimaryStatus};
-use smallvec::SmallVec;
 
 use super::handle::SessionHandle;
 use super::placement::{Placement, PlacementTarget};
@@ -300,22 +299,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         })
     }
 
-    /// Reroutes a read to another server, or queues for a primary that accepts writes. Nothing of
-    /// the work may have been sent.
-    pub(super) fn reroute(
-        &mut self,
-        is_read: bool,
-        tried: &mut SmallVec<[u64; 2]>,
-    ) -> AcquireOutcome<C> {
-        match self.at.take() {
-            Some(at) if at.is_replica || is_read && !tried.contains(&at.server.id) => {
-                tried.push(at.server.id);
-                AcquireOutcome::Reroute
-            }
-            _ => self.wait_for_another_primary(),
-        }
-    }
-
     /// Queues for a primary again, because the server expected to be primary is not.
     pub(super) fn wait_for_another_primary(&mut self) -> AcquireOutcome<C> {
         if let Some(ticket) = self.resumed.take() {
@@ -497,5 +480,5 @@ impl<C: PoolableConnection> Drop for Acquirer<'_, C> {
 }
 
 impl AcquireError {
-    const NO_PRIMARY: Self = Self::NoPrimary(PrimaryError::NoPrimary { waited_ms: 0 });
+    pub(super) const NO_PRIMARY: Self = Self::NoPrimary(PrimaryError::NoPrimary { waited_ms: 0 });
 }

@@ -40,6 +40,7 @@ use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
+use evenkeel_policy::route::retry::RetryTarget;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::rewrite::Transcoder;
 
@@ -164,8 +165,8 @@ enum Stage<'a> {
 
 /// Action after the server has sent its last reply.
 enum AfterDiscard {
-    /// The command is retried on another server.
-    RunAgain,
+    /// The command is retried.
+    RunAgain(RetryTarget),
     /// The client receives this error, and the connection is not used again.
     SendError(ErrorReply),
     /// The client is notified that its session was reset; `is_clean`: the connection was reset too.

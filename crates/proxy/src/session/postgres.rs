@@ -40,6 +40,7 @@ use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::{Chunk, Socket};
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
+use evenkeel_policy::route::retry::RetryTarget;
 use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::conversation::Sending;
 use rustc_hash::FxHashMap;
@@ -206,8 +207,8 @@ enum Stage {
     Preparing(Option<SettingSet>),
     /// Rows of the leftover check on the current connection.
     Asking(Rows),
-    /// End of the failed request, before it is retried on another server.
-    Rescue,
+    /// End of the failed request, before it is retried.
+    Rescue(RetryTarget),
 }
 
 /// Serves one session and returns the reason for its end.

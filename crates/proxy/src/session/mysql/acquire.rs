@@ -107,10 +107,11 @@ impl Session<'_> {
     }
 
     /// Retries on another server after none of the command was sent.
-    pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
-        let is_read = self.active.is_read && !self.active.primary_only && !self.active.is_late;
-        let outcome = self.acquirer.reroute(is_read, &mut self.active.tried);
-        self.follow(outcome)
+    fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
+        match self.retry_unsent() {
+            Some(result) => result,
+            None => self.denied(&AcquireError::NO_PRIMARY),
+        }
     }
 
     /// Takes over an acquired connection. Returns false if the connection cannot be prepared for

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_policy::route::retry::RequestEffect;
 use evenkeel_policy::route::{
     self, Decision, RoutedStatement, RoutingTraits, StatementClass, Volatility,
 };
@@ -327,12 +328,21 @@ impl Session<'_> {
     /// Returns whether the command is safe to send before the server has applied the session's
     /// settings.
     pub(super) fn is_harmless(&self) -> bool {
-        let begins = self
-            .active
-            .statement
-            .meaning()
-            .is_some_and(|meaning| meaning.begins);
-        self.active.is_read || begins || matches!(self.active.what, CommandKind::Prepare(_))
+        self.effect() != RequestEffect::Writes
+    }
+
+    /// Returns the effects that the command may have.
+    pub(super) fn effect(&self) -> RequestEffect {
+        let meaning = self.active.statement.meaning();
+        if self.active.is_read {
+            RequestEffect::Reads
+        } else if matches!(self.active.what, CommandKind::Prepare(_)) {
+            RequestEffect::Prepares
+        } else if meaning.is_some_and(|meaning| meaning.begins) {
+            RequestEffect::Begins
+        } else {
+            RequestEffect::Writes
+        }
     }
 }
 

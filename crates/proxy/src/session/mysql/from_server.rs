@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
-use evenkeel_policy::route::retry::FailureKind;
+use evenkeel_policy::route::retry::{FailureKind, Retry};
 use evenkeel_wire::mysql::backend::ErrorReport;
 use evenkeel_wire::mysql::conversation::{Delivery, ReplyOutcome};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
@@ -59,10 +59,10 @@ impl Session<'_> {
             return self.handle_own_rejection(error_reply, scan);
         }
         if let Some(failure) = scan.failure
-            && self.may_retry(failure)
+            && let Retry::On(resend) = self.retry_after(failure)
         {
             self.worker.keep_spare(out);
-            return self.begin_retry(failure, scan);
+            return self.begin_retry(failure, resend, scan);
         }
         if scan.failure == Some(FailureKind::NotFresh) {
             self.worker.keep_spare(out);
@@ -316,9 +316,7 @@ impl Session<'_> {
         scan: &mut ScanResult,
     ) {
         self.active.has_failed = true;
-        if self.active.results == 0 {
-            scan.failure = Some(failure_of(report));
-        }
+        scan.failure = Some(failure_of(report));
         self.text_failed(server, report.code);
         if let CommandKind::Execute(number) | CommandKind::Bulk(number) = self.active.what
             && let Some(named) = self.statements.get(number)

@@ -1,16 +1,18 @@
-//! Handles the failure of a server: retries the command on another server if the client has
-//! received no part of a reply, and otherwise reports the loss.
+//! Handles the failure of a server: retries the command if `policy::route::retry` decides so, and
+//! otherwise reports the loss.
 
 use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::failover_queue::PrimaryError;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
-use evenkeel_policy::route::retry::{Attempt, FailureKind, may_run_again};
+use evenkeel_policy::route::retry::{
+    Attempt, FailureKind, Resend, Retry, RetryTarget, SetupFailure, after_failure,
+    after_setup_failure,
+};
 use evenkeel_policy::route::{RoutedStatement, StatementClass};
 use evenkeel_wire::mysql::backend::ErrorReport;
 use evenkeel_wire::mysql::flags::Status;
 
-use super::active_request::CommandKind;
 use super::error_reply::ErrorReply;
 use super::from_server::ScanResult;
 use super::query_text::within;
@@ -18,10 +20,8 @@ use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
 use crate::service::activity::SessionActivity;
+use crate::session::acquirer::AcquireOutcome;
 use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};
-
-/// Maximum number of retries; a command that fails repeatedly has a cause of its own.
-const RETRIES_MAX: u32 = 3;
 
 /// Returns whether and how an error affects retries ("Server Error Message Reference").
 pub(super) fn failure_of(report: &ErrorReport<'_>) -> FailureKind {
@@ -45,70 +45,112 @@ pub(super) fn failure_of(report: &ErrorReport<'_>) -> FailureKind {
 }
 
 impl Session<'_> {
-    /// Returns whether a failed command is retried without notifying the client.
-    pub(super) fn may_retry(&self, failure: FailureKind) -> bool {
-        let Some(at) = &self.acquirer.at else {
-            return false;
-        };
-        // Preparing a statement executes nothing.
-        let is_read = self.active.is_read || matches!(self.active.what, CommandKind::Prepare(_));
-        let attempt = Attempt {
-            on_replica: at.is_replica,
-            is_read,
-            is_held: self.is_bound(),
-            reached_server: self.active.reached_server,
-            reached_client: self.active.reached_client,
-            is_kept: self.active.is_kept,
-        };
-        // A rejected write was not executed, unless a part of it could have been committed before.
-        let may_be_partial = failure == FailureKind::TurnedAway || !at.is_replica;
-        let may_have_run = failure != FailureKind::NotRead && may_be_partial;
-        let is_doubtful = may_have_run && !is_read && !self.active.is_atomic;
-        let is_new = self.active.retries < RETRIES_MAX;
-        is_new && !is_doubtful && may_run_again(failure, &attempt)
+    /// Returns whether and where the failed command is retried without the client's knowledge.
+    pub(super) fn retry_after(&self, failure: FailureKind) -> Retry {
+        match self.acquirer.at {
+            Some(_) => after_failure(failure, &self.attempt()),
+            None => Retry::No,
+        }
     }
 
-    /// Returns whether the session was pinned to its connection before the current command.
-    fn is_bound(&self) -> bool {
-        self.keeps_connection() || !self.active.pins_before.is_empty()
+    /// Returns the facts that decide on a retry.
+    fn attempt(&self) -> Attempt {
+        let active = &self.active;
+        let at = self.acquirer.at.as_ref();
+        Attempt {
+            on_replica: self.acquirer.is_at_replica(),
+            // The error numbers of FailureKind::ReadOnly report the server's mode.
+            is_server_read_only: true,
+            was_tried: at.is_none_or(|at| active.tried.contains(&at.server.id)),
+            primary_only: active.primary_only || active.is_late,
+            effect: self.effect(),
+            is_atomic: active.is_atomic,
+            // Statements that commit by themselves are not atomic.
+            may_commit: false,
+            has_done: active.results > 0,
+            is_held: self.was_bound(),
+            is_kept: active.is_kept,
+            reached_server: active.reached_server,
+            reached_client: active.reached_client,
+            retries: active.retries,
+        }
+    }
+
+    /// Prepares the routing of the command for a retry.
+    fn note_retry(&mut self, resend: Resend) {
+        self.active.retries += u32::from(resend.is_counted);
+        if let Some(at) = &self.acquirer.at
+            && resend.target.avoids_failed_server()
+        {
+            self.active.tried.push(at.server.id);
+        }
+        match resend.target {
+            RetryTarget::Primary | RetryTarget::AnotherPrimary => self.active.primary_only = true,
+            RetryTarget::PrimaryForRead => self.active.is_late = true,
+            RetryTarget::AnotherServer
+            | RetryTarget::AnotherServerAfterWait
+            | RetryTarget::AnotherConnection => {}
+        }
     }
 
     pub(super) fn begin_retry(
         &mut self,
         failure: FailureKind,
+        resend: Resend,
         scan: ScanResult,
     ) -> Result<(), ExitReason> {
         self.stats().rescued.add(1);
         if let Some(at) = &self.acquirer.at
-            && failure != FailureKind::NotRead
+            && failure.requires_role_check()
         {
-            // The lag of a replica is already known.
-            if failure != FailureKind::NotFresh {
-                self.service.server_info.request_role_check(at.server.id);
-            }
-            self.active.tried.push(at.server.id);
+            self.service.server_info.request_role_check(at.server.id);
         }
-        // A write that a primary turned away waits for another primary.
-        let is_write = failure == FailureKind::TurnedAway && !self.active.is_read;
-        self.active.primary_only |= is_write || failure == FailureKind::ReadOnly;
-        self.active.is_late |= failure == FailureKind::NotFresh;
-        self.active.retries += 1;
+        self.note_retry(resend);
         self.forget_work();
-        self.stage = Stage::DiscardReply(AfterDiscard::RunAgain);
+        self.stage = Stage::DiscardReply(AfterDiscard::RunAgain(resend.target));
         self.swallowed(scan)
+    }
+
+    /// Acquires another connection for a command for which none could be opened. Returns `None` if
+    /// it must not be retried.
+    pub(super) fn retry_unsent(&mut self) -> Option<Result<(), ExitReason>> {
+        // No connection has state of the session, and all of the received command is held.
+        let attempt = Attempt {
+            is_held: false,
+            is_kept: true,
+            ..self.attempt()
+        };
+        self.retry_after_loss(&attempt)
+    }
+
+    /// Acquires another connection for a command that was not sent. Returns `None` if it must not
+    /// be retried.
+    fn retry_after_loss(&mut self, attempt: &Attempt) -> Option<Result<(), ExitReason>> {
+        let retry = after_setup_failure(SetupFailure::Lost, attempt);
+        let Retry::On(resend) = retry else {
+            return None;
+        };
+        self.note_retry(resend);
+        self.active.missing = None;
+        self.acquirer.at = None;
+        let outcome = match resend.target.waits_for_primary() {
+            true => self.acquirer.wait_for_another_primary(),
+            false => AcquireOutcome::Reroute,
+        };
+        Some(self.follow(outcome))
     }
 
     /// Retries the read on the primary after the replica failed to catch up in time. Its further
     /// output is discarded with the connection.
     pub(super) fn waited_long_enough(&mut self) -> Result<(), ExitReason> {
         self.active.wait_timer = None;
-        if !self.may_retry(FailureKind::NotFresh) {
+        let Retry::On(resend) = self.retry_after(FailureKind::NotFresh) else {
             return Ok(());
-        }
+        };
         if let Some(server) = self.server.take() {
             self.acquirer.release(server, Condition::Unclean);
         }
-        self.begin_retry(FailureKind::NotFresh, ScanResult::default())
+        self.begin_retry(FailureKind::NotFresh, resend, ScanResult::default())
     }
 
     /// Discards the effects that the command would have had on the session state.
@@ -128,26 +170,34 @@ impl Session<'_> {
         if self.active.reached_server && !self.rest.is_over() {
             return self.refused_in_part(error_reply);
         }
-        let may_move = self.active.is_kept && !self.was_bound();
-        let is_new = self.active.retries < RETRIES_MAX && may_move;
-        let is_over = scan.broken.is_some();
-        // The primary may have data that the replica does not have yet, or never will.
-        let leaves = is_new && self.acquirer.is_at_replica();
-        let may_do_otherwise = leaves || self.active.missing.is_some() && self.can_be_placed();
-        let then = match (may_do_otherwise || is_over) && is_new {
-            true => {
-                self.active.retries += 1;
-                if leaves && !is_over {
-                    self.active.is_late = true;
+        let then = match self.retry_after_rejection(scan.broken.is_some()) {
+            Retry::On(resend) => {
+                self.note_retry(resend);
+                if resend.target == RetryTarget::PrimaryForRead {
                     self.unfit_since_ms = Some(clock::now_ms());
                 }
                 self.forget_work();
-                AfterDiscard::RunAgain
+                AfterDiscard::RunAgain(resend.target)
             }
-            false => AfterDiscard::SendError(error_reply),
+            Retry::No => AfterDiscard::SendError(error_reply),
         };
         self.stage = Stage::DiscardReply(then);
         self.swallowed(scan)
+    }
+
+    /// Returns whether and where the command is retried after a rejection. `is_over`: the server
+    /// ended the connection.
+    fn retry_after_rejection(&mut self, is_over: bool) -> Retry {
+        let failure = match is_over {
+            true => SetupFailure::Ended,
+            false => SetupFailure::Rejected,
+        };
+        let retry = after_setup_failure(failure, &self.attempt());
+        let is_rejected = retry == Retry::No && failure == SetupFailure::Rejected;
+        if is_rejected && self.active.missing.is_some() && self.can_be_placed() {
+            return after_setup_failure(SetupFailure::Replaced, &self.attempt());
+        }
+        retry
     }
 
     /// Handles the rejection of one of Evenkeel's own commands after a part of the client's command
@@ -187,12 +237,12 @@ impl Session<'_> {
 
     fn swallowed_all(&mut self, then: AfterDiscard) -> Result<(), ExitReason> {
         match then {
-            AfterDiscard::RunAgain => {
+            AfterDiscard::RunAgain(target) => {
                 let condition = match self.active.missing.is_some() {
                     true => Condition::Unclean,
                     false => Condition::Clean,
                 };
-                self.run_again(condition)
+                self.run_again(target, condition)
             }
             AfterDiscard::SendError(error_reply) => self.send_refusal(error_reply),
             AfterDiscard::Renewed { is_clean } => self.renewed(is_clean),
@@ -272,8 +322,7 @@ impl Session<'_> {
     }
 
     /// Retries the command on another connection.
-    fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
-        let was_primary = self.acquirer.is_at_primary();
+    fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
         self.acquirer.at = None;
         if let Some(server) = self.server.take() {
             let condition = match server.is_idle() {
@@ -285,11 +334,11 @@ impl Session<'_> {
         let active = &mut self.active;
         (active.reached_server, active.missing, active.wait) = (false, None, None);
         active.wait_timer = None;
-        active.results = 0;
+        (active.results, active.rows_affected) = (0, 0);
         active.has_failed = false;
         active.word.clear();
         self.stage = Stage::Command;
-        if was_primary && self.active.primary_only {
+        if target.waits_for_primary() {
             let got = self.acquirer.wait_for_another_primary();
             return self.follow(got);
         }
@@ -317,22 +366,30 @@ impl Session<'_> {
         self.acquirer.release(server, Condition::Unclean);
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
         match stage {
-            Stage::DiscardReply(AfterDiscard::RunAgain) => self.run_again(Condition::Unclean),
+            Stage::DiscardReply(AfterDiscard::RunAgain(target)) => {
+                self.run_again(target, Condition::Unclean)
+            }
             Stage::DiscardReply(
                 then @ (AfterDiscard::SendError(_) | AfterDiscard::Renewed { .. }),
             ) => self.swallowed_all(then),
-            Stage::Preparing if self.active.is_kept && !is_open && !self.was_bound() => {
-                self.active.missing = None;
-                self.try_elsewhere()
+            Stage::Preparing => {
+                let mut attempt = self.attempt();
+                attempt.is_held |= is_open;
+                match self.retry_after_loss(&attempt) {
+                    Some(result) => result,
+                    None => self.report_loss(is_open, why),
+                }
             }
-            Stage::Preparing => self.report_loss(is_open, why),
             Stage::Answer | Stage::File | Stage::Streaming if is_in_reply => {
                 Err(ExitReason::ServerBroke(why.to_owned()))
             }
-            Stage::Answer if self.may_retry(FailureKind::Broken) => {
-                self.begin_retry(FailureKind::Broken, ScanResult::default())
-            }
-            Stage::Answer | Stage::File | Stage::Streaming => self.report_loss(is_open, why),
+            Stage::Answer => match self.retry_after(FailureKind::Broken) {
+                Retry::On(resend) => {
+                    self.begin_retry(FailureKind::Broken, resend, ScanResult::default())
+                }
+                Retry::No => self.report_loss(is_open, why),
+            },
+            Stage::File | Stage::Streaming => self.report_loss(is_open, why),
             stage @ Stage::Killing(..) => {
                 self.stage = stage;
                 self.handle_idle_loss(is_open, why)

@@ -2,6 +2,7 @@
 //! request.
 
 use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::route::retry::SetupFailure;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::client_scanner::Step;
 use evenkeel_wire::postgres::conversation::RequestToken;
@@ -10,7 +11,6 @@ use evenkeel_wire::postgres::{TransactionStatus, build};
 
 use super::active_request::RequestDisposition;
 use super::error_reply::ErrorReply;
-use super::retry::RETRIES_MAX;
 use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage};
 use crate::error_catalog;
@@ -86,9 +86,10 @@ impl Session<'_> {
 
     /// Acquires another server for the request, of which nothing was sent.
     pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
-        let is_read = self.active.is_read && !self.active.primary_only;
-        let outcome = self.acquirer.reroute(is_read, &mut self.active.tried);
-        self.follow(outcome)
+        match self.retry_after_setup(SetupFailure::Lost) {
+            Some(result) => result,
+            None => self.denied(&AcquireError::NO_PRIMARY),
+        }
     }
 
     /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
@@ -176,30 +177,9 @@ impl Session<'_> {
             let reply = ErrorReply::with(&error_catalog::STARTUP_SETTINGS_LOST, &[&text.1]);
             return Err(ExitReason::Fatal(reply.sqlstate(SqlState(text.0))));
         }
-        if !went_well && self.refused_setting.0.starts_with(b"57P0") {
-            self.acquirer.release(server, Condition::Unclean);
-            return self.try_elsewhere();
-        }
         if !went_well {
-            let at = self.acquirer.at.take();
             self.acquirer.release(server, Condition::Unclean);
-            // An object that a setting names may not have been replicated yet.
-            let is_late = at.is_some_and(|at| at.is_replica) && !self.active.primary_only;
-            if is_late || self.was_of_another() {
-                self.active.primary_only |= is_late;
-                self.active.retries += 1;
-                return self.follow(AcquireOutcome::Reroute);
-            }
-            let text = std::mem::take(&mut self.refused_setting);
-            let error_reply = ErrorReply::with(&error_catalog::SETTING_REJECTED, &[&text.1]);
-            let error_reply = error_reply.sqlstate(SqlState(text.0));
-            // For data exceptions, syntax and access errors the named object no longer exists.
-            // Every later request of the session would fail likewise.
-            let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
-            return match is_for_good {
-                true => Err(ExitReason::Fatal(error_reply)),
-                false => self.refuse(&error_reply),
-            };
+            return self.handle_own_rejection();
         }
         if let Some(wanted) = wanted {
             server.settings.restored(wanted, self.worker.interner());
@@ -209,11 +189,27 @@ impl Session<'_> {
         self.go_on()
     }
 
-    /// Returns whether the SETs were cancelled by a setting of the previous client, such as
-    /// `statement_timeout`. They run with its settings; another connection has others.
-    fn was_of_another(&self) -> bool {
-        let is_cancelled = self.refused_setting.0 == *b"57014";
-        is_cancelled && !self.was_cancelled && self.active.retries < RETRIES_MAX
+    /// Handles the rejection of Evenkeel's SETs: retries the request, or refuses it.
+    fn handle_own_rejection(&mut self) -> Result<(), ExitReason> {
+        let failure = match &self.refused_setting.0 {
+            [b'5', b'7', b'P', b'0', _] => SetupFailure::Lost,
+            // The SETs run with the settings of the previous client, such as `statement_timeout`.
+            b"57014" if !self.was_cancelled => SetupFailure::Canceled,
+            _ => SetupFailure::Rejected,
+        };
+        if let Some(result) = self.retry_after_setup(failure) {
+            return result;
+        }
+        let text = std::mem::take(&mut self.refused_setting);
+        let error_reply = ErrorReply::with(&error_catalog::SETTING_REJECTED, &[&text.1]);
+        let error_reply = error_reply.sqlstate(SqlState(text.0));
+        // For data exceptions, syntax and access errors the named object no longer exists. Every
+        // later request of the session would fail likewise.
+        let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");
+        match is_for_good {
+            true => Err(ExitReason::Fatal(error_reply)),
+            false => self.refuse(&error_reply),
+        }
     }
 
     /// Refuses the held request: sends the error to the client, and continues with the next

@@ -6,7 +6,7 @@
 //! possible; otherwise the statement is refused.
 
 use evenkeel_policy::connection_pool::Condition;
-use evenkeel_policy::route::retry::FailureKind;
+use evenkeel_policy::route::retry::{FailureKind, Retry};
 use evenkeel_policy::route::{RouteTarget, ServerAvailability};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::Request;
@@ -77,13 +77,12 @@ impl Session<'_> {
     /// Handles a statement that the batch's server cannot run. Returns whether the batch continues
     /// on another server.
     pub(super) fn reroute_batch(&mut self) -> Result<bool, ExitReason> {
-        if self.may_retry(FailureKind::ReadOnly) {
+        if let Retry::On(resend) = self.retry_after(FailureKind::Misrouted) {
             let scan = ScanResult {
                 broken: Some(String::new()),
                 ..ScanResult::default()
             };
-            // The server has the expected role, so no role check is needed.
-            self.take_back(FailureKind::ReadOnly, &scan)?;
+            self.begin_retry(FailureKind::Misrouted, resend, &scan)?;
             return Ok(true);
         }
         if self.has_only_prepared() {

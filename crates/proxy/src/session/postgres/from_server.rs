@@ -4,7 +4,7 @@ use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
-use evenkeel_policy::route::retry::FailureKind;
+use evenkeel_policy::route::retry::{FailureKind, Retry};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::conversation::{Delivery, DueAction, ReplyOutcome, RequestToken};
@@ -15,7 +15,7 @@ use super::error_reply::ErrorReply;
 use super::from_client::will_end;
 use super::pending_effects::discards_sequences;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
-use super::retry::{failure_of, warns_of_end};
+use super::retry::{failure_of, failure_of_error, warns_of_end};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::error_catalog::COPY_UNDECIDABLE;
@@ -58,15 +58,15 @@ impl Session<'_> {
         let mut out = self.worker.take_spare();
         let is_whole = self.scan(&mut server, &input, &mut out, &mut scan);
         self.server = Some(server);
-        if matches!(self.stage, Stage::Rescue) {
+        if let Stage::Rescue(target) = self.stage {
             self.worker.keep_spare(out);
-            return self.end_rescue(&scan);
+            return self.end_rescue(target, &scan);
         }
         if let Some(failure) = scan.failure
-            && self.may_retry(failure)
+            && let Retry::On(resend) = self.retry_after(failure)
         {
             self.worker.keep_spare(out);
-            return self.begin_retry(failure, &scan);
+            return self.begin_retry(failure, resend, &scan);
         }
         let is_over = |server: &ServerConnection| server.conversation.pending_count() == 0;
         if (scan.is_ready || scan.ours_ended) && self.server.as_deref().is_some_and(is_over) {
@@ -258,11 +258,7 @@ impl Session<'_> {
     }
 
     fn handle_final_error(&mut self, event: &Event<'_>, sqlstate: SqlState, scan: &mut ScanResult) {
-        scan.fails(match self.active.has_done || self.active.may_commit {
-            // Completed statements may be committed, and so may parts of the current one.
-            true => FailureKind::Broken,
-            false => failure_of(sqlstate),
-        });
+        scan.fails(failure_of(sqlstate));
         scan.broken = Some("closed the connection".to_owned());
         if !self.active.fatal_was_sent {
             self.keep_own_error(event);
@@ -328,8 +324,8 @@ impl Session<'_> {
         let meaning = token.and_then(|token| self.effects.completed(token));
         self.state.failed(meaning);
         match is_missing(sqlstate, token) {
-            true => scan.fails(FailureKind::TurnedAway),
-            false => scan.fails(self.failure_of_error(sqlstate)),
+            true => scan.fails(FailureKind::Unprepared),
+            false => scan.fails(failure_of_error(sqlstate)),
         }
         if let Some(at) = &self.acquirer.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")

@@ -1,8 +1,11 @@
-//! Handles a server's failure: retries a request on another server if the client has received
-//! nothing of its result, and otherwise reports the error.
+//! Handles a server's failure: retries the request if `policy::route::retry` decides so, and
+//! otherwise reports the error.
 
 use evenkeel_policy::connection_pool::Condition;
-use evenkeel_policy::route::retry::{Attempt, FailureKind, may_run_again};
+use evenkeel_policy::route::retry::{
+    Attempt, FailureKind, RequestEffect, Resend, Retry, RetryTarget, SetupFailure, after_failure,
+    after_setup_failure,
+};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::{ErrorReport, SqlState};
 use evenkeel_wire::postgres::build;
@@ -15,11 +18,10 @@ use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
 use crate::service::activity::SessionActivity;
+use crate::session::acquirer::AcquireOutcome;
 
-/// Maximum number of retries: a request that fails more often has another cause.
-pub(super) const RETRIES_MAX: u32 = 3;
-
-/// Returns how the server's error affects a retry on another server (appendix A of the manual).
+/// Returns how the server's error affects a retry (appendix A of the manual), if the server ends
+/// the connection with it.
 pub(super) fn failure_of(sqlstate: SqlState) -> FailureKind {
     match &sqlstate.0 {
         b"25006" => FailureKind::ReadOnly,
@@ -28,8 +30,18 @@ pub(super) fn failure_of(sqlstate: SqlState) -> FailureKind {
         b"40001" | b"40P01" | b"0A000" => FailureKind::RecoveryConflict,
         // Idle timeout: it expired before the server read the request.
         b"57P05" => FailureKind::NotRead,
-        b"57P01" | b"57P02" | b"57P03" | b"53300" => FailureKind::TurnedAway,
+        b"57P01" | b"57P02" | b"57P03" | b"53300" => FailureKind::Terminated,
         _ => FailureKind::Error,
+    }
+}
+
+/// Like [`failure_of`], for an error after which the connection continues. It may then stem from
+/// another server that a statement queried, or from RAISE in a function: parts of the request may
+/// have been executed.
+pub(super) fn failure_of_error(sqlstate: SqlState) -> FailureKind {
+    match failure_of(sqlstate) {
+        FailureKind::Terminated | FailureKind::NotRead => FailureKind::Broken,
+        failure => failure,
     }
 }
 
@@ -41,48 +53,86 @@ pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
 }
 
 impl Session<'_> {
-    /// Like [`failure_of`], for an error after which the connection continues. Such an error of a
-    /// write may stem from another server that it had queried.
-    pub(super) fn failure_of_error(&self, sqlstate: SqlState) -> FailureKind {
-        let is_read = self.active.is_read && !self.active.may_write;
-        match failure_of(sqlstate) {
-            FailureKind::TurnedAway if !is_read => FailureKind::Error,
-            failure => failure,
+    /// Returns whether and where the failed request is retried without the client's knowledge.
+    pub(super) fn retry_after(&self, failure: FailureKind) -> Retry {
+        if self.acquirer.at.is_none() {
+            return Retry::No;
+        }
+        let kept = self.active.kept.as_ref();
+        after_failure(
+            failure,
+            &Attempt {
+                is_held: !self.state.pins.is_empty() || self.keeps_connection(),
+                is_kept: kept.is_some_and(|kept| !kept.is_empty()),
+                reached_server: self.active.reached_server,
+                reached_client: self.active.reached_client,
+                ..self.attempt_without_connection()
+            },
+        )
+    }
+
+    /// Returns the facts about a request of which nothing was sent, and whose connection has no
+    /// state of the session yet.
+    fn attempt_without_connection(&self) -> Attempt {
+        let active = &self.active;
+        let at = self.acquirer.at.as_ref();
+        Attempt {
+            on_replica: self.acquirer.is_at_replica(),
+            is_server_read_only: self.is_in_recovery(),
+            was_tried: at.is_none_or(|at| active.tried.contains(&at.server.id)),
+            primary_only: active.primary_only,
+            effect: match active.is_read && !active.may_write {
+                true => RequestEffect::Reads,
+                false => RequestEffect::Writes,
+            },
+            is_atomic: active.is_atomic,
+            may_commit: active.may_commit,
+            has_done: active.has_done,
+            is_held: false,
+            is_kept: true,
+            reached_server: false,
+            reached_client: false,
+            retries: active.retries,
         }
     }
 
-    /// Returns whether the failed request is retried without the client's knowledge.
-    pub(super) fn may_retry(&self, failure: FailureKind) -> bool {
-        let Some(at) = &self.acquirer.at else {
-            return false;
+    /// Acquires another connection for the request, of which nothing was sent. Returns `None` if it
+    /// must not be retried.
+    pub(super) fn retry_after_setup(
+        &mut self,
+        failure: SetupFailure,
+    ) -> Option<Result<(), ExitReason>> {
+        let retry = after_setup_failure(failure, &self.attempt_without_connection());
+        let Retry::On(resend) = retry else {
+            return None;
         };
-        let is_held = !self.state.pins.is_empty() || self.keeps_connection();
-        let is_read = self.active.is_read && !self.active.may_write;
-        let attempt = Attempt {
-            on_replica: at.is_replica,
-            is_read,
-            is_held,
-            reached_server: self.active.reached_server,
-            reached_client: self.active.reached_client,
-            is_kept: self
-                .active
-                .kept
-                .as_ref()
-                .is_some_and(|kept| !kept.is_empty()),
-        };
-        // A primary rejects a write if the session itself is read-only.
-        let is_own = failure == FailureKind::ReadOnly && !at.is_replica && !self.is_in_recovery();
-        // A rejected write was not executed, unless parts of it may have committed before.
-        let may_be_done = match failure {
-            FailureKind::TurnedAway => !self.active.is_atomic,
-            FailureKind::ReadOnly => {
-                !at.is_replica && (!self.active.is_atomic || self.active.has_done)
+        self.note_retry(resend);
+        self.acquirer.at = None;
+        Some(match resend.target.waits_for_primary() {
+            true => {
+                let outcome = self.acquirer.wait_for_another_primary();
+                self.follow(outcome)
             }
-            _ => false,
+            false => self.follow(AcquireOutcome::Reroute),
+        })
+    }
+
+    /// Prepares the request's routing for a retry.
+    fn note_retry(&mut self, resend: Resend) {
+        self.active.retries += u32::from(resend.is_counted);
+        if let Some(at) = &self.acquirer.at
+            && resend.target.avoids_failed_server()
+        {
+            self.active.tried.push(at.server.id);
+        }
+        self.active.primary_only |= match resend.target {
+            RetryTarget::Primary | RetryTarget::PrimaryForRead | RetryTarget::AnotherPrimary => {
+                true
+            }
+            RetryTarget::AnotherServer
+            | RetryTarget::AnotherServerAfterWait
+            | RetryTarget::AnotherConnection => false,
         };
-        let is_doubtful = may_be_done && !is_read;
-        let is_new = self.active.retries < RETRIES_MAX;
-        is_new && !is_own && !is_doubtful && may_run_again(failure, &attempt)
     }
 
     /// Returns whether the server last reported that it is a standby (PostgreSQL 14 and later).
@@ -92,62 +142,53 @@ impl Session<'_> {
         reports.any(|(_, value)| &**value == b"on")
     }
 
+    /// Undoes the assumed effects of the request, and retries it.
     pub(super) fn begin_retry(
         &mut self,
         failure: FailureKind,
+        resend: Resend,
         scan: &ScanResult,
     ) -> Result<(), ExitReason> {
         if let Some(at) = &self.acquirer.at
-            && failure != FailureKind::RecoveryConflict
+            && failure.requires_role_check()
         {
             self.shared.server_info.request_role_check(at.server.id);
         }
-        self.take_back(failure, scan)
-    }
-
-    /// Undoes the assumed effects of the request, and retries it on another server.
-    pub(super) fn take_back(
-        &mut self,
-        failure: FailureKind,
-        scan: &ScanResult,
-    ) -> Result<(), ExitReason> {
         self.stats().rescued.add(1);
-        if let Some(at) = &self.acquirer.at {
-            self.active.tried.push(at.server.id);
-        }
-        if failure == FailureKind::ReadOnly || failure == FailureKind::RecoveryConflict {
-            self.active.primary_only = true;
-        }
+        self.note_retry(resend);
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.statements.undone();
         self.unnamed.settled();
-        self.active.retries += 1;
         self.state.connection_lost();
-        self.stage = Stage::Rescue;
-        self.end_rescue(scan)
+        self.stage = Stage::Rescue(resend.target);
+        self.end_rescue(resend.target, scan)
     }
 
     /// Discards the rest of the failed request's replies, then retries it.
-    pub(super) fn end_rescue(&mut self, scan: &ScanResult) -> Result<(), ExitReason> {
+    pub(super) fn end_rescue(
+        &mut self,
+        target: RetryTarget,
+        scan: &ScanResult,
+    ) -> Result<(), ExitReason> {
         // The client waits for a reply, and sends the Sync that the server waits for only after it.
         let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
         if scan.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
-            return self.run_again(Condition::Unclean);
+            return self.run_again(target, Condition::Unclean);
         }
         if scan.is_ready {
             // Statements completed before the failure may be committed, and their effects were not
             // recorded.
-            return self.run_again(match self.active.has_done {
+            let condition = match self.active.has_done {
                 true => Condition::Unclean,
                 false => Condition::Clean,
-            });
+            };
+            return self.run_again(target, condition);
         }
         Ok(())
     }
 
-    pub(super) fn run_again(&mut self, condition: Condition) -> Result<(), ExitReason> {
-        let was_primary = self.acquirer.is_at_primary();
+    fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
         self.acquirer.at = None;
         if let Some(server) = self.server.take() {
             let condition = match server.is_idle() {
@@ -173,7 +214,7 @@ impl Session<'_> {
         self.scanner = ClientScanner::new(TEXT_LENGTH_MAX);
         self.stage = Stage::Ready;
         self.forget_connection();
-        if was_primary && primary_only {
+        if target.waits_for_primary() {
             let got = self.acquirer.wait_for_another_primary();
             return self.follow(got);
         }
@@ -207,18 +248,18 @@ impl Session<'_> {
         if was_preparing {
             return self.try_elsewhere();
         }
-        if matches!(stage, Stage::Rescue) {
-            return self.run_again(Condition::Unclean);
+        if let Stage::Rescue(target) = stage {
+            return self.run_again(target, Condition::Unclean);
         }
         if is_in_message {
             return Err(ExitReason::ServerBroke(why.to_owned()));
         }
-        if self.may_retry(FailureKind::Broken) {
+        if let Retry::On(resend) = self.retry_after(FailureKind::Broken) {
             let scan = ScanResult {
                 broken: Some(String::new()),
                 ..ScanResult::default()
             };
-            return self.begin_retry(FailureKind::Broken, &scan);
+            return self.begin_retry(FailureKind::Broken, resend, &scan);
         }
         self.report_loss(is_transaction, why)
     }
