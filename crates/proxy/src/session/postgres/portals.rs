@@ -129,6 +129,7 @@ impl Session<'_> {
         let portal = portal_of(header, message);
         let unknown = Arc::new(TextAnalysis::unreadable());
         self.rereads = self.rereads.max(ParsingChange::Anything);
+        self.active.is_atomic = false;
         self.has_unknown_search_path = true;
         self.portals.bind(portal, &unknown, self.segment);
     }
@@ -141,6 +142,7 @@ impl Session<'_> {
             return;
         }
         let Some(meaning) = self.unnamed.meaning.take() else {
+            self.active.is_atomic = false;
             self.pending.runs(0);
             return self.take_hold(portal, &Arc::new(TextAnalysis::unreadable()));
         };
