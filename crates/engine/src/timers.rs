@@ -5,9 +5,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+use pin_project_lite::pin_project;
 
 use crate::clock;
 
@@ -49,16 +51,32 @@ pub fn sleep(duration: Duration) -> Sleep {
 }
 
 /// Runs a future for at most `limit`. If both end in the same turn, the future's output counts.
-pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, TimedOut> {
-    let mut future = pin!(future);
-    let mut limit = pin!(sleep(limit));
-    poll_fn(|context| {
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
+pub fn timeout<F: Future>(limit: Duration, future: F) -> Timeout<F> {
+    Timeout {
+        future,
+        limit: sleep(limit),
+    }
+}
+
+pin_project! {
+    /// A future with a time limit. Not an async function, which would hold the future twice.
+    pub struct Timeout<F> {
+        #[pin]
+        future: F,
+        limit: Sleep,
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, TimedOut>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
             return Poll::Ready(Ok(output));
         }
-        limit.as_mut().poll(context).map(|()| Err(TimedOut))
-    })
-    .await
+        Pin::new(this.limit).poll(context).map(|()| Err(TimedOut))
+    }
 }
 
 /// Yields to the worker's other tasks.
@@ -134,6 +152,8 @@ pub(crate) fn wake_due() -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     fn poll(future: Pin<&mut impl Future<Output = ()>>) -> bool {

@@ -5,6 +5,7 @@ mod blocking;
 pub(crate) mod cancel;
 pub(crate) mod handle;
 mod input;
+pub(crate) mod interruptible;
 mod lingering_close;
 pub(crate) mod live_session;
 mod login_connection;

@@ -1,11 +1,10 @@
 //! Tracks a session for its worker: counts bytes and enforces limits.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use evenkeel_engine::clock;
@@ -17,6 +16,7 @@ use crate::server::Server;
 use crate::service::activity::SessionActivity;
 use crate::service::{Service, ServiceSnapshot};
 use crate::session::handle::{ExceededLimit, SessionHandle};
+use crate::session::interruptible::Interruptible;
 use crate::worker::Worker;
 
 /// Precision of timeouts is twice this interval; each sweep checks every session.
@@ -290,26 +290,23 @@ impl LiveSession {
     }
 
     /// Runs a step of the session unless it is interrupted first.
-    pub(crate) async fn run_interruptible<T>(
-        &self,
-        step: impl Future<Output = T>,
-    ) -> Result<T, Interrupt> {
-        let mut step = pin!(step);
-        poll_fn(|context| {
-            if let Some(interrupt) = self.interrupt.borrow_mut().take() {
-                return Poll::Ready(Err(interrupt));
-            }
-            let mut waker = self.waker.borrow_mut();
-            if !waker
-                .as_ref()
-                .is_some_and(|known| known.will_wake(context.waker()))
-            {
-                *waker = Some(context.waker().clone());
-            }
-            drop(waker);
-            step.as_mut().poll(context).map(Ok)
-        })
-        .await
+    pub(crate) fn run_interruptible<F: Future>(&self, step: F) -> Interruptible<'_, F> {
+        Interruptible { step, live: self }
+    }
+
+    /// Returns an interruption, or registers the waker for the next one.
+    pub(super) fn poll_interrupt(&self, context: &Context<'_>) -> Poll<Interrupt> {
+        if let Some(interrupt) = self.interrupt.borrow_mut().take() {
+            return Poll::Ready(interrupt);
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(context.waker()))
+        {
+            *waker = Some(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Returns whether a command to reset sessions of this server or service concerns this one.
