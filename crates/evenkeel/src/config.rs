@@ -27,6 +27,7 @@ mod sources;
 mod split;
 mod tls;
 mod top;
+mod upstream;
 mod users;
 
 pub use address::AddressError;

@@ -111,7 +111,7 @@ fn servers_of_one(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     let mut addresses: HashMap<&Address, SourceSpan> = HashMap::new();
     let mut names: HashMap<&str, SourceSpan> = HashMap::new();
     for (index, server) in plan.servers.iter().enumerate() {
-        let ServerSpans { address, name, .. } = spans_of(spans.servers.get(index));
+        let ServerSpans { address, name, .. } = spans_of(spans.upstream.servers.get(index));
         let first_address = addresses.insert(&server.address, address.clone());
         let first_name = names.insert(&server.name, name.clone());
         if let Some(first) = first_address {
@@ -150,7 +150,7 @@ fn own_address(Draft { plan, spans }: &Draft, problems: &mut Problems) {
             server.address
         );
         let help = "name the server's address, not the one that clients use";
-        let span = spans_of(spans.servers.get(index)).address;
+        let span = spans_of(spans.upstream.servers.get(index)).address;
         problems.error(&span, "E_LOOP", message, help);
     }
 }
@@ -172,12 +172,12 @@ fn backups(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     if plan.servers.iter().all(|server| server.backup) {
         let message = "all servers of this service are backups";
         let help = "remove `backup = true` from those that should serve";
-        problems.warning(&spans.servers_key, "W_ALL_BACKUP", message, help);
+        problems.warning(&spans.upstream.servers_key, "W_ALL_BACKUP", message, help);
     }
     if plan.servers.iter().all(|server| server.weight == 0) {
         let message = "all servers of this service have weight 0: it will not serve any client";
         let help = "give at least one a weight of 1 or more";
-        problems.warning(&spans.servers_key, "W_ALL_ZERO", message, help);
+        problems.warning(&spans.upstream.servers_key, "W_ALL_ZERO", message, help);
     }
 }
 
@@ -196,18 +196,18 @@ fn probe_accounts(Draft { plan, spans }: &Draft, problems: &mut Problems) {
         plan.health.probe,
         Probe::Mysql { .. } | Probe::Postgres { .. }
     );
-    if logs_in && spans.monitor.is_none() && plan.monitor.is_none() {
+    if logs_in && spans.upstream.monitor.is_none() && plan.monitor.is_none() {
         let message = format!("`probe = \"{probe}\"` requires an account to log in with");
         let help =
             "add [service.monitor] with `user` and `password_file`, or use `probe = \"tcp\"`";
-        problems.error(&spans.probe, "E_NO_MONITOR", message, help);
+        problems.error(&spans.upstream.probe, "E_NO_MONITOR", message, help);
     }
     if logs_in || plan.database().is_some() {
         return;
     }
     let idle = [
-        (&spans.monitor, "[service.monitor]"),
-        (&spans.server_tls, "[service.server_tls]"),
+        (&spans.upstream.monitor, "[service.monitor]"),
+        (&spans.upstream.server_tls, "[service.server_tls]"),
     ];
     for (span, title) in idle {
         if span.is_some() {
@@ -301,8 +301,9 @@ fn shared_limit(first: (&Draft, usize), second: (&Draft, usize), problems: &mut 
         first.0.plan.name
     );
     let help = "a server has one limit for all services: set the same value in both";
-    let span =
-        |(draft, index): (&Draft, usize)| spans_of(draft.spans.servers.get(index)).max_connections;
+    let span = |(draft, index): (&Draft, usize)| {
+        spans_of(draft.spans.upstream.servers.get(index)).max_connections
+    };
     problems
         .error(&span(second), "E_SHARED_SERVER", message, help)
         .with_other(&span(first), "the other one is");
@@ -318,14 +319,14 @@ fn shared_settings(
     let (a, b) = (&first.plan, &second.plan);
     let or_service =
         |span: &SourceSpan, draft: &Draft| span.clone().or(draft.spans.service.clone());
-    let monitor = |draft: &Draft| or_service(&draft.spans.monitor, draft);
-    let tls = |draft: &Draft| or_service(&draft.spans.server_tls, draft);
+    let monitor = |draft: &Draft| or_service(&draft.spans.upstream.monitor, draft);
+    let tls = |draft: &Draft| or_service(&draft.spans.upstream.server_tls, draft);
     let differing = [
         (
             "health",
             a.health != b.health,
-            first.spans.health.clone(),
-            second.spans.health.clone(),
+            first.spans.upstream.health.clone(),
+            second.spans.upstream.health.clone(),
         ),
         (
             "monitor",

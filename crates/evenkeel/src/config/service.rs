@@ -7,14 +7,13 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::keys;
-use super::plan::{
-    AllDown, Keepalive, Listen, OnServerDown, Probe, Protocol, Queue, SendProxy, ServicePlan,
-};
+use super::plan::{AllDown, Keepalive, Listen, OnServerDown, Protocol, Queue, ServicePlan};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
-use super::server::{self, ServerSpans};
+use super::server;
 use super::sources::Sources;
-use super::{AddressError, database, health, protocol, role, rule};
+use super::upstream::{self, UpstreamSpans};
+use super::{AddressError, database, protocol, role, rule};
 
 /// Service as far as it could be read, with the places of its parts.
 #[derive(Debug)]
@@ -23,20 +22,14 @@ pub(super) struct Draft {
     pub(super) spans: ServiceSpans,
 }
 
-/// Places of the parts of a service. `monitor` and `server_tls` are `None` if missing; other
-/// missing parts have the place of the service.
+/// Places of the parts of a service. Missing parts have the place of the service.
 #[derive(Debug, Default)]
 pub(super) struct ServiceSpans {
     pub(super) name: SourceSpan,
     pub(super) listen: Vec<SourceSpan>,
-    pub(super) servers: Vec<ServerSpans>,
-    pub(super) servers_key: SourceSpan,
+    pub(super) upstream: UpstreamSpans,
     pub(super) all_down: SourceSpan,
     pub(super) role: SourceSpan,
-    pub(super) probe: SourceSpan,
-    pub(super) health: SourceSpan,
-    pub(super) monitor: SourceSpan,
-    pub(super) server_tls: SourceSpan,
     pub(super) tls: SourceSpan,
     pub(super) auth: SourceSpan,
     pub(super) service: SourceSpan,
@@ -51,7 +44,6 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     let mut spans = ServiceSpans {
         service: table.span.clone(),
         name: table.value_span("name").or_else(|| table.span.clone()),
-        servers_key: table.key_span("servers").or_else(|| table.span.clone()),
         all_down: table.value_span("all_down"),
         role: table.value_span("role"),
         ..ServiceSpans::default()
@@ -60,7 +52,10 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         protocol::check_keys(&plan.protocol, table, problems);
     }
     read_listen(table, &mut plan, &mut spans, problems);
-    read_servers(table, &mut plan, &mut spans, problems);
+    let sql = plan.database().map(|database| database.protocol);
+    let (upstream, upstream_spans) = upstream::read(sql, table, sources, problems);
+    upstream.put_into(&mut plan);
+    spans.upstream = upstream_spans;
     read_balance(table, &mut plan, problems);
     match plan.protocol {
         Protocol::Tcp => plan.role = role::read(table, problems),
@@ -135,30 +130,6 @@ fn read_listen(
     }
 }
 
-fn read_servers(
-    table: &Table<'_>,
-    plan: &mut ServicePlan,
-    spans: &mut ServiceSpans,
-    problems: &mut Problems,
-) {
-    let elements = table.elements("servers");
-    if elements.is_empty() {
-        let help = "add `servers = [\"db1:3306\", \"db2:3306\"]`";
-        problems.error(
-            &spans.servers_key,
-            "E_NO_SERVERS",
-            "this service has no servers",
-            help,
-        );
-    }
-    for value in elements {
-        if let Some((server, span)) = server::read(value, problems) {
-            plan.servers.push(server);
-            spans.servers.push(span);
-        }
-    }
-}
-
 fn read_balance(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems) {
     let names: Vec<&'static str> = Algorithm::ALL.iter().map(|one| one.name()).collect();
     let name = table.word_of("balance", &names, problems);
@@ -193,11 +164,6 @@ fn read_words(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems
         Some("wait") => plan.all_down = AllDown::Wait,
         _ => plan.all_down = AllDown::Refuse,
     }
-    plan.send_proxy = match table.word("send_proxy", problems) {
-        Some("v1") => SendProxy::V1,
-        Some("v2") => SendProxy::V2,
-        _ => SendProxy::Off,
-    };
 }
 
 /// Reads an array of addresses and networks, or a single one.
@@ -252,24 +218,6 @@ fn read_tables(
     }
     if let Some(keepalive) = table.table("keepalive", &keys::KEEPALIVE, problems) {
         plan.keepalive = read_keepalive(&keepalive, problems);
-    }
-    spans.health = table.span.clone();
-    spans.probe = table.span.clone();
-    if let (Some(database), true) = (plan.database(), table.value("monitor").is_some()) {
-        plan.health.probe = Probe::of(database.protocol);
-    }
-    if let Some(health) = table.table("health", &keys::HEALTH, problems) {
-        plan.health = health::read(&health, &plan.health, problems);
-        spans.health = health.span.clone();
-        spans.probe = health.value_span("probe").or(health.span);
-    }
-    if let Some(monitor) = table.table("monitor", &keys::MONITOR, problems) {
-        plan.monitor = health::read_monitor(&monitor, sources, problems);
-        spans.monitor = monitor.span;
-    }
-    if let Some(tls) = table.table("server_tls", &keys::SERVER_TLS, problems) {
-        plan.server_tls = health::read_server_tls(&tls, sources, problems);
-        spans.server_tls = tls.span;
     }
     match &mut plan.protocol {
         Protocol::Tcp => {}

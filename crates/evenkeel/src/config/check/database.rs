@@ -27,7 +27,7 @@ fn probe(Draft { plan, spans }: &Draft, protocol: SqlProtocol, problems: &mut Pr
         Probe::Http { .. } | Probe::Mysql { .. } | Probe::Postgres { .. } => {
             let speaks = protocol.in_words();
             let message = format!("`probe = \"{probe}\"` does not support {speaks}");
-            problems.error(&spans.probe, "E_ROLE_PROBE", message, help);
+            problems.error(&spans.upstream.probe, "E_ROLE_PROBE", message, help);
         }
         // A missing account is reported by another check.
         Probe::Off | Probe::Tcp if plan.servers.len() > 1 && plan.monitor.is_some() => {
@@ -35,7 +35,7 @@ fn probe(Draft { plan, spans }: &Draft, protocol: SqlProtocol, problems: &mut Pr
                 "determining the primary requires a database probe, and `probe = \"{probe}\"` is \
                  not one"
             );
-            problems.error(&spans.probe, "E_ROLE_PROBE", message, help);
+            problems.error(&spans.upstream.probe, "E_ROLE_PROBE", message, help);
         }
         Probe::Off | Probe::Tcp => {}
     }
@@ -44,14 +44,14 @@ fn probe(Draft { plan, spans }: &Draft, protocol: SqlProtocol, problems: &mut Pr
 fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     let Draft { plan, spans } = draft;
     // An account that could not be read has already been reported.
-    if spans.monitor.is_some() || plan.monitor.is_some() {
+    if spans.upstream.monitor.is_some() || plan.monitor.is_some() {
         return;
     }
     let asks = plan.health.probe.speaks(database.protocol);
     if plan.servers.len() > 1 && !asks {
         let message = "determining which server is the primary requires an account";
         let help = "add [service.monitor] with `user` and `password_file`";
-        problems.error(&spans.servers_key, "E_NO_MONITOR", message, help);
+        problems.error(&spans.upstream.servers_key, "E_NO_MONITOR", message, help);
     } else if database.auth.source == AuthSource::Server && database.auth.account.is_none() {
         let message = "users are looked up on the servers, which requires an account";
         let help = "add [service.monitor] or [service.auth] with `user` and `password_file`, or \
