@@ -4,6 +4,7 @@
 mod address;
 mod auth;
 mod check;
+mod cluster;
 mod database;
 mod file;
 mod flags;

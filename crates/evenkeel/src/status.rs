@@ -104,6 +104,8 @@ pub struct Problem {
 pub struct ServiceStatus {
     /// Name in the file.
     pub name: String,
+    /// Cluster that it names. `None`: it lists its servers itself.
+    pub cluster: Option<String>,
     /// `tcp`.
     pub protocol: String,
     /// The addresses it listens on.

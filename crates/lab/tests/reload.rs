@@ -336,6 +336,37 @@ fn a_server_of_a_removed_service_keeps_its_limit_when_the_service_is_back() {
 }
 
 #[test]
+fn services_that_move_their_servers_to_a_cluster_keep_their_sessions() {
+    let server = Mute::new();
+    let (first, second) = (loopback(), loopback());
+    let servers = [server.address()];
+    let before = plain("a", first, &servers, "") + &plain("b", second, &servers, "");
+    let balancer = Balancer::start(&before).unwrap();
+    let mut clients = [open(&balancer, "a", first), open(&balancer, "b", second)];
+    let cluster = format!(
+        "[[cluster]]\nname = \"c\"\nservers = [\"{}\"]\n\
+         [cluster.health]\nprobe = \"off\"\n",
+        servers[0]
+    );
+    let named = |name, listen: SocketAddr| {
+        format!("[[service]]\nname = \"{name}\"\nlisten = \"{listen}\"\ncluster = \"c\"\n")
+    };
+    let after = cluster + &named("a", first) + &named("b", second);
+    balancer.reload(&after).unwrap();
+    let status = balancer.status().unwrap();
+    for name in ["a", "b"] {
+        let service = service(&status, name);
+        assert_eq!(service["cluster"], "c", "{service}");
+        assert_eq!(service["sessions"]["current"], 1, "{service}");
+        // The server is the same one, with the sessions of both services.
+        assert_eq!(service["servers"][0]["sessions"]["current"], 2, "{service}");
+    }
+    for client in &mut clients {
+        assert_eq!(end_of(client, Duration::from_millis(100)), End::Open);
+    }
+}
+
+#[test]
 fn another_protocol_is_another_service_and_sessions_of_the_former_may_finish() {
     let server = Mute::new();
     let listen = loopback();

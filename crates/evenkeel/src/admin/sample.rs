@@ -199,6 +199,7 @@ fn pooled() -> DatabaseStatus {
 fn orders() -> ServiceStatus {
     ServiceStatus {
         name: "orders".into(),
+        cluster: Some("db".into()),
         protocol: "tcp".into(),
         listen: vec!["0.0.0.0:3306".into(), "unix:/run/orders.sock".into()],
         balance: "least-connections".into(),

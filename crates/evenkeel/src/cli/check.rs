@@ -1,5 +1,6 @@
 //! Implements `evenkeel check`: reports the problems of a config file.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use super::CheckArgs;
@@ -30,15 +31,12 @@ fn print_json(problems: &Problems) {
 }
 
 fn summary(plan: &Plan) -> String {
-    let servers = plan
-        .services
-        .iter()
-        .map(|service| service.servers.len())
-        .sum();
+    let listed = plan.services.iter().flat_map(|service| &service.servers);
+    let addresses: BTreeSet<_> = listed.map(|server| &server.address).collect();
     format!(
         "{}, {}",
         number(plan.services.len(), "service"),
-        number(servers, "server")
+        number(addresses.len(), "server")
     )
 }
 

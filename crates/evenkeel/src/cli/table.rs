@@ -96,12 +96,16 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
         "" | "any" => String::new(),
         role => format!(", role {role}"),
     };
+    let cluster = match &service.cluster {
+        Some(cluster) => format!(", cluster {cluster}"),
+        None => String::new(),
+    };
     lines.push(format!(
         "service {name}: {}{reason}, for {since}",
         service.state.name()
     ));
     lines.push(format!(
-        "  listens on {listen}, {protocol}, {balance}{role}"
+        "  listens on {listen}, {protocol}, {balance}{role}{cluster}"
     ));
     lines.push(format!(
         "  sessions {} of {}, {} total, {} refused; queue {} of {}",

@@ -1,6 +1,7 @@
 //! Checks the configuration across tables, for duplicates and contradictions.
 
 mod database;
+mod shared;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,8 +10,10 @@ use super::plan::{Address, Admin, AllDown, Listen, Probe, Role};
 use super::problem::{Problems, SourceSpan};
 use super::server::ServerSpans;
 use super::service::Draft;
+use super::upstream::Home;
 
 pub(super) use database::peers;
+pub(super) use shared::clusters;
 
 /// Address for which `localhost` stands.
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -24,7 +27,7 @@ pub(super) fn whole(
 ) {
     service_names(drafts, problems);
     listens(admin, admin_span, drafts, problems);
-    for draft in drafts {
+    for draft in drafts.iter().filter(|draft| knows_servers(draft)) {
         servers_of_one(draft, problems);
         own_address(draft, problems);
         backups(draft, problems);
@@ -33,8 +36,14 @@ pub(super) fn whole(
         role_probes(draft, problems);
         database::check(draft, problems);
     }
-    shared_servers(drafts, problems);
+    shared::servers(drafts, problems);
     lone_replicas(drafts, problems);
+}
+
+/// Returns whether the servers of a service are known. The unknown name of its cluster is reported
+/// already.
+fn knows_servers(draft: &Draft) -> bool {
+    draft.spans.upstream.home != Home::Unknown
 }
 
 fn service_names(drafts: &[Draft], problems: &mut Problems) {
@@ -108,6 +117,7 @@ fn duplicate_listen(
 }
 
 fn servers_of_one(Draft { plan, spans }: &Draft, problems: &mut Problems) {
+    let home = spans.upstream.home.noun();
     let mut addresses: HashMap<&Address, SourceSpan> = HashMap::new();
     let mut names: HashMap<&str, SourceSpan> = HashMap::new();
     for (index, server) in plan.servers.iter().enumerate() {
@@ -115,13 +125,13 @@ fn servers_of_one(Draft { plan, spans }: &Draft, problems: &mut Problems) {
         let first_address = addresses.insert(&server.address, address.clone());
         let first_name = names.insert(&server.name, name.clone());
         if let Some(first) = first_address {
-            let message = format!("{} is listed twice in this service", server.address);
+            let message = format!("{} is listed twice in this {home}", server.address);
             let help = "list it once; `weight = 2` gives it twice the share";
             problems
                 .error(&address, "E_DUPLICATE_SERVER", message, help)
                 .with_other(&first, "the first is");
         } else if let Some(first) = first_name {
-            let message = format!("two servers of this service are called `{}`", server.name);
+            let message = format!("two servers of this {home} are called `{}`", server.name);
             let help = "give one of them another name";
             problems
                 .error(&name, "E_DUPLICATE_SERVER", message, help)
@@ -146,8 +156,8 @@ fn own_address(Draft { plan, spans }: &Draft, problems: &mut Problems) {
             continue;
         };
         let message = format!(
-            "{} is the address this service itself listens on ({listen})",
-            server.address
+            "{} is the address that service `{}` itself listens on ({listen})",
+            server.address, plan.name
         );
         let help = "name the server's address, not the one that clients use";
         let span = spans_of(spans.upstream.servers.get(index)).address;
@@ -169,13 +179,15 @@ fn backups(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     if plan.servers.is_empty() {
         return;
     }
+    let home = spans.upstream.home.noun();
     if plan.servers.iter().all(|server| server.backup) {
-        let message = "all servers of this service are backups";
+        let message = format!("all servers of this {home} are backups");
         let help = "remove `backup = true` from those that should serve";
         problems.warning(&spans.upstream.servers_key, "W_ALL_BACKUP", message, help);
     }
     if plan.servers.iter().all(|server| server.weight == 0) {
-        let message = "all servers of this service have weight 0: it will not serve any client";
+        let message =
+            format!("all servers of this {home} have weight 0: it will not serve any client");
         let help = "give at least one a weight of 1 or more";
         problems.warning(&spans.upstream.servers_key, "W_ALL_ZERO", message, help);
     }
@@ -191,6 +203,7 @@ fn waiting(Draft { plan, spans }: &Draft, problems: &mut Problems) {
 }
 
 fn probe_accounts(Draft { plan, spans }: &Draft, problems: &mut Problems) {
+    let home = spans.upstream.home;
     let probe = plan.health.probe.name();
     let logs_in = matches!(
         plan.health.probe,
@@ -198,22 +211,26 @@ fn probe_accounts(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     );
     if logs_in && spans.upstream.monitor.is_none() && plan.monitor.is_none() {
         let message = format!("`probe = \"{probe}\"` requires an account to log in with");
-        let help =
-            "add [service.monitor] with `user` and `password_file`, or use `probe = \"tcp\"`";
+        let help = format!(
+            "add {} with `user` and `password_file`, or use `probe = \"tcp\"`",
+            home.title("monitor")
+        );
         problems.error(&spans.upstream.probe, "E_NO_MONITOR", message, help);
     }
     if logs_in || plan.database().is_some() {
         return;
     }
     let idle = [
-        (&spans.upstream.monitor, "[service.monitor]"),
-        (&spans.upstream.server_tls, "[service.server_tls]"),
+        (&spans.upstream.monitor, home.title("monitor")),
+        (&spans.upstream.server_tls, home.title("server_tls")),
     ];
     for (span, title) in idle {
         if span.is_some() {
             let message = format!("{title} has no effect: `probe = \"{probe}\"` does not log in");
-            let help =
-                "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], or remove it";
+            let help = format!(
+                "set `probe = \"mysql\"` or `\"postgres\"` in {}, or remove it",
+                home.title("health")
+            );
             problems.warning(span, "W_NO_EFFECT", message, help);
         }
     }
@@ -232,8 +249,12 @@ fn role_probes(Draft { plan, spans }: &Draft, problems: &mut Problems) {
             plan.role.name(),
             plan.health.probe.name()
         );
-        let help =
-            "set `probe = \"mysql\"` or `\"postgres\"` in [service.health], with [service.monitor]";
+        let home = spans.upstream.home;
+        let help = format!(
+            "set `probe = \"mysql\"` or `\"postgres\"` in {}, with {}",
+            home.title("health"),
+            home.title("monitor")
+        );
         problems.error(&spans.role, "E_ROLE_PROBE", message, help);
     }
 }
@@ -250,111 +271,12 @@ fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
     for draft in drafts {
         let reads = matches!(draft.plan.role, Role::Replica { .. });
         let shares = listed(draft).iter().any(|one| written.contains(one));
-        if reads && !shares && !written.is_empty() {
+        if reads && !shares && knows_servers(draft) && !written.is_empty() {
             let message = "no server of this service is in a service with `role = \"primary\"`: \
                            the lag of its replicas cannot be determined";
-            let help = "list all servers of the cluster in both services: roles decide which are \
-                        used";
+            let help = "list all servers in one [[cluster]] that both services name: roles decide \
+                        which are used";
             problems.warning(&draft.spans.role, "W_ROLE_ALONE", message, help);
         }
     }
-}
-
-/// Reports contradictions between services with the same address, which share its probes, its state
-/// and its limit.
-fn shared_servers(drafts: &[Draft], problems: &mut Problems) {
-    let mut seen: HashMap<&Address, (usize, usize)> = HashMap::new();
-    for (draft_index, draft) in drafts.iter().enumerate() {
-        let mut is_reported = false;
-        for (index, server) in draft.plan.servers.iter().enumerate() {
-            match seen.get(&server.address) {
-                Some((first, _)) if *first == draft_index => {}
-                Some((first, server_index)) => {
-                    let first = (&drafts[*first], *server_index);
-                    shared_limit(first, (draft, index), problems);
-                    // One report per service is enough, even if it shares several servers.
-                    is_reported =
-                        is_reported || shared_settings(first.0, draft, &server.address, problems);
-                }
-                None => {
-                    seen.insert(&server.address, (draft_index, index));
-                }
-            }
-        }
-    }
-}
-
-fn shared_limit(first: (&Draft, usize), second: (&Draft, usize), problems: &mut Problems) {
-    let (a, b) = (
-        &first.0.plan.servers[first.1],
-        &second.0.plan.servers[second.1],
-    );
-    if a.max_connections == b.max_connections {
-        return;
-    }
-    let words = |limit: Option<u32>| limit.map_or("no limit".to_owned(), |limit| limit.to_string());
-    let message = format!(
-        "{} has `max_connections` {} here, but {} in service `{}`",
-        b.address,
-        words(b.max_connections),
-        words(a.max_connections),
-        first.0.plan.name
-    );
-    let help = "a server has one limit for all services: set the same value in both";
-    let span = |(draft, index): (&Draft, usize)| {
-        spans_of(draft.spans.upstream.servers.get(index)).max_connections
-    };
-    problems
-        .error(&span(second), "E_SHARED_SERVER", message, help)
-        .with_other(&span(first), "the other one is");
-}
-
-/// Reports different settings for a shared server. Returns whether there was one.
-fn shared_settings(
-    first: &Draft,
-    second: &Draft,
-    address: &Address,
-    problems: &mut Problems,
-) -> bool {
-    let (a, b) = (&first.plan, &second.plan);
-    let or_service =
-        |span: &SourceSpan, draft: &Draft| span.clone().or(draft.spans.service.clone());
-    let monitor = |draft: &Draft| or_service(&draft.spans.upstream.monitor, draft);
-    let tls = |draft: &Draft| or_service(&draft.spans.upstream.server_tls, draft);
-    let differing = [
-        (
-            "health",
-            a.health != b.health,
-            first.spans.upstream.health.clone(),
-            second.spans.upstream.health.clone(),
-        ),
-        (
-            "monitor",
-            a.monitor != b.monitor,
-            monitor(first),
-            monitor(second),
-        ),
-        (
-            "server_tls",
-            a.server_tls != b.server_tls,
-            tls(first),
-            tls(second),
-        ),
-    ];
-    let mut is_reported = false;
-    for (key, _, first_place, second_place) in differing.into_iter().filter(|one| one.1) {
-        let message = format!(
-            "service `{}` shares {address} with service `{}`, but its [service.{key}] differs",
-            b.name, a.name
-        );
-        let help = format!(
-            "services that list the same server share its probes: set the same [service.{key}] in \
-             both"
-        );
-        problems
-            .error(&second_place, "E_SHARED_SERVER", message, help)
-            .with_other(&first_place, "the other one is");
-        is_reported = true;
-    }
-    is_reported
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::check;
+use super::cluster::{self, ClusterDraft};
 use super::keys;
 use super::plan::Plan;
 use super::problem::Problems;
@@ -123,7 +124,8 @@ fn read_plan(
         .and_then(|t| t.value_span("listen").or(t.span.clone()));
     let peers = root.table("peers", &keys::PEERS, problems);
     let peers_span = peers.as_ref().and_then(|table| table.span.clone());
-    let drafts = read_services(&root, sources, problems);
+    let clusters = read_clusters(&root, sources, problems);
+    let drafts = read_services(&root, &clusters, sources, problems);
     let plan = Plan {
         path: path.map(Path::to_owned),
         engine: engine
@@ -137,6 +139,7 @@ fn read_plan(
         services: Vec::new(),
     };
     check::whole(&plan.admin, &admin_span, &drafts, problems);
+    check::clusters(&clusters, &drafts, problems);
     check::peers(&plan.peers, &peers_span, &drafts, problems);
     Some(Plan {
         services: drafts.into_iter().map(|draft| draft.plan).collect(),
@@ -144,11 +147,29 @@ fn read_plan(
     })
 }
 
-fn read_services(root: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Vec<Draft> {
+fn read_clusters(
+    root: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Vec<ClusterDraft> {
+    let tables = root.tables("cluster", &keys::CLUSTER, problems);
+    let mut clusters = Vec::new();
+    for table in tables {
+        clusters.push(cluster::read(&table, sources, problems));
+    }
+    clusters
+}
+
+fn read_services(
+    root: &Table<'_>,
+    clusters: &[ClusterDraft],
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Vec<Draft> {
     let tables = root.tables("service", &keys::SERVICE, problems);
     let mut drafts = Vec::new();
     for table in tables {
-        drafts.push(service::read(&table, sources, problems));
+        drafts.push(service::read(&table, clusters, sources, problems));
     }
     if root.elements("service").is_empty() {
         let help = "add one: `[[service]]` with `name`, `listen` and `servers`";

@@ -86,6 +86,7 @@ pub static ROOT: Section = Section {
         table("admin"),
         table("log"),
         table("peers"),
+        table("cluster"),
         table("service"),
     ],
 };
@@ -130,13 +131,31 @@ pub static PEERS: Section = Section {
     keys: &[number("instance", 1, INSTANCE_MAX), text("addresses")],
 };
 
+/// `[[cluster]]`
+pub static CLUSTER: Section = Section {
+    title: "[[cluster]]",
+    keys: &[
+        text("name"),
+        PROTOCOL,
+        text("servers"),
+        SEND_PROXY,
+        table("health"),
+        table("monitor"),
+        table("server_tls"),
+    ],
+};
+
+const PROTOCOL: Key = word("protocol", &["tcp", "postgres", "mysql"]);
+const SEND_PROXY: Key = word("send_proxy", &["off", "v1", "v2"]);
+
 /// `[[service]]`
 pub static SERVICE: Section = Section {
     title: "[[service]]",
     keys: &[
         text("name"),
-        word("protocol", &["tcp", "postgres", "mysql"]),
+        PROTOCOL,
         text("listen"),
+        text("cluster"),
         text("servers"),
         text("balance"),
         word("role", &["any", "primary", "replica"]),
@@ -161,7 +180,7 @@ pub static SERVICE: Section = Section {
         word("on_server_down", &["leave", "cut"]),
         word("all_down", &["refuse", "wait"]),
         text("accept_proxy_from"),
-        word("send_proxy", &["off", "v1", "v2"]),
+        SEND_PROXY,
         table("queue"),
         table("keepalive"),
         table("health"),
@@ -212,44 +231,68 @@ pub static KEEPALIVE: Section = Section {
 /// `[service.health]`
 pub static HEALTH: Section = Section {
     title: "[service.health]",
-    keys: &[
-        word("probe", &["off", "tcp", "http", "mysql", "postgres"]),
-        number("interval_ms", 50, HOUR_MS),
-        number("timeout_ms", 1, TEN_MINUTES_MS),
-        number("rise", 1, 100),
-        number("fall", 1, 100),
-        number("dead_interval_ms_max", 50, HOUR_MS),
-        text("path"),
-        text("host"),
-        text("status"),
-        text("body"),
-        text("query"),
-    ],
+    keys: &HEALTH_KEYS,
 };
+
+/// `[cluster.health]`
+pub static CLUSTER_HEALTH: Section = Section {
+    title: "[cluster.health]",
+    keys: &HEALTH_KEYS,
+};
+
+const HEALTH_KEYS: [Key; 11] = [
+    word("probe", &["off", "tcp", "http", "mysql", "postgres"]),
+    number("interval_ms", 50, HOUR_MS),
+    number("timeout_ms", 1, TEN_MINUTES_MS),
+    number("rise", 1, 100),
+    number("fall", 1, 100),
+    number("dead_interval_ms_max", 50, HOUR_MS),
+    text("path"),
+    text("host"),
+    text("status"),
+    text("body"),
+    text("query"),
+];
 
 /// `[service.monitor]`
 pub static MONITOR: Section = Section {
     title: "[service.monitor]",
-    keys: &[
-        text("user"),
-        text("password"),
-        text("password_file"),
-        text("database"),
-        number("role_interval_ms", 20, TEN_MINUTES_MS),
-        text("lag_query"),
-    ],
+    keys: &MONITOR_KEYS,
 };
+
+/// `[cluster.monitor]`
+pub static CLUSTER_MONITOR: Section = Section {
+    title: "[cluster.monitor]",
+    keys: &MONITOR_KEYS,
+};
+
+const MONITOR_KEYS: [Key; 6] = [
+    text("user"),
+    text("password"),
+    text("password_file"),
+    text("database"),
+    number("role_interval_ms", 20, TEN_MINUTES_MS),
+    text("lag_query"),
+];
 
 /// `[service.server_tls]`
 pub static SERVER_TLS: Section = Section {
     title: "[service.server_tls]",
-    keys: &[
-        word("mode", &["off", "encrypt", "verify"]),
-        text("ca"),
-        text("certificate"),
-        text("key"),
-    ],
+    keys: &SERVER_TLS_KEYS,
 };
+
+/// `[cluster.server_tls]`
+pub static CLUSTER_SERVER_TLS: Section = Section {
+    title: "[cluster.server_tls]",
+    keys: &SERVER_TLS_KEYS,
+};
+
+const SERVER_TLS_KEYS: [Key; 4] = [
+    word("mode", &["off", "encrypt", "verify"]),
+    text("ca"),
+    text("certificate"),
+    text("key"),
+];
 
 /// `[service.tls]`
 pub static TLS: Section = Section {
@@ -370,19 +413,23 @@ pub static FAILOVER: Section = Section {
 };
 
 /// All tables of the config file, in the order of the documentation.
-pub static SECTIONS: [&Section; 20] = [
+pub static SECTIONS: [&Section; 24] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
     &LOG,
     &PEERS,
+    &CLUSTER,
     &SERVICE,
     &SERVER,
     &QUEUE,
     &KEEPALIVE,
     &HEALTH,
+    &CLUSTER_HEALTH,
     &MONITOR,
+    &CLUSTER_MONITOR,
     &SERVER_TLS,
+    &CLUSTER_SERVER_TLS,
     &TLS,
     &AUTH,
     &POOL,

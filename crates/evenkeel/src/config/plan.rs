@@ -138,6 +138,8 @@ impl LogLevel {
 pub struct ServicePlan {
     /// Unique in the file; letters, digits, `.`, `_` and `-`, up to 64.
     pub name: String,
+    /// `[[cluster]]` that lists its servers. `None`: the service lists them itself.
+    pub cluster: Option<String>,
     /// Protocol of the clients and servers.
     pub protocol: Protocol,
     /// Addresses to listen on, at least one.
@@ -190,6 +192,7 @@ impl ServicePlan {
     pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
         let tcp = ServicePlan {
             name,
+            cluster: None,
             protocol,
             listen: Vec::new(),
             balance: Algorithm::RoundRobin,
@@ -298,9 +301,10 @@ pub enum AllDown {
 }
 
 /// PROXY header sent to servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendProxy {
     /// None.
+    #[default]
     Off,
     /// Text format.
     V1,

@@ -130,8 +130,16 @@ impl Problems {
             .any(|problem| problem.severity == Severity::Error)
     }
 
-    /// Sorts the problems by their place in the file.
+    /// Sorts the problems by their place in the file, and removes repeated ones: a problem of a
+    /// cluster is found for each of its services.
     pub(super) fn sort(&mut self) {
+        let mut known: Vec<Problem> = Vec::new();
+        for problem in self.list.drain(..) {
+            if !known.contains(&problem) {
+                known.push(problem);
+            }
+        }
+        self.list = known;
         self.list
             .sort_by_key(|problem| problem.span.as_ref().map(|span| span.start));
     }

@@ -47,11 +47,7 @@ const TCP_KEYS: [(&str, &str); 9] = [
         "all_down",
         "remove it: [service.failover] `wait_ms` sets how long clients wait for a server",
     ),
-    (
-        "send_proxy",
-        "remove it: server connections are shared by clients; restrict client addresses with \
-         [service.auth] `allow_from`",
-    ),
+    SEND_PROXY,
     (
         "on_server_down",
         "remove it: statements on a failed server are aborted immediately, and clients continue on \
@@ -67,6 +63,12 @@ const TCP_KEYS: [(&str, &str); 9] = [
         "use [service.pool] `wait_ms` and `queue_length`: clients wait for a server connection",
     ),
 ];
+
+const SEND_PROXY: (&str, &str) = (
+    "send_proxy",
+    "remove it: server connections are shared by clients; restrict client addresses with \
+     [service.auth] `allow_from`",
+);
 
 /// Reads the protocol. Returns `None` for an invalid word: then it is unknown which keys are valid.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protocol> {
@@ -97,6 +99,11 @@ pub(super) fn check_keys(protocol: &Protocol, table: &Table<'_>, problems: &mut 
         Protocol::Tcp => refuse_database_keys(protocol.name(), table, problems),
         Protocol::Sql(_) => refuse(protocol.name(), "tcp", &TCP_KEYS, (table, problems)),
     }
+}
+
+/// Reports `send_proxy` of a cluster of databases.
+pub(super) fn refuse_send_proxy(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) {
+    refuse(protocol.name(), "tcp", &[SEND_PROXY], (table, problems));
 }
 
 fn refuse_database_keys(protocol: &str, table: &Table<'_>, problems: &mut Problems) {

@@ -313,7 +313,13 @@ fn unknown_key_help(section: &'static Section, key: &str) -> String {
     let elsewhere = keys::SECTIONS
         .iter()
         .filter(|other| other.key(key).is_some());
-    let titles: Vec<&str> = elsewhere.map(|other| other.title).collect();
+    let mut titles: Vec<&str> = elsewhere.map(|other| other.title).collect();
+    if titles
+        .iter()
+        .any(|title| family(title) == family(section.title))
+    {
+        titles.retain(|title| family(title) == family(section.title));
+    }
     if !titles.is_empty() {
         return format!("it belongs to {}", listed(&titles).replace('`', ""));
     }
@@ -322,6 +328,12 @@ fn unknown_key_help(section: &'static Section, key: &str) -> String {
     }
     let names: Vec<&str> = names.collect();
     format!("its keys are {}", listed(&names).replace(" or ", " and "))
+}
+
+/// Returns the table to which a table belongs: `service` for `[service.health]`.
+fn family(title: &str) -> &str {
+    let name = title.trim_matches(['[', ']']);
+    name.split('.').next().unwrap_or(name)
 }
 
 fn to_u64(integer: &DeInteger<'_>) -> Option<u64> {

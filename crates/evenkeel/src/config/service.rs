@@ -6,14 +6,15 @@ use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 use toml::de::DeValue;
 
+use super::cluster::ClusterDraft;
 use super::keys;
 use super::plan::{AllDown, Keepalive, Listen, OnServerDown, Protocol, Queue, ServicePlan};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
 use super::server;
 use super::sources::Sources;
-use super::upstream::{self, UpstreamSpans};
-use super::{AddressError, database, protocol, role, rule};
+use super::upstream::UpstreamSpans;
+use super::{AddressError, cluster, database, protocol, role, rule};
 
 /// Service as far as it could be read, with the places of its parts.
 #[derive(Debug)]
@@ -36,9 +37,15 @@ pub(super) struct ServiceSpans {
 }
 
 /// Reads one `[[service]]` table.
-pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Draft {
+pub(super) fn read(
+    table: &Table<'_>,
+    clusters: &[ClusterDraft],
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Draft {
     let name = read_name(table, problems);
-    let protocol = protocol::read(table, problems);
+    let servers = cluster::of_service(table, clusters, problems);
+    let protocol = servers.protocol(table, problems);
     let is_known = protocol.is_some();
     let mut plan = ServicePlan::with_defaults(name, protocol.unwrap_or(Protocol::Tcp));
     let mut spans = ServiceSpans {
@@ -53,13 +60,14 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     }
     read_listen(table, &mut plan, &mut spans, problems);
     let sql = plan.database().map(|database| database.protocol);
-    let (upstream, upstream_spans) = upstream::read(sql, table, sources, problems);
+    plan.cluster = servers.cluster_name();
+    let (upstream, upstream_spans) = servers.upstream(sql, table, sources, problems);
     upstream.put_into(&mut plan);
     spans.upstream = upstream_spans;
     read_balance(table, &mut plan, problems);
     match plan.protocol {
-        Protocol::Tcp => plan.role = role::read(table, problems),
-        Protocol::Sql(_) => {}
+        Protocol::Tcp if is_known => plan.role = role::read(table, problems),
+        Protocol::Tcp | Protocol::Sql(_) => {}
     }
     read_limits(table, &mut plan, problems);
     read_words(table, &mut plan, problems);

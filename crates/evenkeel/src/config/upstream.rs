@@ -2,7 +2,7 @@
 //! monitor account and TLS.
 
 use super::health;
-use super::keys;
+use super::keys::{self, Section};
 use super::plan::{Health, Monitor, Probe, SendProxy, ServerPlan, ServerTls};
 use super::plan::{ServicePlan, SqlProtocol};
 use super::problem::{Problems, SourceSpan};
@@ -11,7 +11,7 @@ use super::server::{self, ServerSpans};
 use super::sources::Sources;
 
 /// Servers and their settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Upstream {
     servers: Vec<ServerPlan>,
     send_proxy: SendProxy,
@@ -24,12 +24,64 @@ pub(super) struct Upstream {
 /// the place of the table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UpstreamSpans {
+    pub(super) home: Home,
+    /// Place of the table that lists the servers.
+    pub(super) table: SourceSpan,
     pub(super) servers: Vec<ServerSpans>,
     pub(super) servers_key: SourceSpan,
     pub(super) probe: SourceSpan,
     pub(super) health: SourceSpan,
     pub(super) monitor: SourceSpan,
     pub(super) server_tls: SourceSpan,
+}
+
+impl UpstreamSpans {
+    /// Returns the places of a cluster that the file does not have.
+    pub(super) fn unknown() -> UpstreamSpans {
+        UpstreamSpans {
+            home: Home::Unknown,
+            ..UpstreamSpans::default()
+        }
+    }
+}
+
+/// Table of the file that lists the servers of a service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Home {
+    /// The service's own.
+    #[default]
+    Service,
+    /// A `[[cluster]]` that the service names.
+    Cluster,
+    /// A cluster that the file does not have.
+    Unknown,
+}
+
+impl Home {
+    /// Returns the word for messages.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Home::Service | Home::Unknown => "service",
+            Home::Cluster => "cluster",
+        }
+    }
+
+    /// Returns the title of a table within it: `[service.health]`.
+    pub(super) fn title(self, key: &str) -> String {
+        format!("[{}.{key}]", self.noun())
+    }
+
+    /// Returns the keys of `health`, `monitor` and `server_tls`.
+    fn sections(self) -> [&'static Section; 3] {
+        match self {
+            Home::Service | Home::Unknown => [&keys::HEALTH, &keys::MONITOR, &keys::SERVER_TLS],
+            Home::Cluster => [
+                &keys::CLUSTER_HEALTH,
+                &keys::CLUSTER_MONITOR,
+                &keys::CLUSTER_SERVER_TLS,
+            ],
+        }
+    }
 }
 
 impl Upstream {
@@ -45,12 +97,15 @@ impl Upstream {
 
 /// Reads the keys and tables. `sql` is the protocol of a database, whose probe is the default.
 pub(super) fn read(
-    sql: Option<SqlProtocol>,
+    (home, sql): (Home, Option<SqlProtocol>),
     table: &Table<'_>,
     sources: &Sources,
     problems: &mut Problems,
 ) -> (Upstream, UpstreamSpans) {
+    let [health_keys, monitor_keys, tls_keys] = home.sections();
     let mut spans = UpstreamSpans {
+        home,
+        table: table.span.clone(),
         servers_key: table.key_span("servers").or_else(|| table.span.clone()),
         health: table.span.clone(),
         probe: table.span.clone(),
@@ -66,16 +121,16 @@ pub(super) fn read(
     if let (Some(sql), true) = (sql, table.value("monitor").is_some()) {
         upstream.health.probe = Probe::of(sql);
     }
-    if let Some(health) = table.table("health", &keys::HEALTH, problems) {
+    if let Some(health) = table.table("health", health_keys, problems) {
         upstream.health = health::read(&health, &upstream.health, problems);
         spans.health = health.span.clone();
         spans.probe = health.value_span("probe").or(health.span);
     }
-    if let Some(monitor) = table.table("monitor", &keys::MONITOR, problems) {
+    if let Some(monitor) = table.table("monitor", monitor_keys, problems) {
         upstream.monitor = health::read_monitor(&monitor, sources, problems);
         spans.monitor = monitor.span;
     }
-    if let Some(tls) = table.table("server_tls", &keys::SERVER_TLS, problems) {
+    if let Some(tls) = table.table("server_tls", tls_keys, problems) {
         upstream.server_tls = health::read_server_tls(&tls, sources, problems);
         spans.server_tls = tls.span;
     }
@@ -89,13 +144,15 @@ fn read_servers(
 ) -> Vec<ServerPlan> {
     let elements = table.elements("servers");
     if elements.is_empty() {
-        let help = "add `servers = [\"db1:3306\", \"db2:3306\"]`";
-        problems.error(
-            &spans.servers_key,
-            "E_NO_SERVERS",
-            "this service has no servers",
-            help,
-        );
+        let listed = "add `servers = [\"db1:3306\", \"db2:3306\"]`";
+        let help = match spans.home {
+            Home::Cluster => listed.to_owned(),
+            Home::Service | Home::Unknown => {
+                format!("{listed}, or name a [[cluster]]: `cluster = \"…\"`")
+            }
+        };
+        let message = format!("this {} has no servers", spans.home.noun());
+        problems.error(&spans.servers_key, "E_NO_SERVERS", message, help);
     }
     let mut servers = Vec::new();
     for value in elements {

@@ -125,6 +125,7 @@ impl ControlPlane {
         };
         ServiceStatus {
             name: plan.name.clone(),
+            cluster: plan.cluster.clone(),
             protocol: plan.protocol.name().to_owned(),
             listen: managed
                 .listening

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use evenkeel::config::keys::{Key, Kind, SECTIONS, Section, USER};
+use evenkeel::config::keys::{HEALTH, Key, Kind, MONITOR, SECTIONS, SERVER_TLS, Section, USER};
 
 use super::postgres::Pair;
 use super::{load, plan, postgres, service};
@@ -31,13 +31,16 @@ fn page() -> String {
     pages.join("\n")
 }
 
-/// Returns the rows below one heading, which begins with a capital.
+/// Returns the rows below one heading, which begins with a capital and may have several titles.
 fn rows(page: &str, title: &str) -> Vec<Row> {
     let (first, rest) = title.split_at(1);
-    let heading = format!("\n## {}{rest}\n", first.to_uppercase());
-    let start = page.find(&heading).unwrap_or_else(|| panic!("no {title}"));
-    let body = &page[start + heading.len()..];
-    let body = body.split("\n## ").next().unwrap_or(body);
+    let title = format!("{}{rest}", first.to_uppercase());
+    let has_title = |chapter: &&str| {
+        let heading = chapter.lines().next().unwrap_or_default();
+        heading.split(", ").any(|one| one == title)
+    };
+    let found = page.split("\n## ").find(has_title);
+    let body = found.unwrap_or_else(|| panic!("no {title}"));
     let lines = body.lines().filter(|line| line.starts_with("| `"));
     lines
         .map(|line| {
@@ -80,6 +83,10 @@ const DATABASE: &str = "[service.health]\nprobe = 'mysql'\n[service.monitor]\nus
 fn file_with(section: &Section, key: &str, value: &str) -> String {
     let line = format!("{key} = {value}");
     match section.title {
+        "[[cluster]]" => with_cluster(&service(&line)),
+        "[cluster.health]" => with_cluster(&file_with(&HEALTH, key, value)),
+        "[cluster.monitor]" => with_cluster(&file_with(&MONITOR, key, value)),
+        "[cluster.server_tls]" => with_cluster(&file_with(&SERVER_TLS, key, value)),
         "an entry of `servers`" => format!(
             "[[service]]\nname = 'a'\nlisten = '127.0.0.1:3306'\n\
              servers = ['db1:3306', {{ address = 'db2:3306', {line} }}]\n"
@@ -131,6 +138,14 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
         }
         title => service(&format!("{title}\n{line}\n")),
     }
+}
+
+/// Returns the file with the servers of its one service, and their settings, in a cluster.
+fn with_cluster(text: &str) -> String {
+    let own = "servers = [\"db1:3306\", \"db2:3306\"]\n";
+    let cluster = format!("cluster = 'c'\n[[cluster]]\nname = 'c'\n{own}");
+    text.replace(own, &cluster)
+        .replace("[service.", "[cluster.")
 }
 
 /// Returns the required keys of `[service.tls]`. The files exist as long as the process.

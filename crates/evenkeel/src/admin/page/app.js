@@ -184,7 +184,8 @@ function serviceView(first) {
     setText(age, since(service));
     setText(why, service.reason);
     const role = service.role && service.role !== "any" ? ` · ${service.role} only` : "";
-    setText(about, `${service.protocol} on ${service.listen.join(", ") || "–"} · ${service.balance}${role}`);
+    const cluster = service.cluster ? ` · cluster ${service.cluster}` : "";
+    setText(about, `${service.protocol} on ${service.listen.join(", ") || "–"} · ${service.balance}${role}${cluster}`);
     updateFigures(figures, service);
     sessions.update(service.history.map((point) => point.sessions_per_s));
     traffic.update(service.history.map((point) => point.bytes_per_s));

@@ -21,7 +21,8 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
 fn probe(Draft { plan, spans }: &Draft, protocol: SqlProtocol, problems: &mut Problems) {
     let probe = plan.health.probe.name();
     let own = protocol.name();
-    let help = format!("set `probe = \"{own}\"` in [service.health], or remove `probe`");
+    let table = spans.upstream.home.title("health");
+    let help = format!("set `probe = \"{own}\"` in {table}, or remove `probe`");
     match plan.health.probe {
         _ if plan.health.probe.speaks(protocol) => {}
         Probe::Http { .. } | Probe::Mysql { .. } | Probe::Postgres { .. } => {
@@ -47,22 +48,27 @@ fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     if spans.upstream.monitor.is_some() || plan.monitor.is_some() {
         return;
     }
+    let table = spans.upstream.home.title("monitor");
     let asks = plan.health.probe.speaks(database.protocol);
     if plan.servers.len() > 1 && !asks {
         let message = "determining which server is the primary requires an account";
-        let help = "add [service.monitor] with `user` and `password_file`";
+        let help = format!("add {table} with `user` and `password_file`");
         problems.error(&spans.upstream.servers_key, "E_NO_MONITOR", message, help);
     } else if database.auth.source == AuthSource::Server && database.auth.account.is_none() {
         let message = "users are looked up on the servers, which requires an account";
-        let help = "add [service.monitor] or [service.auth] with `user` and `password_file`, or \
-                    [service.auth] with `source = \"file\"` and `users_file`";
+        let help = format!(
+            "add {table} or [service.auth] with `user` and `password_file`, or [service.auth] \
+             with `source = \"file\"` and `users_file`"
+        );
         let span = spans.auth.clone().or(spans.service.clone());
         problems.error(&span, "E_NO_ACCOUNT", message, help);
     } else if database.auth.account.is_none() && database.pool.mode == PoolMode::Transaction {
         let message = "no account reads functions, triggers and views: session state left by them \
                        is not detected and may leak to other clients";
-        let help = "add [service.monitor] with `user` and `password_file`, or set \
-                    `mode = \"session\"` in [service.pool]";
+        let help = format!(
+            "add {table} with `user` and `password_file`, or set `mode = \"session\"` in \
+             [service.pool]"
+        );
         problems.warning(&spans.service, "W_NO_ACCOUNT", message, help);
     }
 }
