@@ -24,20 +24,50 @@ use std::{
 use evenkeel_tls::SetupError;
 pub use evenkeel_tls::{Authorities, Tls};
 
+use crate::settings::ProxyVersion;
+use tls::TlsStart;
+
+/// A server, and the first bytes of connections to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Address of the server.
+    pub address: TargetAddress,
+    /// PROXY header that each connection begins with. It has no client's address.
+    pub proxy_header: Option<ProxyVersion>,
+}
+
 /// Address of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum TargetAddress {
     /// A resolved address.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
 }
 
+impl Target {
+    /// Returns a target at a resolved address, without a PROXY header.
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self {
+            address: TargetAddress::Tcp(address),
+            proxy_header: None,
+        }
+    }
+
+    /// Returns a target at a Unix socket, without a PROXY header.
+    pub fn unix(path: PathBuf) -> Self {
+        Self {
+            address: TargetAddress::Unix(path),
+            proxy_header: None,
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => path.display().fmt(f),
+        match &self.address {
+            TargetAddress::Tcp(address) => address.fmt(f),
+            TargetAddress::Unix(path) => path.display().fmt(f),
         }
     }
 }
@@ -45,7 +75,7 @@ impl fmt::Display for Target {
 /// Kind of the probe.
 #[derive(Clone, Debug)]
 pub enum Probe {
-    /// Checks that a connection is accepted. A MySQL server counts each one in `Aborted_connects`:
+    /// Checks that a connection is accepted, and the TLS handshake if TLS is on. A MySQL server counts each one in `Aborted_connects`:
     /// use `Mysql` there.
     Tcp,
     /// Checks the response to `GET path`.
@@ -142,21 +172,21 @@ pub enum ProbeSetupError {
 pub struct Prober(ProbeImpl);
 
 enum ProbeImpl {
-    Tcp,
+    Tcp(Option<TlsStart>),
     Http(http::HttpProbe),
     Mysql(mysql::MysqlProbe),
     Postgres(postgres::MysqlProbe),
 }
 
 impl Prober {
-    /// Checks everything that can be checked without the server. `tls` is not used by `Probe::Tcp`.
+    /// Checks everything that can be checked without the server.
     pub fn new(
         probe: Probe,
         account: Option<MonitorAccount>,
         tls: Tls,
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self(match probe {
-            Probe::Tcp => ProbeImpl::Tcp,
+            Probe::Tcp => ProbeImpl::Tcp(TlsStart::new(&tls)?),
             Probe::Http {
                 path,
                 host,
@@ -214,7 +244,7 @@ impl Prober {
 
     async fn run(&self, target: &Target, progress: &Progress) -> Result<(), ProbeFailure> {
         match &self.0 {
-            ProbeImpl::Tcp => tcp::ask(target, progress).await,
+            ProbeImpl::Tcp(tls) => tcp::ask(tls.as_ref(), target, progress).await,
             ProbeImpl::Http(request) => request.ask(target, progress).await,
             ProbeImpl::Mysql(request) => request.ask(target, progress).await,
             ProbeImpl::Postgres(request) => request.ask(target, progress).await,
@@ -226,7 +256,7 @@ impl fmt::Debug for Prober {
     // The libraries' own options would print the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let protocol = match &self.0 {
-            ProbeImpl::Tcp => "tcp",
+            ProbeImpl::Tcp(_) => "tcp",
             ProbeImpl::Http(_) => "http",
             ProbeImpl::Mysql(_) => "mysql",
             ProbeImpl::Postgres(_) => "postgres",

@@ -40,7 +40,7 @@ pub struct ServiceSettings {
 }
 
 /// Version of the PROXY protocol that is sent to servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProxyVersion {
     /// One line of text.
     V1,

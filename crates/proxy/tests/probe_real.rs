@@ -10,5 +10,7 @@ mod mysql;
 mod peers;
 #[path = "probe_real/postgres.rs"]
 mod postgres;
+#[path = "probe_real/proxy_header.rs"]
+mod proxy_header;
 #[path = "probe_real/rig.rs"]
 mod rig;

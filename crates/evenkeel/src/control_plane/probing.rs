@@ -66,7 +66,7 @@ impl ControlPlane {
             DueProbe::NotYet => {}
             DueProbe::Ticked(change) => self.apply_health_change(address, change),
             DueProbe::Ask(prober, timeout_ms) => {
-                let target = state.server.endpoints().first().map(target);
+                let target = state.probe_target();
                 let (address, server) = (address.clone(), Arc::clone(&state.server));
                 let limit = Duration::from_millis(timeout_ms);
                 tokio::spawn(async move {
@@ -193,8 +193,8 @@ pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, Stri
 
 pub(super) fn target(endpoint: &Endpoint) -> Target {
     match endpoint {
-        Endpoint::Tcp(address) => Target::Tcp(*address),
-        Endpoint::Unix(path) => Target::Unix(path.clone()),
+        Endpoint::Tcp(address) => Target::tcp(*address),
+        Endpoint::Unix(path) => Target::unix(path.clone()),
     }
 }
 

@@ -245,13 +245,17 @@ pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
         queue_wait: Duration::from_millis(plan.queue.wait_ms),
         wait_when_down: plan.all_down == AllDown::Wait,
         accept_proxy_from: plan.accept_proxy_from.clone(),
-        send_proxy: match plan.send_proxy {
-            SendProxy::Off => None,
-            SendProxy::V1 => Some(ProxyVersion::V1),
-            SendProxy::V2 => Some(ProxyVersion::V2),
-        },
+        send_proxy: proxy_version(plan.send_proxy),
         server_speaks_first: matches!(plan.health.probe, plan::Probe::Mysql { .. }),
         keepalive: keepalive(&plan.keepalive),
+    }
+}
+
+pub(super) fn proxy_version(send: SendProxy) -> Option<ProxyVersion> {
+    match send {
+        SendProxy::Off => None,
+        SendProxy::V1 => Some(ProxyVersion::V1),
+        SendProxy::V2 => Some(ProxyVersion::V2),
     }
 }
 

@@ -161,7 +161,7 @@ impl ControlPlane {
                     server: listed.name.clone(),
                     cause,
                 };
-                let config = MonitorConfig::of(service);
+                let config = MonitorConfig::of(service).with_proxy_header(plan, &listed.address);
                 // Built also for known servers, only to check it: the later update must not fail.
                 config.prober(&listed.address).map_err(fail)?;
                 if let Some(database) = service.database() {
@@ -241,8 +241,9 @@ impl ControlPlane {
                 if let Some(back) = new.get(&listed.address) {
                     back.server.load.set_max_connections(max);
                 }
+                let config = MonitorConfig::of(service).with_proxy_header(plan, &listed.address);
                 if let Some(known) = self.servers.get_mut(&listed.address)
-                    && let Err(error) = known.update(MonitorConfig::of(service), max)
+                    && let Err(error) = known.update(config, max)
                 {
                     tracing::error!(server = %listed.address, "cannot apply new probe settings, \
                                                                keeping the old ones: {error}");

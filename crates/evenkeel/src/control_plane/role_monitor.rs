@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_proxy::Server;
 use evenkeel_proxy::monitor::{RoleMonitor, WatchError};
+use evenkeel_proxy::settings::ProxyVersion;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
@@ -66,19 +67,20 @@ impl RoleMonitorTask {
         address: Address,
         server: Arc<Server>,
         monitor: RoleMonitor,
-        times: Times,
+        settings: RoleQuerySettings,
         reports: mpsc::Sender<MonitorEvent>,
     ) -> Self {
         let schedule = Arc::new(RoleQuerySchedule {
-            interval_ms: AtomicU64::new(times.interval_ms),
+            interval_ms: AtomicU64::new(settings.interval_ms),
             ..RoleQuerySchedule::default()
         });
         let query_loop = RoleQueryLoop {
             address,
             server,
             monitor,
-            timeout: Duration::from_millis(times.timeout_ms),
+            timeout: Duration::from_millis(settings.timeout_ms),
             schedule: Arc::clone(&schedule),
+            proxy_header: settings.proxy_header,
             reports,
             answered: false,
             failures: 0,
@@ -130,11 +132,12 @@ async fn wait_for_check(schedule: &RoleQuerySchedule) {
     tokio::time::sleep_until((asked + interval).into()).await;
 }
 
-/// Interval between two queries, and time limit of one.
+/// Interval between two queries, time limit of one, and PROXY header of their connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct RoleQuerySettings {
     pub(super) interval_ms: u64,
     pub(super) timeout_ms: u64,
+    pub(super) proxy_header: Option<ProxyVersion>,
 }
 
 type Outcome = Result<evenkeel_policy::cluster::RoleReport, WatchError>;
@@ -149,6 +152,7 @@ struct RoleQueryLoop {
     monitor: RoleMonitor,
     timeout: Duration,
     schedule: Arc<RoleQuerySchedule>,
+    proxy_header: Option<ProxyVersion>,
     reports: mpsc::Sender<MonitorEvent>,
     /// True if the last query was answered, so that the next one may use the same connection.
     answered: bool,
@@ -227,7 +231,8 @@ impl RoleQueryLoop {
         let must_reconnect = self.schedule.must_reconnect.swap(false, Relaxed);
         let endpoint = self.server.endpoints().first().map(target);
         match endpoint {
-            Some(target) => {
+            Some(mut target) => {
+                target.proxy_header = self.proxy_header;
                 self.monitor
                     .ask(&target, must_reconnect, self.timeout)
                     .await
@@ -316,6 +321,7 @@ mod tests {
             monitor: RoleMonitor::new(Database::Mysql, account, Tls::Off, None).unwrap(),
             timeout: Duration::from_secs(2),
             schedule: Arc::default(),
+            proxy_header: None,
             reports,
             answered: false,
             failures: 0,

@@ -9,17 +9,20 @@ use evenkeel_policy::load::Load;
 use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::monitor::{Database, RoleMonitor};
 use evenkeel_proxy::probe::{
-    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Tls,
+    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls,
 };
 use evenkeel_proxy::{Endpoint, Server};
 use evenkeel_tls::TlsIdentity;
 use tokio::sync::mpsc;
 
 use super::history::History;
-use super::probing::MonitorEvent;
-use super::role_monitor::{RoleMonitorTask, Times};
+use super::probing::{self, MonitorEvent};
+use super::publish::proxy_version;
+use super::role_monitor::{RoleMonitorTask, RoleQuerySettings};
 use crate::config::Address;
-use crate::config::plan::{self, Monitor, ServerTls, ServicePlan, SqlProtocol, TlsMode};
+use crate::config::plan::{
+    self, Monitor, Plan, SendProxy, ServerTls, ServicePlan, SqlProtocol, TlsMode,
+};
 use crate::status::LastProbe;
 
 /// Settings that a server's probes depend on. A change creates a new prober.
@@ -28,6 +31,7 @@ pub(super) struct MonitorConfig {
     health: plan::Health,
     monitor: Option<Monitor>,
     tls: ServerTls,
+    send_proxy: SendProxy,
     /// Protocol of a database service. `None` for other services.
     protocol: Option<SqlProtocol>,
 }
@@ -38,7 +42,22 @@ impl MonitorConfig {
             health: service.health.clone(),
             monitor: service.monitor.clone(),
             tls: service.server_tls.clone(),
+            send_proxy: SendProxy::Off,
             protocol: service.database().map(|database| database.protocol),
+        }
+    }
+
+    /// Sets the PROXY header for a server: that of the first service that sends one to it. If other
+    /// services send none, the server accepts connections of both kinds.
+    pub(super) fn with_proxy_header(self, plan: &Plan, address: &Address) -> Self {
+        let sends = |service: &&ServicePlan| {
+            let mut listed = service.servers.iter();
+            service.send_proxy != SendProxy::Off && listed.any(|one| one.address == *address)
+        };
+        let sender = plan.services.iter().find(sends);
+        Self {
+            send_proxy: sender.map_or(SendProxy::Off, |service| service.send_proxy),
+            ..self
         }
     }
 
@@ -78,6 +97,13 @@ impl MonitorConfig {
             .map_err(|error| error.to_string())
     }
 
+    /// Returns the target of probes.
+    fn target(&self, endpoint: &Endpoint) -> Target {
+        let mut target = probing::target(endpoint);
+        target.proxy_header = proxy_version(self.send_proxy);
+        target
+    }
+
     /// Returns the monitor that queries the server's role.
     pub(super) fn role_monitor(&self, address: &Address) -> Result<RoleMonitor, String> {
         let database = match (self.protocol, &self.health.probe) {
@@ -92,11 +118,12 @@ impl MonitorConfig {
             .map_err(|error| error.to_string())
     }
 
-    fn times(&self) -> Times {
+    fn role_queries(&self) -> RoleQuerySettings {
         let interval_ms = self.monitor.as_ref().map(|one| one.role_interval_ms);
-        Times {
+        RoleQuerySettings {
             interval_ms: interval_ms.unwrap_or(Monitor::ROLE_INTERVAL_MS),
             timeout_ms: self.health.timeout_ms,
+            proxy_header: proxy_version(self.send_proxy),
         }
     }
 
@@ -262,9 +289,9 @@ impl ManagedServer {
             // The role is not monitored, and need not be.
         } else if self.role_task.is_none() {
             let role_monitor = self.config.role_monitor(&self.address)?;
-            let (server, times) = (Arc::clone(&self.server), self.config.times());
+            let (server, queries) = (Arc::clone(&self.server), self.config.role_queries());
             let (address, reports) = (self.address.clone(), reports.clone());
-            let role_task = RoleMonitorTask::start(address, server, role_monitor, times, reports);
+            let role_task = RoleMonitorTask::start(address, server, role_monitor, queries, reports);
             self.role_task = Some(role_task);
             self.role_report_ms = now_ms();
             self.use_addresses();
@@ -288,8 +315,8 @@ impl ManagedServer {
 
     /// Returns whether the last role report is too old to count, although the server is alive.
     pub(super) fn is_role_outdated(&self, now_ms: u64) -> bool {
-        let times = self.config.times();
-        let patience_ms = (3 * times.interval_ms).max(2 * times.timeout_ms);
+        let queries = self.config.role_queries();
+        let patience_ms = (3 * queries.interval_ms).max(2 * queries.timeout_ms);
         now_ms.saturating_sub(self.role_report_ms) > patience_ms
     }
 
@@ -318,6 +345,14 @@ impl ManagedServer {
         probe_ms
             .min(resolve_ms)
             .min(drain.map_or(u64::MAX, |drain| drain.until_ms))
+    }
+
+    /// Returns the target of probes. `None` while the host name is not resolved.
+    pub(super) fn probe_target(&self) -> Option<Target> {
+        let endpoints = self.server.endpoints();
+        endpoints
+            .first()
+            .map(|endpoint| self.config.target(endpoint))
     }
 
     /// Returns the probe that is due, with its time limit in milliseconds. Without a prober, only

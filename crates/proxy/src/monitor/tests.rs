@@ -146,7 +146,7 @@ impl Bench {
     }
 
     fn ask(&mut self, target: &str, fresh: bool) -> Result<RoleReport, WatchError> {
-        let target = Target::Unix(target.into());
+        let target = Target::unix(target.into());
         let within = Duration::from_millis(20);
         self.runtime
             .block_on(self.keeper.ask(&target, fresh, within))
@@ -214,7 +214,7 @@ fn a_question_may_be_asked_in_a_task_of_its_own() {
         .unwrap();
     for database in [Database::Mysql, Database::Postgres] {
         let mut watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
-        let target = Target::Unix("/nonexistent/socket".into());
+        let target = Target::unix("/nonexistent/socket".into());
         let ask = sendable(watcher.ask(&target, false, Duration::from_secs(5)));
         let reported = bench.runtime.block_on(ask);
         assert_eq!(

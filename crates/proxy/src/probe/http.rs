@@ -1,6 +1,6 @@
 //! Sends one GET over its own connection, and checks the status and the start of the body.
 
-use std::{ops::RangeInclusive, pin::pin, sync::Arc};
+use std::{ops::RangeInclusive, pin::pin};
 
 use evenkeel_tls::messages::with_server;
 use futures_util::future::{Either, select};
@@ -12,13 +12,11 @@ use hyper::{
     header::{CONNECTION, HOST, HeaderValue, USER_AGENT},
 };
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, pki_types::ServerName};
-use tokio_rustls::TlsConnector;
 
 use super::{
-    ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages,
+    ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
     stream::{self, CheckedStream, Plausible, ReceivedPrefix, Socket},
-    tls,
+    tls::TlsStart,
 };
 
 /// Length of the searched part of the body, in bytes.
@@ -38,13 +36,11 @@ pub(super) struct HttpProbe {
     host: Option<HeaderValue>,
     status: Vec<RangeInclusive<u16>>,
     body: Option<String>,
-    tls: Tls,
-    tls_config: Option<Arc<ClientConfig>>,
+    tls: Option<TlsStart>,
 }
 
 impl HttpProbe {
     pub(super) fn new(wanted: Wanted, tls: &Tls) -> Result<Self, ProbeSetupError> {
-        let tls_config = tls::client_config(tls)?;
         let status = if wanted.status.is_empty() {
             vec![200..=399]
         } else {
@@ -55,8 +51,7 @@ impl HttpProbe {
             host: wanted.host.as_deref().map(parse_host).transpose()?,
             status,
             body: wanted.body,
-            tls: tls.clone(),
-            tls_config,
+            tls: TlsStart::new(tls)?,
         })
     }
 
@@ -66,13 +61,13 @@ impl HttpProbe {
         progress: &Progress,
     ) -> Result<(), ProbeFailure> {
         let socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
-        let plausible: Plausible = if self.tls_config.is_some() {
+        let plausible: Plausible = if self.tls.is_some() {
             |_| true
         } else {
             may_answer
         };
         let (socket, received) = CheckedStream::new(socket, plausible);
-        let socket = self.connect_tls(socket, target, progress).await?;
+        let socket = self.start_tls(socket, target, progress).await?;
         progress.step("waiting for the HTTP response");
         let shaken = http1::Builder::new().handshake(TokioIo::new(socket)).await;
         let (sender, connection) = shaken.map_err(|e| explain(&e, &received))?;
@@ -89,26 +84,18 @@ impl HttpProbe {
         })
     }
 
-    async fn connect_tls(
+    async fn start_tls(
         &self,
         socket: CheckedStream,
         target: &Target,
         progress: &Progress,
     ) -> Result<Box<dyn Socket>, ProbeFailure> {
-        let (Some(config), Target::Tcp(_)) = (&self.tls_config, target) else {
-            return Ok(Box::new(socket));
-        };
-        progress.step("starting TLS");
-        let name = tls::server_name(&self.tls, target);
-        let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
-        let connected = TlsConnector::from(Arc::clone(config))
-            .connect(name, socket)
-            .await;
-        let stream = connected.map_err(|e| match messages::tls_inside(&e) {
-            Some(e) => with_server(e),
-            None => messages::io(&e),
-        })?;
-        Ok(Box::new(stream))
+        match (&self.tls, &target.address) {
+            (Some(tls), TargetAddress::Tcp(_)) => {
+                Ok(Box::new(tls.handshake(socket, target, progress).await?))
+            }
+            _ => Ok(Box::new(socket)),
+        }
     }
 
     async fn exchange(
@@ -143,11 +130,11 @@ impl HttpProbe {
     }
 
     fn request(&self, target: &Target) -> Result<hyper::Request<Empty<Bytes>>, Ended> {
-        let host = match (&self.host, target) {
+        let host = match (&self.host, &target.address) {
             (Some(host), _) => host.clone(),
-            (None, Target::Tcp(address)) => HeaderValue::try_from(address.to_string())
+            (None, TargetAddress::Tcp(address)) => HeaderValue::try_from(address.to_string())
                 .unwrap_or(HeaderValue::from_static("localhost")),
-            (None, Target::Unix(_)) => HeaderValue::from_static("localhost"),
+            (None, TargetAddress::Unix(_)) => HeaderValue::from_static("localhost"),
         };
         hyper::Request::get(self.path.clone())
             .header(HOST, host)

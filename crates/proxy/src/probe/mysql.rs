@@ -1,6 +1,7 @@
 //! The MySQL and MariaDB probe: a complete login with the monitor account, one query, a COM_QUIT.
 
 mod login;
+mod relay;
 
 use mysql_async::prelude::Queryable;
 

@@ -7,12 +7,14 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use evenkeel_wire::proxy_header;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, UnixStream},
 };
 
-use super::Target;
+use super::{Target, TargetAddress};
+use crate::settings::ProxyVersion;
 
 /// Number of first bytes kept for the error text.
 const HEARD_BYTES_MAX: usize = 32;
@@ -25,16 +27,23 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
-/// Connects.
+/// Connects, and sends the PROXY header of the target.
 pub(super) async fn dial(target: &Target) -> io::Result<Box<dyn Socket>> {
-    match target {
-        Target::Tcp(address) => {
+    let mut socket: Box<dyn Socket> = match &target.address {
+        TargetAddress::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            Ok(Box::new(stream))
+            Box::new(stream)
         }
-        Target::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
-    }
+        TargetAddress::Unix(path) => Box::new(UnixStream::connect(path).await?),
+    };
+    let header = match target.proxy_header {
+        None => return Ok(socket),
+        Some(ProxyVersion::V1) => proxy_header::encode_v1_unknown(),
+        Some(ProxyVersion::V2) => proxy_header::encode_v2_local(),
+    };
+    socket.write_all(header).await?;
+    Ok(socket)
 }
 
 /// Returns whether these first bytes, however few, may start a valid message of the protocol.

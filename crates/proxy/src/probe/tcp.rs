@@ -1,4 +1,4 @@
-//! The TCP probe: a connection is accepted.
+//! The TCP probe: a connection is accepted, and the TLS handshake if TLS is on.
 
 use std::time::Duration;
 
@@ -7,15 +7,22 @@ use tokio::{
     time::timeout,
 };
 
-use super::{ProbeFailure, Progress, Target, messages, stream};
+use super::{ProbeFailure, Progress, Target, TargetAddress, messages, stream, tls::TlsStart};
 
 /// Time for the server to close its side; then the connection is dropped anyway.
 const GOODBYE_MS_MAX: u64 = 100;
 /// Enough for the greeting of any protocol.
 const GREETING_BYTES_MAX: usize = 4096;
 
-pub(super) async fn ask(target: &Target, progress: &Progress) -> Result<(), ProbeFailure> {
+pub(super) async fn ask(
+    tls: Option<&TlsStart>,
+    target: &Target,
+    progress: &Progress,
+) -> Result<(), ProbeFailure> {
     let mut socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
+    if let (Some(tls), TargetAddress::Tcp(_)) = (tls, &target.address) {
+        socket = Box::new(tls.handshake(socket, target, progress).await?);
+    }
     progress.passed();
     // A close with an unread greeting in the buffer would be a reset. Therefore this side shuts
     // down first, and reads until the server ends, too.

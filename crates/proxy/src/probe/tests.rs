@@ -77,7 +77,7 @@ fn a_probe_may_run_in_a_task_of_its_own() {
         value
     }
     let asker = Prober::new(http_probe("/", None), None, Tls::Off).unwrap();
-    let target = Target::Unix("/nonexistent/socket".into());
+    let target = Target::unix("/nonexistent/socket".into());
     let ask = sendable(asker.ask(&target, Duration::from_secs(5)));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

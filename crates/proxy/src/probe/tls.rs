@@ -2,10 +2,13 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use evenkeel_tls::{self as tls, Tls};
-use rustls::ClientConfig;
+use evenkeel_tls::{self as tls, Tls, messages::with_server};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{ProbeSetupError, Target};
+use super::{
+    ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, messages, stream::Socket,
+};
 
 /// Returns a TLS client's configuration; `None` when TLS is off.
 pub(super) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, ProbeSetupError> {
@@ -14,9 +17,47 @@ pub(super) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, Prob
 
 /// Returns the server name: the one to verify, or the address (which is not sent).
 pub(super) fn server_name(tls: &Tls, target: &Target) -> String {
-    match (tls, target) {
+    match (tls, &target.address) {
         (Tls::Verify { server_name, .. }, _) => server_name.clone(),
-        (_, Target::Tcp(address)) => address.ip().to_string(),
-        (_, Target::Unix(_)) => IpAddr::from([127, 0, 0, 1]).to_string(),
+        (_, TargetAddress::Tcp(address)) => address.ip().to_string(),
+        (_, TargetAddress::Unix(_)) => IpAddr::from([127, 0, 0, 1]).to_string(),
+    }
+}
+
+/// Starts TLS on connections of which it is the first message.
+pub(super) struct TlsStart {
+    tls: Tls,
+    config: Arc<ClientConfig>,
+}
+
+impl TlsStart {
+    /// Returns `None` when TLS is off.
+    pub(super) fn new(tls: &Tls) -> Result<Option<Self>, ProbeSetupError> {
+        let config = client_config(tls)?;
+        Ok(config.map(|config| Self {
+            tls: tls.clone(),
+            config,
+        }))
+    }
+
+    /// Completes the handshake, in which the server's certificate is checked.
+    pub(super) async fn handshake<S: Socket>(
+        &self,
+        socket: S,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<TlsStream<S>, ProbeFailure> {
+        progress.step("starting TLS");
+        let name = server_name(&self.tls, target);
+        let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        let connected = connector.connect(name, socket).await;
+        connected.map_err(|e| {
+            let why = match messages::tls_inside(&e) {
+                Some(e) => with_server(e),
+                None => messages::io(&e),
+            };
+            ProbeFailure::Failed(why)
+        })
     }
 }

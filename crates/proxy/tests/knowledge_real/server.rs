@@ -99,7 +99,7 @@ impl Postgres {
     }
 
     pub(crate) fn target(&self) -> Target {
-        Target::Unix(self.0.path(&format!(".s.PGSQL.{}", self.0.port)))
+        Target::unix(self.0.path(&format!(".s.PGSQL.{}", self.0.port)))
     }
 }
 

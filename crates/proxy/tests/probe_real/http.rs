@@ -8,7 +8,7 @@ use crate::rig::{
     PATIENCE, Server, ask, assert_failed, assert_passed, certificates, free_port, program,
 };
 
-fn start(tls_port: u16) -> Server {
+pub(crate) fn start(tls_port: u16) -> Server {
     let server = Server::start(libc::SIGKILL, |dir, port| command(dir, port, tls_port));
     server.until("nginx listens", || {
         ask(Probe::Tcp, None, Tls::Off, &server.tcp(), PATIENCE).outcome == Outcome::Passed
@@ -129,11 +129,11 @@ fn status_body_and_host_are_asked_and_judged() {
 fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
     let tls_port = free_port();
     let server = start(tls_port);
-    let unix = Target::Unix(server.path("sock"));
+    let unix = Target::unix(server.path("sock"));
     assert_passed(&ask(get("/ok"), None, Tls::Off, &unix, PATIENCE));
     assert_passed(&ask(Probe::Tcp, None, Tls::Off, &unix, PATIENCE));
     let tls = |tls| -> Observation {
-        let target = Target::Tcp(([127, 0, 0, 1], tls_port).into());
+        let target = Target::tcp(([127, 0, 0, 1], tls_port).into());
         ask(with_body("/ok", "well"), None, tls, &target, PATIENCE)
     };
     let ca = Some(Authorities::from_pem(&std::fs::read(server.path("ca.pem")).unwrap()).unwrap());
@@ -148,7 +148,15 @@ fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
         server_name: "db.test".to_owned(),
         identity: None,
     };
-    assert_failed(&tls(public), "server certificate is not trusted");
+    assert_failed(&tls(public.clone()), "server certificate is not trusted");
+    let tcp = |tls, port| {
+        let target = Target::tcp(([127, 0, 0, 1], port).into());
+        ask(Probe::Tcp, None, tls, &target, PATIENCE)
+    };
+    assert_passed(&tcp(Tls::Encrypt(None), tls_port));
+    assert_failed(&tcp(public, tls_port), "server certificate is not trusted");
+    let plain = tcp(Tls::Encrypt(None), server.port);
+    assert_failed(&plain, "the server's response is not TLS");
     server.signal(libc::SIGSTOP);
     let limit = Duration::from_millis(500);
     let frozen = ask(get("/ok"), None, Tls::Off, &server.tcp(), limit);

@@ -33,7 +33,7 @@ const ACCOUNTS: &str = "
     CREATE USER wantstls IDENTIFIED BY 'secret' REQUIRE SSL;
     CREATE USER single IDENTIFIED BY 'secret' WITH MAX_USER_CONNECTIONS 1;";
 
-fn shared() -> Arc<Server> {
+pub(crate) fn shared() -> Arc<Server> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     let server = shared.upgrade().unwrap_or_else(|| Arc::new(start(&[])));
     *shared = Arc::downgrade(&server);
@@ -141,7 +141,7 @@ fn the_right_password_passes_and_the_wrong_one_names_the_account() {
 #[test]
 fn a_unix_socket_is_asked_too_and_tls_is_left_out_there() {
     let server = shared();
-    let target = Target::Unix(server.path("sock"));
+    let target = Target::unix(server.path("sock"));
     let monitor = account("monitor", "secret");
     for tls in [Tls::Off, Tls::Encrypt(None), verify(&server, "db.test")] {
         assert_passed(&ask(
@@ -152,7 +152,7 @@ fn a_unix_socket_is_asked_too_and_tls_is_left_out_there() {
             PATIENCE,
         ));
     }
-    let nowhere = Target::Unix(server.path("nosuch"));
+    let nowhere = Target::unix(server.path("nosuch"));
     let nobody = ask(select_one(), Some(monitor), Tls::Off, &nowhere, PATIENCE);
     assert_failed(&nobody, "no such socket file");
 }

@@ -26,7 +26,7 @@ struct Peer {
 impl Peer {
     fn start(behave: impl Fn(TcpStream) + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = Target::Tcp(listener.local_addr().unwrap());
+        let target = Target::tcp(listener.local_addr().unwrap());
         let (tx, accepted) = mpsc::channel();
         thread::spawn(move || {
             for stream in listener.incoming() {

@@ -40,7 +40,7 @@ const ACCOUNTS: &str = "
     CREATE ROLE single LOGIN PASSWORD 'secret' CONNECTION LIMIT 0;
     SET password_encryption = 'md5'; CREATE ROLE md5 LOGIN PASSWORD 'secret';";
 
-fn shared() -> Arc<Server> {
+pub(crate) fn shared() -> Arc<Server> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     let server = shared.upgrade().unwrap_or_else(|| Arc::new(start(&[])));
     *shared = Arc::downgrade(&server);
@@ -57,7 +57,7 @@ fn start(options: &[&str]) -> Server {
             probe,
             postgres,
             Tls::Off,
-            &Target::Unix(socket.clone()),
+            &Target::unix(socket.clone()),
             PATIENCE,
         );
         seen.outcome == evenkeel_proxy::probe::Outcome::Passed
@@ -210,7 +210,7 @@ fn an_account_that_may_not_log_in_is_told_from_a_dead_server() {
 #[test]
 fn a_unix_socket_is_asked_too_and_tls_is_left_out_there() {
     let server = shared();
-    let target = Target::Unix(socket(&server));
+    let target = Target::unix(socket(&server));
     for tls in [Tls::Off, Tls::Encrypt(None), verify(&server, "db.test")] {
         let monitor = Some(account("monitor", "secret"));
         assert_passed(&ask(select_one(), monitor, tls, &target, PATIENCE));

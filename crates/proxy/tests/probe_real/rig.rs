@@ -53,7 +53,7 @@ impl Server {
     }
 
     pub(crate) fn tcp(&self) -> Target {
-        Target::Tcp(SocketAddr::from(([127, 0, 0, 1], self.port)))
+        Target::tcp(SocketAddr::from(([127, 0, 0, 1], self.port)))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::variables;
 use crate::monitor::WatchError;
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
+    MonitorAccount, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
     mysql::{Login, catch_panic, malformed},
 };
 use crate::server_info::{
@@ -234,7 +234,7 @@ async fn learn(connection: &mut Conn) -> Result<(bool, String, String), Error> {
 fn names(host: &str, target: &Target) -> Vec<String> {
     let mut names = vec![host.to_owned()];
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
-    if let (Target::Tcp(address), false) = (target, is_address) {
+    if let (TargetAddress::Tcp(address), false) = (&target.address, is_address) {
         let any = if address.is_ipv4() {
             "0.0.0.0:0"
         } else {
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_server_that_looks_names_up_knows_us_by_our_address_too() {
-        let local = Target::Tcp("127.0.0.1:3306".parse().unwrap());
+        let local = Target::tcp("127.0.0.1:3306".parse().unwrap());
         assert_eq!(names("localhost", &local), ["localhost", "127.0.0.1"]);
         assert_eq!(names("10.0.0.1", &local), ["10.0.0.1"]);
     }

@@ -1,6 +1,6 @@
 //! Logs in to MySQL and MariaDB with the monitor account, and classifies failures.
 
-use std::{io, panic::AssertUnwindSafe, pin::pin, time::Duration};
+use std::{io, net::SocketAddr, panic::AssertUnwindSafe, pin::pin, time::Duration};
 
 use evenkeel_tls::{check_name, messages::with_server};
 use futures_util::{
@@ -15,8 +15,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::relay;
 use crate::probe::{
-    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages, stream, tls,
+    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
+    stream, tls,
 };
 
 /// More than any health check needs; an explicit value saves a query for the server's own.
@@ -61,8 +63,12 @@ impl Login {
         target: &Target,
         progress: &Progress,
     ) -> Result<Conn, ProbeFailure> {
+        let relay = match target.proxy_header {
+            Some(_) => Some(relay::start(target).await.map_err(|e| messages::io(&e))?),
+            None => None,
+        };
         progress.step("connecting or logging in");
-        let login = pin!(catch_panic(Conn::new(self.opts(target))));
+        let login = pin!(catch_panic(Conn::new(self.opts(target, relay))));
         let stalled = pin!(diagnose_stall(target, progress));
         match select(login, stalled).await {
             Either::Left((Some(Ok(connection)), _)) => Ok(connection),
@@ -74,7 +80,8 @@ impl Login {
         }
     }
 
-    fn opts(&self, target: &Target) -> Opts {
+    /// Returns the options for a connection to the server, or to the relay in front of it.
+    fn opts(&self, target: &Target, relay: Option<SocketAddr>) -> Opts {
         let password = Some(&self.account.password).filter(|p| !p.is_empty());
         let opts = OptsBuilder::default()
             .user(Some(&self.account.user))
@@ -86,20 +93,23 @@ impl Login {
             .max_allowed_packet(Some(PACKET_BYTES_MAX))
             .wait_timeout(Some(WAIT_TIMEOUT_S))
             .stmt_cache_size(0);
-        match target {
-            Target::Tcp(address) => {
+        let relay = relay.map(TargetAddress::Tcp);
+        match relay.as_ref().unwrap_or(&target.address) {
+            TargetAddress::Tcp(address) => {
                 let name = tls::server_name(&self.tls, target);
                 opts.ip_or_hostname(address.ip().to_string())
                     .resolved_ips(Some(vec![address.ip()]))
                     .tcp_port(address.port())
                     .ssl_opts(
+                        // A Unix socket needs no TLS, also through the relay.
                         self.ssl
                             .clone()
+                            .filter(|_| matches!(target.address, TargetAddress::Tcp(_)))
                             .map(|s| s.with_danger_tls_hostname_override(Some(name))),
                     )
                     .into()
             }
-            Target::Unix(path) => opts.socket(Some(path.to_string_lossy())).into(),
+            TargetAddress::Unix(path) => opts.socket(Some(path.to_string_lossy())).into(),
         }
     }
 

@@ -13,7 +13,7 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::probe::{
-    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, Tls, messages,
+    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
     stream::{self, CheckedStream, ReceivedPrefix},
     tls,
 };
@@ -70,8 +70,8 @@ impl Login {
         let socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
         progress.step("logging in");
         let mut config = self.config.clone();
-        let (ended, received) = match (&self.tls_config, target) {
-            (Some(tls_config), Target::Tcp(_)) => {
+        let (ended, received) = match (&self.tls_config, &target.address) {
+            (Some(tls_config), TargetAddress::Tcp(_)) => {
                 config.ssl_mode(SslMode::Require);
                 let (socket, received) = CheckedStream::new(socket, may_answer_tls_request);
                 let connector = connector(tls_config, tls::server_name(&self.tls, target))?;
