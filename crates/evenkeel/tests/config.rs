@@ -12,6 +12,8 @@ mod messages;
 mod mysql;
 #[path = "config/postgres.rs"]
 mod postgres;
+#[path = "config/probes.rs"]
+mod probes;
 #[path = "config/rules.rs"]
 mod rules;
 #[path = "config/users.rs"]

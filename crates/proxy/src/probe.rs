@@ -75,8 +75,8 @@ impl fmt::Display for Target {
 /// Kind of the probe.
 #[derive(Clone, Debug)]
 pub enum Probe {
-    /// Checks that a connection is accepted, and the TLS handshake if TLS is on. A MySQL server counts each one in `Aborted_connects`:
-    /// use `Mysql` there.
+    /// Checks that a connection is accepted, and the TLS handshake if TLS is on. A MySQL server
+    /// counts each one in `Aborted_connects`: use `Mysql` there.
     Tcp,
     /// Checks the response to `GET path`.
     Http {

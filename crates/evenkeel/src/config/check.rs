@@ -1,6 +1,7 @@
 //! Checks the configuration across tables, for duplicates and contradictions.
 
 mod database;
+mod probes;
 mod shared;
 
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ pub(super) fn whole(
         own_address(draft, problems);
         backups(draft, problems);
         waiting(draft, problems);
-        probe_accounts(draft, problems);
+        probes::check(draft, problems);
         role_probes(draft, problems);
         database::check(draft, problems);
     }
@@ -199,40 +200,6 @@ fn waiting(Draft { plan, spans }: &Draft, problems: &mut Problems) {
             "`all_down = \"wait\"` has no effect: the queue is disabled by `queue.length = 0`";
         let help = "set [service.queue] length to 1 or more, or remove `all_down`";
         problems.warning(&spans.all_down, "W_NO_EFFECT", message, help);
-    }
-}
-
-fn probe_accounts(Draft { plan, spans }: &Draft, problems: &mut Problems) {
-    let home = spans.upstream.home;
-    let probe = plan.health.probe.name();
-    let logs_in = matches!(
-        plan.health.probe,
-        Probe::Mysql { .. } | Probe::Postgres { .. }
-    );
-    if logs_in && spans.upstream.monitor.is_none() && plan.monitor.is_none() {
-        let message = format!("`probe = \"{probe}\"` requires an account to log in with");
-        let help = format!(
-            "add {} with `user` and `password_file`, or use `probe = \"tcp\"`",
-            home.title("monitor")
-        );
-        problems.error(&spans.upstream.probe, "E_NO_MONITOR", message, help);
-    }
-    if logs_in || plan.database().is_some() {
-        return;
-    }
-    let idle = [
-        (&spans.upstream.monitor, home.title("monitor")),
-        (&spans.upstream.server_tls, home.title("server_tls")),
-    ];
-    for (span, title) in idle {
-        if span.is_some() {
-            let message = format!("{title} has no effect: `probe = \"{probe}\"` does not log in");
-            let help = format!(
-                "set `probe = \"mysql\"` or `\"postgres\"` in {}, or remove it",
-                home.title("health")
-            );
-            problems.warning(span, "W_NO_EFFECT", message, help);
-        }
     }
 }
 

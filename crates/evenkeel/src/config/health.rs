@@ -4,14 +4,16 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
-use super::plan::{Health, Monitor, PemFile, Probe, ServerTls, TlsMode};
+use super::plan::{Health, Monitor, PemFile, Probe, ProbeTls, ServerTls, TlsMode};
 use super::problem::Problems;
 use super::reader::{Table, Value, wrong_type};
 use super::sources::Sources;
 use super::tls;
 
 /// Keys that are valid only for certain probes, and those probes.
-const PROBE_KEYS: [(&str, &[&str]); 5] = [
+const PROBE_KEYS: [(&str, &[&str]); 7] = [
+    ("port", &["tcp", "http", "mysql", "postgres"]),
+    ("tls", &["tcp", "http", "mysql", "postgres"]),
     ("path", &["http"]),
     ("host", &["http"]),
     ("status", &["http"]),
@@ -25,8 +27,15 @@ pub(super) fn read(table: &Table<'_>, default: &Health, problems: &mut Problems)
     let interval_ms = number("interval_ms").unwrap_or(default.interval_ms);
     let timeout_ms = number("timeout_ms").unwrap_or(default.timeout_ms.min(interval_ms));
     let dead = number("dead_interval_ms_max");
+    let port = table.number("port", problems);
     let health = Health {
         probe: probe(table, &default.probe, problems),
+        port: port.and_then(|port| u16::try_from(port).ok()),
+        tls: match table.word("tls", problems) {
+            Some("on") => ProbeTls::On,
+            Some("off") => ProbeTls::Off,
+            _ => default.tls,
+        },
         interval_ms,
         timeout_ms,
         rise: table.small_number("rise", problems).unwrap_or(default.rise),

@@ -240,8 +240,10 @@ pub static CLUSTER_HEALTH: Section = Section {
     keys: &HEALTH_KEYS,
 };
 
-const HEALTH_KEYS: [Key; 11] = [
+const HEALTH_KEYS: [Key; 13] = [
     word("probe", &["off", "tcp", "http", "mysql", "postgres"]),
+    number("port", 1, 65_535),
+    word("tls", &["auto", "on", "off"]),
     number("interval_ms", 50, HOUR_MS),
     number("timeout_ms", 1, TEN_MINUTES_MS),
     number("rise", 1, 100),

@@ -341,6 +341,10 @@ impl Default for Keepalive {
 pub struct Health {
     /// Kind of probe. Default tcp.
     pub probe: Probe,
+    /// Port that probes connect to. `None`: the server's. A Unix socket has none.
+    pub port: Option<u16>,
+    /// TLS of probes. Default auto.
+    pub tls: ProbeTls,
     /// Interval between probes of a server that is up, 50 ms to 1 hour. Default 1 000.
     pub interval_ms: u64,
     /// Limit for one probe. Default 1 000, or `interval_ms` if that is less.
@@ -358,6 +362,8 @@ impl Default for Health {
     fn default() -> Health {
         Health {
             probe: Probe::Tcp,
+            port: None,
+            tls: ProbeTls::Auto,
             interval_ms: 1_000,
             timeout_ms: 1_000,
             rise: 2,
@@ -365,6 +371,18 @@ impl Default for Health {
             dead_interval_ms_max: 10_000,
         }
     }
+}
+
+/// TLS of probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeTls {
+    /// As `[service.server_tls]` requires: database probes with its mode, HTTP probes if a mode is
+    /// set, TCP probes never.
+    Auto,
+    /// Always, with the mode of `[service.server_tls]`. Default of that mode: verify.
+    On,
+    /// Never.
+    Off,
 }
 
 /// Kind of probe.

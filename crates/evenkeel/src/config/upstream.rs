@@ -30,6 +30,8 @@ pub(super) struct UpstreamSpans {
     pub(super) servers: Vec<ServerSpans>,
     pub(super) servers_key: SourceSpan,
     pub(super) probe: SourceSpan,
+    pub(super) probe_port: SourceSpan,
+    pub(super) probe_tls: SourceSpan,
     pub(super) health: SourceSpan,
     pub(super) monitor: SourceSpan,
     pub(super) server_tls: SourceSpan,
@@ -124,6 +126,8 @@ pub(super) fn read(
     if let Some(health) = table.table("health", health_keys, problems) {
         upstream.health = health::read(&health, &upstream.health, problems);
         spans.health = health.span.clone();
+        spans.probe_port = health.key_span("port");
+        spans.probe_tls = health.key_span("tls");
         spans.probe = health.value_span("probe").or(health.span);
     }
     if let Some(monitor) = table.table("monitor", monitor_keys, problems) {

@@ -9,7 +9,7 @@ use evenkeel_policy::load::Load;
 use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::monitor::{Database, RoleMonitor};
 use evenkeel_proxy::probe::{
-    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls,
+    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Target, TargetAddress, Tls,
 };
 use evenkeel_proxy::{Endpoint, Server};
 use evenkeel_tls::TlsIdentity;
@@ -21,7 +21,7 @@ use super::publish::proxy_version;
 use super::role_monitor::{RoleMonitorTask, RoleQuerySettings};
 use crate::config::Address;
 use crate::config::plan::{
-    self, Monitor, Plan, SendProxy, ServerTls, ServicePlan, SqlProtocol, TlsMode,
+    self, Monitor, Plan, ProbeTls, SendProxy, ServerTls, ServicePlan, SqlProtocol, TlsMode,
 };
 use crate::status::LastProbe;
 
@@ -91,16 +91,20 @@ impl MonitorConfig {
             plan::Probe::Mysql { query } => Probe::Mysql { query },
             plan::Probe::Postgres { query } => Probe::Postgres { query },
         };
-        let prober = Prober::new(probe, self.account(), self.tls(address)?);
+        let prober = Prober::new(probe, self.account(), self.probe_tls(address)?);
         prober
             .map(|prober| Some(Arc::new(prober)))
             .map_err(|error| error.to_string())
     }
 
-    /// Returns the target of probes.
+    /// Returns the target of probes. At another port than that of the traffic, a server does not
+    /// expect a PROXY header.
     fn target(&self, endpoint: &Endpoint) -> Target {
         let mut target = probing::target(endpoint);
-        target.proxy_header = proxy_version(self.send_proxy);
+        match (&mut target.address, self.health.port) {
+            (TargetAddress::Tcp(address), Some(port)) => address.set_port(port),
+            _ => target.proxy_header = proxy_version(self.send_proxy),
+        }
         target
     }
 
@@ -135,20 +139,36 @@ impl MonitorConfig {
         })
     }
 
+    /// Returns the TLS settings of server connections and role queries.
     pub(super) fn tls(&self, address: &Address) -> Result<Tls, String> {
-        let speaks_tls = self.protocol.is_some()
-            || !matches!(self.health.probe, plan::Probe::Tcp | plan::Probe::Off);
+        self.tls_of_mode(self.tls.mode_for(address), address)
+    }
+
+    fn probe_tls(&self, address: &Address) -> Result<Tls, String> {
+        let mode = match (self.health.tls, &self.health.probe) {
+            (ProbeTls::Off, _) | (ProbeTls::Auto, plan::Probe::Off | plan::Probe::Tcp) => {
+                TlsMode::Off
+            }
+            // An HTTP probe uses TLS only if configured: most web servers behind a load balancer do
+            // not.
+            (ProbeTls::Auto, plan::Probe::Http { .. }) => self.tls.mode.unwrap_or(TlsMode::Off),
+            (ProbeTls::Auto, plan::Probe::Mysql { .. } | plan::Probe::Postgres { .. }) => {
+                self.tls.mode_for(address)
+            }
+            (ProbeTls::On, _) => self.tls.mode.unwrap_or(TlsMode::Verify),
+        };
+        self.tls_of_mode(mode, address)
+    }
+
+    fn tls_of_mode(&self, mode: TlsMode, address: &Address) -> Result<Tls, String> {
         let identity = self.tls.own.as_ref().map(|own| {
             let [certificate, key] =
                 [&own.certificate, &own.key].map(|file| file.text.expose().as_bytes());
             TlsIdentity::from_pem("[service.server_tls]", certificate, key)
         });
         let identity = identity.transpose().map_err(|error| error.to_string())?;
-        Ok(match (self.tls.mode_for(address), address) {
-            // An HTTP probe uses TLS only if configured: most web servers behind a load balancer do
-            // not.
-            (TlsMode::Verify, _) if self.tls.mode.is_none() && self.is_http() => Tls::Off,
-            (TlsMode::Verify, Address::Tcp { host, .. }) if speaks_tls => {
+        Ok(match (mode, address) {
+            (TlsMode::Verify, Address::Tcp { host, .. }) => {
                 let ca = self.tls.ca.as_ref();
                 let ca = ca.map(|ca| Authorities::from_pem(ca.text.expose().as_bytes()));
                 Tls::Verify {
@@ -158,12 +178,8 @@ impl MonitorConfig {
                 }
             }
             (TlsMode::Encrypt, _) => Tls::Encrypt(identity),
-            _ => Tls::Off,
+            (TlsMode::Off, _) | (TlsMode::Verify, Address::Unix(_)) => Tls::Off,
         })
-    }
-
-    fn is_http(&self) -> bool {
-        matches!(self.health.probe, plan::Probe::Http { .. })
     }
 }
 
@@ -469,3 +485,6 @@ fn fixed_endpoint(address: &Address) -> Option<Endpoint> {
         Address::Tcp { .. } => address.socket_addr().map(Endpoint::Tcp),
     }
 }
+
+#[cfg(test)]
+mod tests;

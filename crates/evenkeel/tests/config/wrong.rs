@@ -493,7 +493,7 @@ fn keys_that_nothing_uses_are_told() {
     check_service(
         "[service.server_tls]\nmode='off'",
         "W_NO_EFFECT 5:10",
-        "does not log in",
+        "does not use TLS",
     );
 }
 
