@@ -132,6 +132,19 @@ fn a_listed_peers_header_names_the_client_to_the_server(io: &str) {
     assert_eq!(receive(&bed.server.accept(), V2.len()), V2);
 }
 
+#[test]
+fn a_probe_begins_with_a_header_without_addresses_except_at_a_port_of_its_own() {
+    let health = "send_proxy = \"v2\"\n[service.health]\nprobe = \"tcp\"\n";
+    let bed = TestBed::new("epoll", health);
+    assert_eq!(receive_all(&bed.server.accept()), V2_LOCAL);
+
+    let agent = Listening::new(Kind::V4);
+    let (_, port) = agent.address.rsplit_once(':').unwrap();
+    let bed = TestBed::new("epoll", &format!("{health}port = {port}\n"));
+    assert_eq!(receive_all(&agent.accept()), b"");
+    bed.assert_server_saw_nothing();
+}
+
 fn without_a_usable_address_the_socket_names_the_client(io: &str) {
     let bed = TestBed::new(io, &format!("{LISTED}send_proxy = \"v1\"\n"));
     let unknown: &[u8] = b"PROXY UNKNOWN\r\n";

@@ -11,7 +11,6 @@ use super::plan::{Address, Admin, AllDown, Listen, Probe, Role};
 use super::problem::{Problems, SourceSpan};
 use super::server::ServerSpans;
 use super::service::Draft;
-use super::upstream::Home;
 
 pub(super) use database::peers;
 pub(super) use shared::clusters;
@@ -28,7 +27,7 @@ pub(super) fn whole(
 ) {
     service_names(drafts, problems);
     listens(admin, admin_span, drafts, problems);
-    for draft in drafts.iter().filter(|draft| knows_servers(draft)) {
+    for draft in drafts {
         servers_of_one(draft, problems);
         own_address(draft, problems);
         backups(draft, problems);
@@ -39,12 +38,6 @@ pub(super) fn whole(
     }
     shared::servers(drafts, problems);
     lone_replicas(drafts, problems);
-}
-
-/// Returns whether the servers of a service are known. The unknown name of its cluster is reported
-/// already.
-fn knows_servers(draft: &Draft) -> bool {
-    draft.spans.upstream.home != Home::Unknown
 }
 
 fn service_names(drafts: &[Draft], problems: &mut Problems) {
@@ -238,7 +231,7 @@ fn lone_replicas(drafts: &[Draft], problems: &mut Problems) {
     for draft in drafts {
         let reads = matches!(draft.plan.role, Role::Replica { .. });
         let shares = listed(draft).iter().any(|one| written.contains(one));
-        if reads && !shares && knows_servers(draft) && !written.is_empty() {
+        if reads && !shares && !written.is_empty() {
             let message = "no server of this service is in a service with `role = \"primary\"`: \
                            the lag of its replicas cannot be determined";
             let help = "list all servers in one [[cluster]] that both services name: roles decide \

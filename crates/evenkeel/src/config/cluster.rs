@@ -73,7 +73,8 @@ impl ServerSource<'_> {
             ServerSource::Cluster(cluster) => {
                 (cluster.upstream.clone(), cluster.upstream_spans.clone())
             }
-            ServerSource::Unknown => (Upstream::default(), UpstreamSpans::unknown()),
+            // A service without servers and protocol passes all further checks.
+            ServerSource::Unknown => (Upstream::default(), UpstreamSpans::default()),
         }
     }
 }

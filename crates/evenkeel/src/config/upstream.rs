@@ -37,16 +37,6 @@ pub(super) struct UpstreamSpans {
     pub(super) server_tls: SourceSpan,
 }
 
-impl UpstreamSpans {
-    /// Returns the places of a cluster that the file does not have.
-    pub(super) fn unknown() -> UpstreamSpans {
-        UpstreamSpans {
-            home: Home::Unknown,
-            ..UpstreamSpans::default()
-        }
-    }
-}
-
 /// Table of the file that lists the servers of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Home {
@@ -55,15 +45,13 @@ pub(super) enum Home {
     Service,
     /// A `[[cluster]]` that the service names.
     Cluster,
-    /// A cluster that the file does not have.
-    Unknown,
 }
 
 impl Home {
     /// Returns the word for messages.
     pub(super) fn noun(self) -> &'static str {
         match self {
-            Home::Service | Home::Unknown => "service",
+            Home::Service => "service",
             Home::Cluster => "cluster",
         }
     }
@@ -76,7 +64,7 @@ impl Home {
     /// Returns the keys of `health`, `monitor` and `server_tls`.
     fn sections(self) -> [&'static Section; 3] {
         match self {
-            Home::Service | Home::Unknown => [&keys::HEALTH, &keys::MONITOR, &keys::SERVER_TLS],
+            Home::Service => [&keys::HEALTH, &keys::MONITOR, &keys::SERVER_TLS],
             Home::Cluster => [
                 &keys::CLUSTER_HEALTH,
                 &keys::CLUSTER_MONITOR,
@@ -151,7 +139,7 @@ fn read_servers(
         let listed = "add `servers = [\"db1:3306\", \"db2:3306\"]`";
         let help = match spans.home {
             Home::Cluster => listed.to_owned(),
-            Home::Service | Home::Unknown => {
+            Home::Service => {
                 format!("{listed}, or name a [[cluster]]: `cluster = \"…\"`")
             }
         };
