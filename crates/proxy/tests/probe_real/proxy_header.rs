@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use evenkeel_proxy::monitor::{Database, RoleMonitor, WatchError};
 use evenkeel_proxy::probe::{Observation, Outcome, Probe, Target, Tls};
 use evenkeel_proxy::settings::ProxyVersion;
 
-use crate::rig::{PATIENCE, Server, account, ask, free_port, program};
+use crate::rig::{PATIENCE, Server, account, ask, free_port, program, until};
 use crate::{http, mysql, postgres};
 
 /// Starts HAProxy in front of a port of this machine.
@@ -82,4 +83,39 @@ fn a_postgres_probe_begins_with_the_header() {
     let probe = Probe::Postgres { query };
     check(server.port, &probe, &Tls::Off);
     check(server.port, &probe, &Tls::Encrypt(None));
+}
+
+#[test]
+fn role_queries_of_mysql_begin_with_the_header_and_leave_no_relay() {
+    let server = mysql::shared();
+    let front = in_front_of(server.port);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let asked = |proxy_header| {
+        let target = Target {
+            proxy_header,
+            ..front.tcp()
+        };
+        let account = account("monitor", "secret");
+        let mut monitor = RoleMonitor::new(Database::Mysql, account, Tls::Off, None).unwrap();
+        runtime.block_on(async {
+            let first = monitor.ask(&target, false, PATIENCE).await;
+            let kept = monitor.ask(&target, false, PATIENCE).await;
+            monitor.goodbye().await;
+            [first, kept]
+        })
+    };
+    for answer in asked(Some(ProxyVersion::V2)) {
+        // The account lacks a privilege: the server has answered.
+        assert!(!matches!(answer, Err(WatchError::Away(_))), "{answer:?}");
+    }
+    for answer in asked(None) {
+        assert!(matches!(answer, Err(WatchError::Away(_))), "{answer:?}");
+    }
+    until("the relay ends with its connection", || {
+        runtime.block_on(tokio::task::yield_now());
+        runtime.metrics().num_alive_tasks() == 0
+    });
 }
