@@ -1,6 +1,6 @@
 //! Tests probes of servers that HAProxy serves to peers with a PROXY header only.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
 use evenkeel_proxy::monitor::{Database, RoleMonitor, WatchError};
 use evenkeel_proxy::probe::{Observation, Outcome, Probe, Target, Tls};
@@ -8,6 +8,9 @@ use evenkeel_proxy::settings::ProxyVersion;
 
 use crate::rig::{PATIENCE, Server, account, ask, free_port, program, until};
 use crate::{http, mysql, postgres};
+
+/// Time limit without a header, for which HAProxy waits.
+const LIMIT: Duration = Duration::from_millis(500);
 
 /// Starts HAProxy in front of a port of this machine.
 fn in_front_of(port: u16) -> Server {
@@ -29,6 +32,10 @@ fn in_front_of(port: u16) -> Server {
     server
 }
 
+fn limit(proxy_header: Option<ProxyVersion>) -> Duration {
+    proxy_header.map_or(LIMIT, |_| PATIENCE)
+}
+
 /// Checks that a probe of a server passes with both versions of the header, and not without one.
 fn check(port: u16, probe: &Probe, tls: &Tls) {
     let front = in_front_of(port);
@@ -38,7 +45,13 @@ fn check(port: u16, probe: &Probe, tls: &Tls) {
             ..front.tcp()
         };
         let account = Some(account("monitor", "secret"));
-        ask(probe.clone(), account, tls.clone(), &target, PATIENCE)
+        ask(
+            probe.clone(),
+            account,
+            tls.clone(),
+            &target,
+            limit(proxy_header),
+        )
     };
     for version in [ProxyVersion::V1, ProxyVersion::V2] {
         let observation = probed(Some(version));
@@ -101,8 +114,8 @@ fn role_queries_of_mysql_begin_with_the_header_and_leave_no_relay() {
         let account = account("monitor", "secret");
         let mut monitor = RoleMonitor::new(Database::Mysql, account, Tls::Off, None).unwrap();
         runtime.block_on(async {
-            let first = monitor.ask(&target, false, PATIENCE).await;
-            let kept = monitor.ask(&target, false, PATIENCE).await;
+            let first = monitor.ask(&target, false, limit(proxy_header)).await;
+            let kept = monitor.ask(&target, false, limit(proxy_header)).await;
             monitor.goodbye().await;
             [first, kept]
         })
