@@ -2,7 +2,6 @@
 
 use std::{ops::RangeInclusive, pin::pin};
 
-use evenkeel_tls::messages::with_server;
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, Empty};
 use hyper::{
