@@ -1,6 +1,7 @@
 //! Owns all state that changes at run time, takes events from probes, traffic, commands and timers,
 //! and publishes service snapshots to the data plane.
 
+mod clock;
 mod cluster;
 mod command;
 mod database;

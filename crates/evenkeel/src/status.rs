@@ -8,6 +8,7 @@ mod explain;
 mod timeline;
 mod upgrade;
 
+use evenkeel_proxy::counters;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
@@ -263,6 +264,18 @@ pub struct Histogram {
     pub sum: u64,
     /// Number of values.
     pub count: u64,
+}
+
+impl From<&counters::Histogram> for Histogram {
+    fn from(histogram: &counters::Histogram) -> Self {
+        let counts = histogram.counts();
+        Self {
+            bounds: histogram.bounds().to_vec(),
+            count: counts.iter().sum(),
+            counts,
+            sum: histogram.sum(),
+        }
+    }
 }
 
 /// One second of the past.

@@ -13,8 +13,8 @@ use evenkeel_proxy::probe::{Observation, Outcome, Target};
 use evenkeel_proxy::record::CutReason;
 
 use super::ControlPlane;
+use super::clock::now_unix_ms;
 use super::cluster::switchover::Switchover;
-use super::report::now_unix_ms;
 use super::server::{DueProbe, ManagedServer};
 use super::timeline::NewEvent;
 use super::traffic_check::with_traffic_check;

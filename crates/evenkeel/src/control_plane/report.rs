@@ -1,7 +1,6 @@
 //! Builds the status from the state of the control plane, in the documented format.
 
 use std::borrow::Cow;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_policy::cluster::Role;
@@ -12,6 +11,7 @@ use evenkeel_proxy::counters::{self, ServiceCounters};
 use evenkeel_proxy::record::Record;
 
 use super::ControlPlane;
+use super::clock::{now_unix_ms, unix_ms};
 use super::database::digests::work;
 use super::eligibility::Eligibility;
 use super::removal::Removal;
@@ -27,19 +27,6 @@ use crate::status::{
 
 /// Most servers named in a reason. The others are counted.
 const NAMED_MAX: usize = 5;
-
-/// Returns the current time in milliseconds since the Unix epoch.
-pub(super) fn now_unix_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Converts a time of the monotonic clock to milliseconds since the Unix epoch.
-pub(super) fn unix_ms(at_ms: u64) -> u64 {
-    now_unix_ms().saturating_sub(now_ms().saturating_sub(at_ms))
-}
 
 impl ControlPlane {
     pub(super) fn status(&self) -> Status {
@@ -153,8 +140,8 @@ impl ControlPlane {
             errors,
             rates: managed.history.rates(),
             retries_total: counters.retries.get(),
-            connect_us: histogram(&counters.connect_us),
-            session_ms: histogram(&counters.session_ms),
+            connect_us: Histogram::from(&counters.connect_us),
+            session_ms: Histogram::from(&counters.session_ms),
             history: managed.history.points(),
             servers: self.server_statuses(managed),
             database: super::database::report::status(managed),
@@ -421,16 +408,6 @@ fn bytes(bytes: &counters::Bytes) -> Bytes {
     Bytes {
         from_clients: bytes.from_clients(),
         to_clients: bytes.to_clients(),
-    }
-}
-
-pub(super) fn histogram(histogram: &counters::Histogram) -> Histogram {
-    let counts = histogram.counts();
-    Histogram {
-        bounds: histogram.bounds().to_vec(),
-        count: counts.iter().sum(),
-        counts,
-        sum: histogram.sum(),
     }
 }
 

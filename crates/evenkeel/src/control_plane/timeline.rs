@@ -6,7 +6,7 @@ use evenkeel_engine::clock::now_ms;
 use evenkeel_proxy::data_plane::CutCount;
 
 use super::ControlPlane;
-use super::report::now_unix_ms;
+use super::clock::now_unix_ms;
 use crate::status::{EventKind, Severity, TimelineEvent};
 
 /// Most events kept, enough for several failovers of a large installation.

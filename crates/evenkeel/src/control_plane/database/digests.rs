@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::digests::Digest;
 
-use crate::control_plane::report::unix_ms;
+use crate::control_plane::clock::unix_ms;
 use crate::control_plane::service::ManagedService;
 use crate::status::{DigestStatus, WorkStatus};
 

@@ -10,7 +10,6 @@ use evenkeel_proxy::stats::{LocalCounter, ServiceStats};
 
 use super::digests::{self, work};
 use crate::config::plan::{DatabasePlan, PoolMode, RulePlan, RuleTo, ServicePlan};
-use crate::control_plane::report::histogram;
 use crate::control_plane::service::ManagedService;
 use crate::status::{
     ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, Histogram, IdleStatus,
@@ -63,9 +62,9 @@ pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<Datab
         wait_timeouts_total: sum(|one| &one.timed_out),
         lost_transactions_total: sum(|one| &one.transactions_lost),
         failed_logins_total: sum(|one| &one.refused_logins),
-        wait_us: total(stats.iter().map(|one| histogram(&one.wait_us))),
-        query_us: total(stats.iter().map(|one| histogram(&one.query_us))),
-        transaction_us: total(stats.iter().map(|one| histogram(&one.transaction_us))),
+        wait_us: total(stats.iter().map(|one| Histogram::from(&one.wait_us))),
+        query_us: total(stats.iter().map(|one| Histogram::from(&one.query_us))),
+        transaction_us: total(stats.iter().map(|one| Histogram::from(&one.transaction_us))),
     })
 }
 

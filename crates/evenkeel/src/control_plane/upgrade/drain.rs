@@ -8,7 +8,7 @@ use evenkeel_engine::clock::now_ms;
 use tokio::sync::oneshot;
 
 use crate::control_plane::ControlPlane;
-use crate::control_plane::report::now_unix_ms;
+use crate::control_plane::clock::now_unix_ms;
 use crate::status::{Reply, UpgradeStatus, age};
 use crate::upgrade::predecessor_link::{PredecessorEvent, PredecessorLink};
 use crate::upgrade::process::Process;
