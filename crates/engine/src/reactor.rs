@@ -52,6 +52,8 @@ pub(crate) struct Readiness {
     ended: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
+    /// Bytes that the last send did not take.
+    unsent: RefCell<Vec<u8>>,
 }
 
 impl Reactor {
@@ -135,6 +137,7 @@ impl Readiness {
             ended: Cell::new(false),
             reader: RefCell::default(),
             writer: RefCell::default(),
+            unsent: RefCell::default(),
         }
     }
 
@@ -193,6 +196,11 @@ impl Readiness {
 
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         ready(&self.writable, &self.writer, context)
+    }
+
+    /// Returns the bytes that the last send did not take.
+    pub(crate) fn unsent(&self) -> &RefCell<Vec<u8>> {
+        &self.unsent
     }
 
     /// Returns whether a receive may return data.

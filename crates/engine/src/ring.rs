@@ -128,36 +128,32 @@ impl Ring {
     /// A quiet send completes only if some bytes remain, so that a successful one does not end the
     /// wait of the turn; its success is known when another event has ended the wait. It suits tasks
     /// that have no work before another event.
-    pub(crate) async fn send(
+    pub(crate) fn send(
         &self,
         socket: &Rc<socket2::Socket>,
         buffer: Buffer,
         is_quiet: bool,
-    ) -> (io::Result<usize>, Option<Buffer>) {
+    ) -> RingRequest<'_> {
         // MSG_WAITALL: a partial send is a failure, with the number of sent bytes as its result.
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         // SAFETY: the bytes are in the ring's pool, whose memory is never freed; the request keeps
         // the buffer, so that it is not used for other bytes before the completion.
         #[expect(unsafe_code, reason = "the kernel reads the bytes later")]
         let entry = unsafe { Entry::send(&**socket, &buffer, flags) };
-        let asked = match is_quiet {
-            true => {
-                let number = self.quiet_number.get() + 1;
-                self.quiet_number.set(number);
-                let asked = self.start_request(entry.quiet(), socket, Some(buffer), number);
-                self.quiet_sends.borrow_mut().push((asked.key, number));
-                asked
-            }
-            false => self.start_request(entry, socket, Some(buffer), 0),
-        };
-        let (result, buffer) = asked.await;
-        (checked(result), buffer)
+        if !is_quiet {
+            return self.start_request(entry, socket, Some(buffer), 0);
+        }
+        let number = self.quiet_number.get() + 1;
+        self.quiet_number.set(number);
+        let asked = self.start_request(entry.quiet(), socket, Some(buffer), number);
+        self.quiet_sends.borrow_mut().push((asked.key, number));
+        asked
     }
 
     /// Waits for events of poll(2), for a failure, or for the peer's end, which io_uring always
     /// adds: the result distinguishes them.
     pub(crate) async fn poll(&self, socket: &Rc<socket2::Socket>, events: i16) -> io::Result<i16> {
-        checked(self.start_poll(socket, events).await.0).map(poll_events)
+        self.start_poll(socket, events).await.0.map(poll_events)
     }
 
     fn start_poll(&self, socket: &Rc<socket2::Socket>, events: i16) -> RingRequest<'_> {
@@ -345,7 +341,7 @@ impl Drop for Ring {
 
 /// A request that a task waits for. If dropped, it is canceled, and its memory stays until the
 /// kernel has completed it.
-struct RingRequest<'a> {
+pub(crate) struct RingRequest<'a> {
     ring: &'a Ring,
     key: usize,
     over: bool,
@@ -359,7 +355,8 @@ impl RingRequest<'_> {
 }
 
 impl Future for RingRequest<'_> {
-    type Output = (i32, Option<Buffer>);
+    /// The result, and the buffer of a send.
+    type Output = (io::Result<usize>, Option<Buffer>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut requests = self.ring.requests.borrow_mut();
@@ -370,7 +367,7 @@ impl Future for RingRequest<'_> {
                 let request = requests.remove(self.key);
                 drop(requests);
                 self.over = true;
-                Poll::Ready((result, request.buffer))
+                Poll::Ready((checked(result), request.buffer))
             }
             State::Asked(waker) => {
                 if !waker

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::TcpKeepalive;
 
 use crate::reactor::Readiness;
-use crate::ring::{Buffer, MultishotReceive, Ring, RingSocket};
+use crate::ring::{Buffer, MultishotReceive, Ring, RingRequest, RingSocket};
 use crate::worker::{Poller, Worker};
 
 pub use chunk::Chunk;
@@ -38,31 +38,34 @@ pub struct Keepalive {
 /// Socket of one session on one worker.
 pub struct Socket {
     shared: Rc<socket2::Socket>,
-    /// Readiness known to the worker's reactor; epoll only.
-    readiness: Option<Rc<Readiness>>,
-    /// The worker's ring; io_uring only.
-    ring: Option<Rc<Ring>>,
-    /// Standing requests for users of the `poll_…` functions; io_uring only.
-    port: RefCell<Option<Rc<RingSocket>>>,
-    /// Bytes that the last send did not take; epoll only.
-    rest: RefCell<Vec<u8>>,
+    driver: SocketDriver,
+}
+
+/// State of a socket at its worker's poller.
+enum SocketDriver {
+    /// Readiness that the reactor knows.
+    Epoll(Rc<Readiness>),
+    /// The worker's ring, and the standing requests for users of the `poll_…` functions.
+    IoUring(Rc<Ring>, RefCell<Option<Rc<RingSocket>>>),
 }
 
 impl Socket {
     /// Takes over a socket that is connected or connecting.
     pub fn new(worker: &Worker, socket: socket2::Socket) -> io::Result<Self> {
         let shared = Rc::new(socket);
-        let (readiness, ring) = match &worker.poller {
-            Poller::Epoll(reactor) => (Some(reactor.register(shared.as_fd())?), None),
-            Poller::IoUring(ring) => (None, Some(Rc::clone(ring))),
+        let driver = match &worker.poller {
+            Poller::Epoll(reactor) => SocketDriver::Epoll(reactor.register(shared.as_fd())?),
+            Poller::IoUring(ring) => SocketDriver::IoUring(Rc::clone(ring), RefCell::default()),
         };
-        Ok(Self {
-            shared,
-            readiness,
-            ring,
-            port: RefCell::default(),
-            rest: RefCell::default(),
-        })
+        Ok(Self { shared, driver })
+    }
+
+    /// Returns the readiness; `None` on io_uring.
+    fn readiness(&self) -> Option<&Readiness> {
+        match &self.driver {
+            SocketDriver::Epoll(readiness) => Some(readiness),
+            SocketDriver::IoUring(..) => None,
+        }
     }
 
     /// Returns a view of the socket's state, which keeps its descriptor open.
@@ -95,7 +98,7 @@ impl Socket {
     /// sending.
     pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let received = receive(&self.shared, buffer, RecvFlags::empty());
-        if let Some(readiness) = &self.readiness {
+        if let Some(readiness) = self.readiness() {
             readiness.after_receive(&received, buffer.len());
         }
         received
@@ -104,7 +107,7 @@ impl Socket {
     /// Reads available bytes without removing them from the socket.
     pub fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let seen = receive(&self.shared, buffer, RecvFlags::PEEK);
-        if let (Some(readiness), Err(_)) = (&self.readiness, &seen) {
+        if let (Some(readiness), Err(_)) = (self.readiness(), &seen) {
             readiness.after_receive(&seen, buffer.len());
         }
         seen
@@ -113,7 +116,7 @@ impl Socket {
     /// Sends as much as the socket takes now, without waiting.
     pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         let sent = send_now(&self.shared, bytes);
-        if let Some(readiness) = &self.readiness {
+        if let Some(readiness) = self.readiness() {
             readiness.after_send(&sent);
         }
         sent
@@ -133,12 +136,11 @@ impl Socket {
 
     /// Waits until a receive returns data, the end or an error.
     pub async fn readable(&self) -> io::Result<()> {
-        match (&self.readiness, &self.ring) {
-            (Some(readiness), _) => readiness.readable().await,
-            (None, Some(ring)) => {
+        match &self.driver {
+            SocketDriver::Epoll(readiness) => readiness.readable().await,
+            SocketDriver::IoUring(ring, _) => {
                 ring.poll(&self.shared, libc::POLLIN).await?;
             }
-            (None, None) => {}
         }
         Ok(())
     }
@@ -146,16 +148,15 @@ impl Socket {
     /// Waits until the socket takes bytes again, or has failed.
     pub async fn writable(&self) -> io::Result<()> {
         const WANTED: i16 = libc::POLLOUT | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
-        match (&self.readiness, &self.ring) {
-            (Some(readiness), _) => readiness.writable().await,
-            (None, Some(ring)) => {
+        match &self.driver {
+            SocketDriver::Epoll(readiness) => readiness.writable().await,
+            SocketDriver::IoUring(ring, _) => {
                 if ring.poll(&self.shared, libc::POLLOUT).await? & WANTED == 0 {
                     // The peer has ended its sending, which each poll of io_uring would report
                     // immediately.
                     ring.poll_until(&self.shared, WANTED).await?;
                 }
             }
-            (None, None) => {}
         }
         Ok(())
     }
@@ -167,7 +168,7 @@ impl Socket {
             return Ok(());
         }
         if !events.contains(PollFlags::OUT) {
-            if let Some(readiness) = &self.readiness {
+            if let Some(readiness) = self.readiness() {
                 readiness.not_writable_yet();
             }
             self.writable().await?;
@@ -183,13 +184,13 @@ impl Socket {
 
     /// Sends as much of a ring buffer as the socket takes now; io_uring only. The send shares one
     /// system call with the other requests of this iteration; `is_quiet` is that of [`Ring::send`].
-    pub(crate) async fn send_pooled(
+    pub(crate) fn send_pooled<'a>(
         &self,
-        ring: &Ring,
+        ring: &'a Ring,
         buffer: Buffer,
         is_quiet: bool,
-    ) -> (io::Result<usize>, Option<Buffer>) {
-        ring.send(&self.shared, buffer, is_quiet).await
+    ) -> RingRequest<'a> {
+        ring.send(&self.shared, buffer, is_quiet)
     }
 
     /// Ends sending on this side; the peer can continue to send.
@@ -218,11 +219,13 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Some(readiness) = &self.readiness {
-            readiness.forget();
-        }
-        if let (Some(ring), Some(port)) = (&self.ring, self.port.get_mut()) {
-            ring.close_port(port);
+        match &mut self.driver {
+            SocketDriver::Epoll(readiness) => readiness.forget(),
+            SocketDriver::IoUring(ring, port) => {
+                if let Some(port) = port.get_mut() {
+                    ring.close_port(port);
+                }
+            }
         }
     }
 }

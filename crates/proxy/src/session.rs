@@ -31,7 +31,7 @@ use crate::record::{Record, TerminationReason};
 use crate::service::database::{ProtocolState, SqlProtocol};
 use crate::service::{Protocol, Service};
 use crate::session::live_session::LiveSession;
-use crate::worker::{Accepted, Worker};
+use crate::worker::{Accepted, RegisteredSession, Worker};
 
 /// Steps that one session may take before it yields to the worker's other sessions.
 const STEPS_MAX: usize = 64;
@@ -46,42 +46,42 @@ pub fn protocol_state(protocol: SqlProtocol) -> Arc<dyn ProtocolState> {
 
 /// Starts the session of a client, which the caller has counted among the worker's sessions.
 pub(crate) fn start(worker: &Rc<Worker>, accepted: Accepted) {
-    worker.spawn(serve(Rc::clone(worker), accepted));
+    let record = Box::new(new_record(&accepted.service, accepted.peer));
+    let live = Rc::new(LiveSession::new(accepted.service));
+    let registered = worker.register_session(Rc::clone(&live));
+    // Fails if the kernel has no memory: the client is closed.
+    if let Ok(client) = Socket::new(worker, socket2::Socket::from(accepted.socket)) {
+        worker.spawn(serve(live, registered, client, record));
+    }
 }
 
 /// Serves one client.
-async fn serve(worker: Rc<Worker>, accepted: Accepted) {
-    let Accepted {
-        socket,
-        peer,
-        service,
-    } = accepted;
-    let started_ms = clock::now_ms();
-    let live = Rc::new(LiveSession::new(Arc::clone(&service)));
-    let enrolled = worker.register_session(Rc::clone(&live));
-    let Ok(client) = Socket::new(&worker, socket2::Socket::from(socket)) else {
-        return;
-    };
-    let mut record = Box::new(new_record(&service, peer));
+async fn serve(
+    live: Rc<LiveSession>,
+    registered: RegisteredSession,
+    client: Socket,
+    mut record: Box<Record>,
+) {
+    let (worker, service) = (registered.worker(), &live.service);
     record.ending = match service.admit() {
         None => {
-            lingering_close::close_gracefully(&worker, client);
+            lingering_close::close_gracefully(worker, client);
             TerminationReason::OverLimit
         }
         Some(permit) => match &service.protocol {
-            Protocol::Tcp => tcp::serve_session(&worker, &permit, &live, client, &mut record).await,
+            Protocol::Tcp => tcp::serve_session(worker, &permit, &live, client, &mut record).await,
             Protocol::Sql(database) => {
-                let (worker, record) = (&worker, &mut record);
+                let record = &mut record;
                 // Boxed, so that other sessions do not have the size of these.
                 match database.protocol() {
                     SqlProtocol::Postgres => {
-                        let slot = enrolled.key;
+                        let slot = registered.key;
                         let serving =
                             postgres::serve_session(worker, &permit, &live, slot, client, record);
                         Box::pin(serving).await
                     }
                     SqlProtocol::Mysql => {
-                        let slot = enrolled.key;
+                        let slot = registered.key;
                         let serving =
                             mysql::serve_session(worker, &permit, &live, slot, client, record);
                         Box::pin(serving).await
@@ -90,11 +90,11 @@ async fn serve(worker: Rc<Worker>, accepted: Accepted) {
             }
         },
     };
-    record.total_ms = clock::now_ms() - started_ms;
+    record.total_ms = clock::now_ms() - live.started_ms;
     record.from_client = live.from_client.get();
     record.to_client = live.to_client.get();
     record.first_byte_us = live.first_byte_us();
-    finish(&worker, &service, record);
+    finish(worker, service, record);
 }
 
 fn new_record(service: &Arc<Service>, client: Option<SocketAddr>) -> Record {

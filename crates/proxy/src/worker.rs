@@ -162,6 +162,12 @@ pub(crate) struct RegisteredSession {
     pub(crate) key: usize,
 }
 
+impl RegisteredSession {
+    pub(crate) fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+}
+
 impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.worker.sessions.borrow_mut().remove(self.key);

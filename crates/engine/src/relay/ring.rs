@@ -72,7 +72,7 @@ async fn pooled<S: RelaySession>(
         let is_quiet = !is_full && receiving.must_wait();
         let rest = forward(direction, ring, buffer, is_quiet).await?;
         if is_full || !rest.is_empty() {
-            return Ok(stop(direction, receiving, rest).await);
+            return Ok(stop(direction, &mut receiving, rest).await);
         }
     }
 }
@@ -97,7 +97,7 @@ async fn forward<S: RelaySession>(
 /// Stops receiving, so that the sender has to wait, and takes the data that has arrived by then.
 async fn stop<S: RelaySession>(
     direction: &Direction<'_, S>,
-    mut receiving: MultishotReceive<'_>,
+    receiving: &mut MultishotReceive<'_>,
     mut rest: Vec<u8>,
 ) -> Left {
     receiving.stop();

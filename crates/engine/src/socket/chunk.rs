@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use super::Socket;
+use super::{Socket, SocketDriver};
 use crate::ring::POOL_BUFFER_BYTES;
 use crate::ring::ring_socket::Payload;
 use crate::ring::{Buffer, Ring, RingSocket};
@@ -42,8 +42,10 @@ impl Chunk<'_> {
 impl Socket {
     /// Returns the standing requests, opened at first use: relays have none.
     fn standing(&self) -> Option<(&Ring, Rc<RingSocket>)> {
-        let ring = self.ring.as_ref()?;
-        let mut port = self.port.borrow_mut();
+        let SocketDriver::IoUring(ring, port) = &self.driver else {
+            return None;
+        };
+        let mut port = port.borrow_mut();
         let port = port.get_or_insert_with(|| ring.open_port(&self.shared));
         Some((ring, Rc::clone(port)))
     }
@@ -65,7 +67,7 @@ impl Socket {
                 Poll::Pending => Poll::Pending,
             };
         }
-        let Some(readiness) = &self.readiness else {
+        let Some(readiness) = self.readiness() else {
             return Poll::Pending;
         };
         while readiness.poll_readable(context).is_ready() {
@@ -103,11 +105,11 @@ impl Socket {
         if let Some((ring, port)) = self.standing() {
             return ring.poll_sent(&port, context);
         }
-        let mut rest = self.rest.borrow_mut();
+        let Some(readiness) = self.readiness() else {
+            return Poll::Pending;
+        };
+        let mut rest = readiness.unsent().borrow_mut();
         while !rest.is_empty() {
-            let Some(readiness) = &self.readiness else {
-                return Poll::Pending;
-            };
             if readiness.poll_writable(context).is_pending() {
                 return Poll::Pending;
             }
@@ -122,8 +124,12 @@ impl Socket {
 
     /// Returns whether the kernel has taken all sent bytes.
     pub fn is_sent(&self) -> bool {
-        let port = self.port.borrow();
-        port.as_ref().is_none_or(|port| !port.is_sending()) && self.rest.borrow().is_empty()
+        match &self.driver {
+            SocketDriver::Epoll(readiness) => readiness.unsent().borrow().is_empty(),
+            SocketDriver::IoUring(_, port) => {
+                port.borrow().as_ref().is_none_or(|port| !port.is_sending())
+            }
+        }
     }
 
     /// Sends received bytes unchanged. The caller must have seen [`Socket::poll_sent`] ready.
@@ -154,8 +160,8 @@ impl Socket {
         }
     }
 
-    /// Sends by system call, with epoll; bytes that the socket does not take now are kept in
-    /// `rest`.
+    /// Sends by system call, with epoll; bytes that the socket does not take now are kept
+    /// until [`Self::poll_sent`].
     fn send_by_call(&self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -165,7 +171,12 @@ impl Socket {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => return Err(error),
         };
-        self.rest.borrow_mut().extend_from_slice(&bytes[sent..]);
+        if let Some(readiness) = self.readiness() {
+            readiness
+                .unsent()
+                .borrow_mut()
+                .extend_from_slice(&bytes[sent..]);
+        }
         Ok(())
     }
 
@@ -173,23 +184,25 @@ impl Socket {
     pub fn watch(&self) {
         if let Some((ring, port)) = self.standing() {
             ring.watch(&port);
-        } else if let Some(readiness) = &self.readiness {
+        } else if let Some(readiness) = self.readiness() {
             readiness.forget_wakers();
         }
     }
 
     /// Returns whether a watched peer has sent data or has ended.
     pub fn has_arrived(&self) -> bool {
-        match (&self.readiness, &*self.port.borrow()) {
-            (Some(readiness), _) => {
+        match &self.driver {
+            SocketDriver::Epoll(readiness) => {
                 let is_silent = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
                 readiness.is_readable()
                     && !self
                         .peek_now(&mut [0])
                         .is_err_and(|error| is_silent(&error))
             }
-            (None, Some(port)) => port.has_arrived(),
-            (None, None) => false,
+            SocketDriver::IoUring(_, port) => port
+                .borrow()
+                .as_ref()
+                .is_some_and(|port| port.has_arrived()),
         }
     }
 

@@ -19,10 +19,9 @@ use crate::worker::Worker;
 /// Client of a TCP session.
 struct TcpClient {
     socket: Socket,
-    /// Client address from a trusted PROXY header, or of the socket. The next field holds the
-    /// address that it connected to.
-    source: Option<SocketAddr>,
-    destination: Option<SocketAddr>,
+    /// Address that the client connected to, if the server receives it. Boxed, because most
+    /// sessions have none.
+    destination: Option<Box<SocketAddr>>,
     /// True if the client must not send a PROXY header.
     is_untrusted: bool,
 }
@@ -57,16 +56,14 @@ pub(super) async fn serve_session(
     record: &mut Record,
 ) -> TerminationReason {
     // Boxed, because these futures end before the long part, the relay, begins.
-    let client = match Box::pin(live.run_interruptible(greet(permit, socket, record.client))).await
-    {
+    let client = match Box::pin(live.run_interruptible(greet(permit, socket, record))).await {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return interrupt.ending(),
     };
-    record.client = client.source;
     let observer = client.socket.observer();
     let client_left = || observer.has_left();
-    let (service, key) = (permit.service(), source_key(client.source));
+    let (service, key) = (permit.service(), source_key(record.client));
     let request = ConnectRequest {
         worker,
         service,
@@ -111,7 +108,11 @@ async fn find_server(
         let Some(version) = view.settings.send_proxy else {
             return Ok((upstream, view));
         };
-        let header = proxy_protocol::header(version, client.source, client.destination);
+        let header = proxy_protocol::header(
+            version,
+            record.client,
+            client.destination.as_deref().copied(),
+        );
         let Err(error) = upstream.socket.send_all(&header).await else {
             return Ok((upstream, view));
         };
@@ -189,11 +190,11 @@ fn give_up(
 }
 
 /// Determines the client's address: from its PROXY header if it is a listed peer, else from its
-/// socket.
+/// socket. The record gets it.
 async fn greet(
     permit: &ClientPermit,
     socket: Socket,
-    peer: Option<SocketAddr>,
+    record: &mut Record,
 ) -> Result<TcpClient, TerminationReason> {
     let view = permit.service().snapshot_owned();
     let settings = &view.settings;
@@ -204,23 +205,20 @@ async fn greet(
     } else {
         None
     };
-    if !proxy_protocol::expects_proxy_header(settings, peer) {
-        // If either side uses headers, a server would trust one from an untrusted client.
-        let is_untrusted = headers;
+    if !proxy_protocol::expects_proxy_header(settings, record.client) {
         return Ok(TcpClient {
             socket,
-            source: peer,
-            destination: local,
-            is_untrusted,
+            destination: local.map(Box::new),
+            // If either side uses headers, a server would trust one from an untrusted client.
+            is_untrusted: headers,
         });
     }
     let limit = settings.connect_timeout;
     let (source, destination) = proxy_protocol::receive(&socket, limit).await?;
-    let (source, destination) = (source.or(peer), destination.or(local));
+    record.client = source.or(record.client);
     Ok(TcpClient {
         socket,
-        source,
-        destination,
+        destination: destination.or(local).map(Box::new),
         is_untrusted: false,
     })
 }
