@@ -36,6 +36,7 @@ pub mod server;
 pub mod stop;
 pub mod sysbench;
 pub mod table;
+mod template;
 mod tool;
 mod wait;
 pub mod web;

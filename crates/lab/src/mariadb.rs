@@ -22,7 +22,7 @@ use crate::process::{self, Launch};
 use crate::replication::{Replication, form_cluster};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
-use crate::{Lab, sbtest};
+use crate::{Lab, sbtest, template};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
@@ -203,12 +203,10 @@ impl Lab {
         Ok(self.enlist(&slot, role, launch, Arc::new(kind)))
     }
 
-    /// Returns the template, created once per lab and version because that takes seconds.
+    /// Returns the template of this version.
     pub(crate) fn mariadb_template(&self, programs: Programs) -> Result<Template> {
-        let directory = self.path().join(programs.template());
-        if !directory.exists() {
-            self.install_mariadb(programs, &directory)?;
-        }
+        let install = |directory: &Path| self.install_mariadb(programs, directory);
+        let directory = template::installed(&programs.template(), install)?;
         Ok(Template {
             programs,
             directory,

@@ -16,7 +16,7 @@ use crate::program::Program;
 use crate::replication::{Replication, form_cluster};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
-use crate::{Lab, rootfs, sbtest};
+use crate::{Lab, rootfs, sbtest, template};
 
 mod gtid;
 mod replication;
@@ -137,7 +137,7 @@ impl Lab {
         kind: Arc<dyn Kind>,
     ) -> Result<Server> {
         let program = rootfs::find("mysqld")?;
-        let template = self.mysql_template(&program)?;
+        let template = template::installed("mysql", |directory| install(&program, directory))?;
         make_private(&slot.directory)?;
         copy_directory(&template, &slot.directory.join("data"))?;
         let mut arguments = arguments(slot)?;
@@ -151,29 +151,24 @@ impl Lab {
         };
         Ok(self.enlist(slot, role, launch, kind))
     }
+}
 
-    /// Returns an installed, never started data directory, created once per lab because that takes
-    /// seconds.
-    fn mysql_template(&self, mysqld: &Program) -> Result<PathBuf> {
-        let directory = self.path().join("mysql-template");
-        if directory.exists() {
-            return Ok(directory);
-        }
-        // The superuser has no password: only users with access to the directory reach the socket.
-        make_private(&directory)?;
-        let mut command = mysqld.command(None)?;
-        command.args(["--no-defaults", "--initialize-insecure"]);
-        command.arg(format!("--datadir={}", directory.display()));
-        command.args(SMALL_AND_FAST).args(run_as_root());
-        let output = command.output().context("cannot run mysqld")?;
-        if !output.status.success() {
-            let printed = String::from_utf8_lossy(&output.stderr);
-            bail!("mysqld --initialize-insecure failed: {printed}");
-        }
-        // The file contains the server's id; each copy gets its own.
-        fs::remove_file(directory.join("auto.cnf"))?;
-        Ok(directory)
+/// Creates a data directory.
+fn install(mysqld: &Program, directory: &Path) -> Result<()> {
+    // The superuser has no password: only users with access to the directory reach the socket.
+    make_private(directory)?;
+    let mut command = mysqld.command(None)?;
+    command.args(["--no-defaults", "--initialize-insecure"]);
+    command.arg(format!("--datadir={}", directory.display()));
+    command.args(SMALL_AND_FAST).args(run_as_root());
+    let output = command.output().context("cannot run mysqld")?;
+    if !output.status.success() {
+        let printed = String::from_utf8_lossy(&output.stderr);
+        bail!("mysqld --initialize-insecure failed: {printed}");
     }
+    // The file contains the server's id; each copy gets its own.
+    fs::remove_file(directory.join("auto.cnf"))?;
+    Ok(())
 }
 
 /// One MySQL server, independent or in asynchronous replication.

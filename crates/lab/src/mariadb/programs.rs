@@ -38,7 +38,7 @@ impl Programs {
         Ok(found)
     }
 
-    /// Returns the lab's directory with the installation that is copied.
+    /// Returns the name of the installation that is copied.
     pub(crate) fn template(self) -> String {
         match self.0 {
             Some(version) => format!("mariadb-{version}-template"),
