@@ -12,6 +12,7 @@ use evenkeel_lab::{
 use serde_json::Value;
 
 use super::certificates::file_of_sbtest;
+use super::progress::{wait_for_primary, wait_reads, wait_writes};
 use super::{service, wait_until};
 
 pub(crate) struct TestBed {
@@ -66,6 +67,17 @@ impl TestBed {
         let mut options = ReadProbeOptions::new(self.scenario.kind.driver(), self.listen);
         options.limit = Duration::from_secs(5);
         ReadProbe::start(options).expect("it starts")
+    }
+
+    /// Waits until the probes have had further success.
+    pub(crate) fn wait_load(&self, writer: &WriteProbe, reader: &ReadProbe) {
+        wait_writes(&self.balancer, writer);
+        wait_reads(&self.balancer, reader);
+    }
+
+    /// Waits until this many clients wait for a primary.
+    pub(crate) fn wait_for_primary(&self, clients: u64) {
+        wait_for_primary(&self.balancer, "db", clients);
     }
 
     pub(crate) fn cluster(&self) -> Value {

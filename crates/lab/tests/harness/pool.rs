@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use evenkeel_lab::{Balancer, Server, eventually};
 use serde_json::Value;
 
-use super::{DRIVERS, LIMIT, loopback, service};
+use super::{DRIVERS, LIMIT, loopback, own, service};
 
 /// Configuration of a test's pool.
 #[derive(Clone, Copy)]
@@ -59,6 +59,8 @@ pub(crate) fn config(
 pub(crate) struct TestBed {
     pub(crate) balancer: Balancer,
     pub(crate) address: SocketAddr,
+    /// Database or schema of the test that started it, for clients in other threads.
+    pub(crate) own: Option<&'static str>,
 }
 
 impl TestBed {
@@ -70,12 +72,17 @@ impl TestBed {
     ) -> TestBed {
         let address = loopback();
         let balancer = Balancer::start(&config(address)).expect("evenkeel starts");
-        let bed = TestBed { balancer, address };
+        let mut bed = TestBed {
+            balancer,
+            address,
+            own: None,
+        };
         let mut last = String::new();
         let ready = eventually(LIMIT, "a first session", || {
             Ok(try_in(&bed).map_err(|reply| last = reply).ok())
         });
         ready.unwrap_or_else(|error| panic!("{error} ({last}): {}", bed.balancer.log()));
+        bed.own = own::known();
         bed
     }
 

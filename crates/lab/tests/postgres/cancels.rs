@@ -17,7 +17,7 @@ fn wait_active(name: &str) {
     let mut admin = super::stage::admin();
     let active = format!(
         "select count(*) from pg_stat_activity where state = 'active' \
-         and application_name = '{name}'"
+         and application_name = '{name}' and datname = current_database()"
     );
     let waited = eventually(LIMIT, "a query that runs", || {
         Ok((admin.value(&active) == "1").then_some(()))

@@ -13,9 +13,10 @@ use evenkeel_wire::postgres::{Parsed, build};
 use socket2::SockRef;
 
 use super::script::Script;
+use super::stage::own_database;
 use crate::harness::LIMIT;
 
-/// Parameters of a login.
+/// Parameters of a login; the default is `sbtest`'s to the database of the calling test.
 #[derive(Clone)]
 pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
@@ -27,10 +28,16 @@ pub(crate) struct Login<'a> {
 
 impl Default for Login<'_> {
     fn default() -> Self {
+        Login::to(own_database())
+    }
+}
+
+impl<'a> Login<'a> {
+    pub(crate) fn to(database: &'a str) -> Login<'a> {
         Login {
             user: "sbtest",
             password: "sbtest",
-            database: "sbtest",
+            database,
             minor: 0,
             settings: &[],
         }

@@ -2,6 +2,7 @@
 //! DATABASE … RENAME and SET TABLESPACE, CREATE DATABASE … TEMPLATE. A pool's idle connections must
 //! not block them.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use evenkeel_lab::{Lab, PostgresOptions, Server, postgres};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{KIND, Setup, TestBed, start_own};
+use super::stage::{KIND, Setup, TestBed, start_cluster, start_own};
 use crate::harness::{DRIVERS, loopback, pool, printed, wait_until};
 
 /// Limit below the 5 s that the server itself waits for other sessions.
@@ -21,7 +22,22 @@ const DONE: &str = "Z Idle";
 struct ServerBed {
     bed: TestBed,
     server: Server,
-    _lab: Lab,
+}
+
+/// Returns the server of the calling test, without what an earlier round of it has left.
+fn own_server() -> Server {
+    thread_local! {
+        static OWN: OnceCell<(Lab, Server)> = const { OnceCell::new() };
+    }
+    let server = OWN.with(|own| own.get_or_init(start_own).1.clone());
+    let made = "datname not in ('postgres', 'sbtest', 'template0', 'template1')";
+    let listed = server.sql(&format!("select datname from pg_database where {made}"));
+    for name in listed.unwrap().lines() {
+        let drop = format!("drop database \"{name}\" with (force)");
+        server.sql(&drop).unwrap();
+    }
+    server.sql("drop tablespace if exists apart").unwrap();
+    server
 }
 
 fn superuser(database: &str) -> Login<'_> {
@@ -44,13 +60,9 @@ impl ServerBed {
     }
 
     fn with(io: &str, setup: Setup<'_>) -> ServerBed {
-        let (lab, server) = start_own();
+        let server = own_server();
         let bed = TestBed::before(&server, io, setup);
-        ServerBed {
-            bed,
-            server,
-            _lab: lab,
-        }
+        ServerBed { bed, server }
     }
 
     /// Connects a client to a database.
@@ -219,7 +231,7 @@ fn second_service(address: SocketAddr, server: SocketAddr) -> String {
 #[test]
 fn connections_of_all_workers_and_of_all_services_before_the_server_count() {
     for io in DRIVERS {
-        let (_lab, server) = start_own();
+        let server = own_server();
         let second = loopback();
         let setup = Setup {
             pool: "size = 8\nmin_idle = 2",
@@ -349,6 +361,7 @@ fn a_client_that_is_in_the_middle_of_something_keeps_its_database() {
         // Sessions that end in time are waited for, as the server does.
         clients[0].run("begin");
         admin.run_later("drop database t");
+        // The server tries for five seconds.
         std::thread::sleep(Duration::from_secs(1));
         clients[0].run("insert into begun values (1)");
         clients[0].run("commit");
@@ -390,6 +403,7 @@ fn the_catalog_of_a_dropped_database_is_nobody_s_trouble() {
             clients[0].run("create table if not exists t (a int)");
             std::thread::sleep(Duration::from_millis(900));
             runs(&mut admin, "drop database t");
+            // Time in which it would be read.
             std::thread::sleep(Duration::from_millis(1_500));
             let status = server_bed.bed.status();
             let log = server_bed.bed.balancer.log();
@@ -456,12 +470,11 @@ fn what_is_known_of_a_database_is_not_taken_for_the_next_one_of_its_name() {
 /// TO SEE THIS RED: keep the connections to replicas after a RENAME.
 #[test]
 fn reads_of_a_renamed_database_are_those_of_the_next_one_of_its_name() {
-    let lab = Lab::new("databases").unwrap();
     let options = PostgresOptions {
         replicas: 1,
         ..PostgresOptions::default()
     };
-    let cluster = lab.postgres(options).unwrap();
+    let (_lab, cluster) = start_cluster(options);
     let (primary, replica) = (&cluster.primary, &cluster.replicas[0]);
     let mut direct = log_in(primary.address, "postgres");
     for io in DRIVERS {

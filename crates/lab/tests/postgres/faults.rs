@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::eventually;
 
-use super::client::Client;
+use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{Setup, TestBed, shared, start_own};
 use crate::harness::{DRIVERS, LIMIT};
@@ -22,7 +22,8 @@ fn end_all(name: &str) {
     let mut admin = super::stage::admin();
     admin.run(&format!(
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
-         where application_name = '{name}' and pid <> pg_backend_pid()"
+         where application_name = '{name}' and datname = current_database() \
+         and pid <> pg_backend_pid()"
     ));
 }
 
@@ -78,7 +79,7 @@ fn wait_active(name: &str) {
     let mut admin = super::stage::admin();
     let active = format!(
         "select count(*) from pg_stat_activity where state = 'active' \
-         and application_name = '{name}'"
+         and application_name = '{name}' and datname = current_database()"
     );
     let waited = eventually(LIMIT, "a query that runs", || {
         Ok((admin.value(&active) == "1").then_some(()))
@@ -139,8 +140,11 @@ fn work_and_logins_wait_while_a_server_restarts() {
             Ok((bed.status()["state"] != "up").then_some(()))
         });
         waited.unwrap();
-        let address = bed.address;
-        let newcomer = thread::spawn(move || Client::connect(address).value("select 'let in'"));
+        let (address, login) = (bed.address, Login::default());
+        let newcomer = thread::spawn(move || {
+            let entered = Client::log_in(address, &login);
+            entered.map(|mut client| client.value("select 'let in'"))
+        });
         assert!(client.is_silent_for(Duration::from_millis(700)), "{io}");
         assert!(!newcomer.is_finished(), "{io}: {}", bed.balancer.log());
         server.start().unwrap();
@@ -151,7 +155,7 @@ fn work_and_logins_wait_while_a_server_restarts() {
             "{io}: {reply:?} {}",
             bed.balancer.log()
         );
-        assert_eq!(newcomer.join().unwrap(), "let in", "{io}");
+        assert_eq!(newcomer.join().unwrap().unwrap(), "let in", "{io}");
     }
 }
 
@@ -167,11 +171,11 @@ fn a_server_without_room_is_asked_again_until_it_has_some() {
                 ..TWO
             },
         );
-        let login = super::client::Login {
+        let login = Login {
             user: "narrow",
             password: "narrow",
             database: "postgres",
-            ..super::client::Login::default()
+            ..Login::default()
         };
         let log_in =
             || Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"));

@@ -2,7 +2,7 @@
 //! created.
 
 use super::script::{Script, prepare};
-use super::stage::{ONE, TestBed, admin};
+use super::stage::{LOCKS, ONE, TestBed, admin};
 use crate::harness::{DRIVERS, wait_until};
 
 fn query(text: &str) -> (Script, usize) {
@@ -50,9 +50,6 @@ fn leaves_in_turn(does: &[&[&str]], asks: &str, expect: &str) {
         }
     }
 }
-
-const LOCKS: &str =
-    "select count(*) from pg_locks where locktype = 'advisory' and objid between 4720 and 4729";
 
 const TENANT: &str = "select coalesce(current_setting('app.tenant', true), '')";
 

@@ -7,7 +7,7 @@ use evenkeel_lab::{eventually, procfs};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, TestBed};
+use super::stage::{Setup, TestBed, own_database};
 use crate::harness::{DRIVERS, LIMIT};
 
 #[test]
@@ -290,7 +290,8 @@ fn pools_keep_to_their_sizes_and_say_which_was_in_the_way() {
         };
         let mut admin =
             Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"));
-        let used = "select count(*) from pg_stat_activity where application_name = 'holder'";
+        let used = "select count(*) from pg_stat_activity where application_name = 'holder' \
+                    and datname = current_database()";
         assert_eq!(admin.value(used), "2");
     }
 }
@@ -303,12 +304,12 @@ fn all_clients_of_both_workers_come_to_their_turn() {
             ..Setup::default()
         };
         let bed = TestBed::set_up(io, setup);
-        let address = bed.address;
+        let clients: Vec<Client> = (0..24).map(|_| bed.client()).collect();
         let until = Instant::now() + Duration::from_secs(3);
-        let clients: Vec<_> = (0..24)
-            .map(|_| {
+        let clients: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| {
                 std::thread::spawn(move || {
-                    let mut client = Client::connect(address);
                     let (mut count, mut longest) = (0_u32, Duration::ZERO);
                     while Instant::now() < until {
                         let began = Instant::now();
@@ -359,7 +360,7 @@ fn idle_and_old_connections_are_closed_and_a_few_kept_warm() {
         }
         let mut admin = super::stage::admin();
         let count = "select count(*) from pg_stat_activity where application_name = 'counted' \
-                     and usename = 'sbtest'";
+                     and usename = 'sbtest' and datname = current_database()";
         assert_eq!(admin.value(count), "4");
         for client in &mut clients {
             client.run("commit");
@@ -387,7 +388,7 @@ fn connections_of_a_database_are_limited_and_other_databases_have_theirs() {
             };
             Client::log_in(bed.address, &login).unwrap_or_else(|answer| panic!("{answer}"))
         };
-        for (database, places) in [("sbtest", 1), ("postgres", 2)] {
+        for (database, places) in [(own_database(), 1), ("postgres", 2)] {
             let mut holders: Vec<_> = (0..places).map(|_| log_in(database)).collect();
             let mut other = log_in(database);
             for holder in &mut holders {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use evenkeel_lab::balancer::find_binary;
-use evenkeel_lab::{Lab, PostgresOptions, Server, eventually, free_port};
+use evenkeel_lab::{PostgresOptions, Server, eventually, free_port};
 
 use super::client::{Client, Login};
-use super::stage::start_own;
+use super::stage::{start_cluster, start_own};
 use crate::harness::certificates::file_of_sbtest;
 use crate::harness::{LIMIT, engine, loopback};
 
@@ -180,12 +180,11 @@ fn nobody_begins_anything_at_a_machine_that_the_name_leads_to_no_more() {
 /// The former primary lives, and would accept writes.
 #[test]
 fn nobody_writes_to_a_former_primary_that_the_name_leads_to_no_more() {
-    let lab = Lab::new("names").unwrap();
     let options = PostgresOptions {
         replicas: 1,
         ..PostgresOptions::default()
     };
-    let cluster = lab.postgres(options).unwrap();
+    let (_lab, cluster) = start_cluster(options);
     let [first, second] = [&cluster.primary, &cluster.replicas[0]];
     let monitor = "[service.monitor]\nuser = \"postgres\"\npassword = \"postgres\"\n";
     let Some(names_bed) = NamesBed::set_up([first, second], monitor) else {

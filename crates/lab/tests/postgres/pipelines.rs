@@ -379,7 +379,7 @@ fn a_client_that_dies_in_a_copy_or_a_message_leaves_nothing_behind() {
             assert_eq!(other.value("select count(*) from half"), "0");
         }
         // Both connections of the pool are usable again.
-        let stuck = "select count(*) from pg_stat_activity where datname = 'sbtest' \
+        let stuck = "select count(*) from pg_stat_activity where datname = current_database() \
                      and query like '%half%' and state <> 'idle' and pid <> pg_backend_pid()";
         let waited = eventually(LIMIT, "servers that are rid of it", || {
             Ok((other.value(stuck) == "0").then_some(()))

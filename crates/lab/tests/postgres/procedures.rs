@@ -21,6 +21,12 @@ const TWO: Setup<'static> = Setup {
     workers: 1,
 };
 
+/// Creates a role that clients may set; returns the statement that does.
+fn worn(name: &str) -> String {
+    admin().run(&format!("create role {name}; grant {name} to sbtest"));
+    format!("set role {name}")
+}
+
 /// Returns one batch, with a separate portal for each text.
 fn batch(texts: &[&str]) -> Script {
     let mut script = Script::new();
@@ -36,6 +42,7 @@ fn batch(texts: &[&str]) -> Script {
 #[test]
 fn what_a_procedure_commits_of_a_batch_that_fails_is_its_client_s_alone() {
     admin().query(MADE);
+    let wear = worn("worn_in_batches");
     let set = "set work_mem = '123MB'";
     for texts in [
         &["select 1", set, "call commits()", "select 1 / 0"][..],
@@ -49,7 +56,7 @@ fn what_a_procedure_commits_of_a_batch_that_fails_is_its_client_s_alone() {
         &[set, "call commits_and_fails()"],
         &[set, "call commits()", "rollback"],
         &["call sets_and_fails()"],
-        &["set role pg_monitor", "call commits()", "select 1 / 0"],
+        &[&wear, "call commits()", "select 1 / 0"],
         &["call commits()", set, "select 1 / 0"],
     ] {
         same_as_direct(TWO, |address| {
@@ -86,12 +93,12 @@ fn what_a_procedure_takes_back_of_a_batch_is_not_taken_for_done() {
 
 #[test]
 fn what_discard_all_takes_away_in_a_batch_that_fails_is_not_there_for_others() {
-    admin().run("grant pg_monitor to sbtest");
+    let wear = worn("worn_and_discarded");
     for behind in ["select 1 / 0", "rollback"] {
         same_as_direct(TWO, |address| {
             let (mut client, mut other) = (Client::connect(address), Client::connect(address));
-            client.run("set role pg_monitor");
-            other.run("set role pg_monitor");
+            client.run(&wear);
+            other.run(&wear);
             let mut received = client.exchange(&batch(&["discard all", behind]), 1);
             received.push(other.value("select current_user"));
             received.push(client.value("select current_user"));

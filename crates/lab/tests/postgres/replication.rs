@@ -4,11 +4,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use evenkeel_lab::{Balancer, Lab, PostgresOptions, eventually};
+use evenkeel_lab::{Balancer, PostgresOptions, eventually};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{ONE, Setup, TestBed, admin, same_as_direct, shared, start_own};
+use super::stage::{
+    ONE, Setup, TestBed, admin, same_as_at, same_as_direct, shared, start_cluster, start_own,
+};
 use crate::harness::certificates::write_private;
 use crate::harness::{DRIVERS, LIMIT, loopback, wait_until};
 
@@ -122,7 +124,9 @@ const BACKUP: &str = "BASE_BACKUP (LABEL 'evenkeel', CHECKPOINT 'fast', WAIT 'fa
 
 #[test]
 fn a_base_backup_is_many_results_and_one_answer() {
-    same_as_direct(ONE, |address| {
+    // Each test has a database in the shared server.
+    let (_lab, server) = start_own();
+    same_as_at(&server, ONE, |address| {
         let mut client = walsender(address, PHYSICAL);
         let mut received = shape(client.query(BACKUP));
         received.extend(shape(client.query("SHOW work_mem")));
@@ -135,11 +139,13 @@ fn a_base_backup_is_many_results_and_one_answer() {
 
 #[test]
 fn who_reads_slowly_is_waited_for() {
+    let (_lab, server) = start_own();
     for io in DRIVERS {
-        let bed = TestBed::set_up(io, ONE);
+        let bed = TestBed::before(&server, io, ONE);
         let mut client = walsender(bed.address, PHYSICAL);
         let before_kb = bed.balancer.memory_kb();
         client.run_later(BACKUP);
+        // Time in which memory would grow.
         std::thread::sleep(Duration::from_millis(1_500));
         let more_kb = bed.balancer.memory_kb().saturating_sub(before_kb);
         // The size of the backup is more than 20 MB.
@@ -444,12 +450,11 @@ fn a_server_that_dies_ends_a_stream_with_one_error() {
 
 #[test]
 fn a_standby_finds_the_next_primary_where_the_last_one_was() {
-    let lab = Lab::new("postgres").unwrap();
     let options = PostgresOptions {
         replicas: 1,
         ..PostgresOptions::default()
     };
-    let cluster = lab.postgres(options).unwrap();
+    let (lab, cluster) = start_cluster(options);
     let address = loopback();
     let servers: Vec<String> = cluster
         .servers()

@@ -6,12 +6,12 @@ use std::time::Duration;
 use evenkeel_lab::eventually;
 use evenkeel_wire::postgres::build;
 
-use super::client::Client;
+use super::client::{Client, Login};
 use super::script::Script;
 use super::stage::{Setup, TestBed, admin, shared};
 use crate::harness::intercepting_proxy::{InterceptingProxy, Interruption, MARK};
 use crate::harness::storm::{Storm, storm};
-use crate::harness::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT, wait_until};
 
 /// A pool with read/write split: statements that are known to only read may be retried.
 const READING: Setup<'static> = Setup {
@@ -91,7 +91,7 @@ fn a_message_whose_server_goes_in_the_middle_of_it_stays_one_message() {
         assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
         admin().run(
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
-             where application_name = 'in message'",
+             where application_name = 'in message' and datname = current_database()",
         );
         assert!(client.is_silent_for(Duration::from_millis(300)), "{io}");
         client.send_script(&Script(middle.to_vec()));
@@ -223,7 +223,7 @@ fn what_commits_on_its_way_is_not_run_again_when_its_server_goes() {
         client.run_later("create index concurrently if not exists half_built_a on half_built (a)");
         let mut admin = admin();
         let waits = "select pid from pg_stat_activity where query like 'create index conc%' \
-                     and wait_event_type = 'Lock'";
+                     and wait_event_type = 'Lock' and datname = current_database()";
         eventually(LIMIT, "the index waits for the writer", || {
             let pids = admin.query(waits);
             Ok(pids.iter().any(|line| line.starts_with("D ")).then_some(()))
@@ -294,7 +294,11 @@ fn a_read_whose_server_warned_before_it_went_is_run_again() {
 /// restore of session state first, as every session has another name.
 fn read_on(bed: &TestBed, number: usize, storm: &Storm) -> Option<Vec<String>> {
     let name = format!("storm {number}");
-    let mut client = Client::with(bed.address, &[("application_name", &name)]);
+    let login = Login {
+        settings: &[("application_name", &name)],
+        ..bed.login()
+    };
+    let mut client = Client::log_in(bed.address, &login).unwrap();
     client.exchange(&Script::new().parse("s", "select 's'").sync(), 1);
     let run = Script::new().bind("s", &[]).execute().sync();
     let set = format!("set storm.own to '{name}'");
@@ -318,7 +322,7 @@ fn reads_fail_for_nobody_while_the_server_ends_connections_at_any_moment() {
         let wrong = storm(read, || {
             admin.run(
                 "select pg_terminate_backend(pid) from pg_stat_activity \
-                 where application_name like 'storm %'",
+                 where application_name like 'storm %' and datname = current_database()",
             );
         });
         assert!(wrong.is_empty(), "{io}: {wrong:?}");
@@ -342,16 +346,16 @@ fn what_may_have_acted_outside_of_its_transaction_is_not_run_again() {
         let mut client = bed.client();
         let backend = client.backend();
         client.run_later("insert into outside values (acts_outside())");
-        std::thread::sleep(Duration::from_millis(600));
+        let runs = "select last_value from outside_runs";
+        wait_until(&bed.balancer, "a call of the function", || {
+            own.value(runs) == "101"
+        });
         own.run(&format!("select pg_terminate_backend({backend})"));
         let answer = client.reply();
         assert!(answer[0].starts_with("E "), "{io}: {answer:?}");
+        // Time in which a second call would begin.
         std::thread::sleep(Duration::from_millis(500));
-        assert_eq!(
-            own.value("select last_value from outside_runs"),
-            "101",
-            "{io}"
-        );
+        assert_eq!(own.value(runs), "101", "{io}");
     }
 }
 

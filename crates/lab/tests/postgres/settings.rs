@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::script::Script;
-use super::stage::{ONE, Setup, TestBed, admin, same_as_direct};
+use super::stage::{ONE, Setup, TestBed, admin, admin_of, same_as_direct, start_own};
 use crate::harness::DRIVERS;
 
 /// Evenkeel sets nothing for itself on a server connection.
@@ -347,16 +347,19 @@ fn settings_by_the_extended_protocol_and_in_pipelines_follow_too() {
 /// takes longer than the `statement_timeout` of the other client.
 #[test]
 fn a_time_limit_of_the_client_before_does_not_end_what_makes_a_connection_fit() {
+    // The catalog belongs to the whole server.
+    let (_lab, server) = start_own();
     for io in DRIVERS {
-        let bed = TestBed::set_up(io, ONE);
+        let bed = TestBed::before(&server, io, ONE);
         let (mut mine, mut other) = (bed.client(), bed.client());
         mine.run("set default_tablespace to 'pg_default'");
         other.run("set statement_timeout to '20ms'");
-        let mut locker = admin();
+        let mut locker = admin_of(&server);
         locker.run("begin");
         locker.run("lock table pg_tablespace in access exclusive mode");
         let received = thread::scope(|scope| {
             let asking = scope.spawn(|| mine.query("select 'fit'"));
+            // Longer than that timeout.
             thread::sleep(Duration::from_millis(300));
             locker.run("commit");
             asking.join().unwrap()

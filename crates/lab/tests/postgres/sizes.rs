@@ -37,7 +37,7 @@ fn until_none_of(bed: &TestBed, name: &str) {
     let mut admin = admin();
     let count = format!(
         "select count(*) from pg_stat_activity where application_name = '{name}' \
-         and usename = 'sbtest'"
+         and usename = 'sbtest' and datname = current_database()"
     );
     wait_until(&bed.balancer, "the end of idle connections", || {
         admin.value(&count) == "0"

@@ -1,12 +1,13 @@
-//! Shared PostgreSQL server of the tests, and a separate pool in front of it for each test.
+//! Shared PostgreSQL server of the tests; for each test a separate database in it, and a separate
+//! pool in front of it.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use evenkeel_lab::{Lab, PostgresOptions, Server};
+use evenkeel_lab::{Lab, PostgresCluster, PostgresOptions, Server};
 
 use super::client::{Client, Login};
-use crate::harness::pool;
+use crate::harness::{own, pool};
 
 pub(crate) use crate::harness::pool::{Setup, TestBed};
 
@@ -51,8 +52,14 @@ impl TestBed {
         Client::log_in(self.address, login).map(|_| ())
     }
 
+    /// Returns the login of `sbtest` to the database of its test, also in another thread.
+    pub(crate) fn login(&self) -> Login<'static> {
+        Login::to(self.own.unwrap_or_else(own_database))
+    }
+
     pub(crate) fn client(&self) -> Client {
-        Client::connect(self.address)
+        let entered = Client::log_in(self.address, &self.login());
+        entered.unwrap_or_else(|answer| panic!("the login is refused: {answer}"))
     }
 
     /// Makes the client's next statement run on another server connection. Returns the clients that
@@ -83,15 +90,39 @@ fn superuser(database: &str) -> Login<'_> {
 
 /// Returns the shared server of all tests that do not harm it; it ends with the tests.
 pub(crate) fn shared() -> &'static Server {
-    static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
-    let (_, server) = SHARED.get_or_init(start_own);
-    server
+    static SHARED: OnceLock<(Lab, PostgresCluster)> = OnceLock::new();
+    let (_, cluster) = SHARED.get_or_init(|| {
+        launch(PostgresOptions {
+            // It would visit hundreds of databases.
+            settings: vec!["autovacuum=off".to_owned()],
+            ..PostgresOptions::default()
+        })
+    });
+    &cluster.primary
 }
 
-/// Connects to that server as the superuser.
+/// Returns the database of the calling test.
+pub(crate) fn own_database() -> &'static str {
+    own::name(|name| {
+        let made = shared().sql(&format!("create database {name} owner sbtest"));
+        made.unwrap_or_else(|error| panic!("{error:#}"));
+    })
+}
+
+/// Counts the advisory locks of the server connection. One that was closed may still have some
+/// until its process has ended.
+pub(crate) const LOCKS: &str =
+    "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()";
+
+/// Connects to the test's database in that server as the superuser.
 pub(crate) fn admin() -> Client {
-    let login = superuser(Login::default().database);
-    Client::log_in(shared().address, &login).unwrap_or_else(|reply| panic!("{reply}"))
+    admin_of(shared())
+}
+
+/// Connects to the test's database in a server as its superuser.
+pub(crate) fn admin_of(server: &Server) -> Client {
+    let login = superuser(own_database());
+    Client::log_in(server.address, &login).unwrap_or_else(|reply| panic!("{reply}"))
 }
 
 /// Starts a server for one test.
@@ -100,13 +131,33 @@ pub(crate) fn start_own() -> (Lab, Server) {
 }
 
 pub(crate) fn start_postgres(options: PostgresOptions) -> (Lab, Server) {
+    let (lab, cluster) = start_cluster(options);
+    (lab, cluster.primary)
+}
+
+/// Starts servers for one test.
+pub(crate) fn start_cluster(options: PostgresOptions) -> (Lab, PostgresCluster) {
+    own::is_the_labs();
+    launch(options)
+}
+
+fn launch(options: PostgresOptions) -> (Lab, PostgresCluster) {
     let lab = Lab::new("postgres").unwrap();
     let cluster = lab.postgres(options).unwrap();
-    (lab, cluster.primary)
+    (lab, cluster)
 }
 
 /// Runs a conversation at the server, and checks that it is the same through each driver.
 pub(crate) fn same_as_direct(setup: Setup<'_>, talk: impl Fn(SocketAddr) -> Vec<String>) {
-    let direct = talk(shared().address);
-    pool::same_as(&direct, |io| TestBed::set_up(io, setup), talk);
+    same_as_at(shared(), setup, talk);
+}
+
+/// Does the same with a server that belongs to this test.
+pub(crate) fn same_as_at(
+    server: &Server,
+    setup: Setup<'_>,
+    talk: impl Fn(SocketAddr) -> Vec<String>,
+) {
+    let direct = talk(server.address);
+    pool::same_as(&direct, |io| TestBed::before(server, io, setup), talk);
 }

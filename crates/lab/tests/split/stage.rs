@@ -62,6 +62,11 @@ impl TestBed {
     }
 }
 
+/// Returns the database of each test: no two share a server.
+pub(crate) fn own_database() -> &'static str {
+    "sbtest"
+}
+
 /// A client that waits for its replies.
 pub(crate) struct Client {
     runtime: Runtime,
