@@ -86,7 +86,7 @@ fn a_cancel_request_that_reaches_another_evenkeel_is_passed_on_to_the_right_one(
     wait_until(&other, "another balancer", || {
         Client::try_connect(second).is_ok()
     });
-    // The peer's name must be resolved first.
+    // The peer's name must be resolved first, which no status shows.
     thread::sleep(Duration::from_millis(200));
     for (own, foreign) in [(first, second), (second, first)] {
         // Clients connect by an address that leads to either instance.

@@ -128,6 +128,7 @@ fn who_wrote_long_ago_reads_at_replicas_all_the_time() {
     let client = bed.client();
     write(&client, 1, 1, 1);
     wait_for_replica(&bed);
+    // The write becomes an old one.
     thread::sleep(Duration::from_secs(2));
     let until = Instant::now() + Duration::from_secs(3);
     let (mut all, mut here) = (0, 0);

@@ -1,12 +1,13 @@
 //! Tests of a primary that fails, returns, is drained, or is replaced.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::{ReadProbe, Server};
 
 use crate::harness::cluster::service_toml;
+use crate::harness::progress::{wait_clients, wait_counts};
 use crate::harness::{DRIVERS, done, loopback, wait_until};
 use crate::stage::{Client, TestBed, WHERE};
 
@@ -44,15 +45,16 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
     let cut = bed.client();
     cut.run("BEGIN");
     cut.run("INSERT INTO things VALUES (1, 'never')");
-    thread::sleep(Duration::from_millis(300));
+    bed.wait_load(&writer, &reader);
     old.kill().unwrap();
-    thread::sleep(Duration::from_millis(200));
     // A client that writes while there is no primary waits.
     let waiting = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             session.run("INSERT INTO things VALUES (2, 'waited')");
             session.text("SHOW application_name").unwrap()
         });
+        // The session, and the writer.
+        bed.wait_for_primary(2);
         bed.scenario.lab.fail_over(&old).unwrap();
         waiting.join().unwrap()
     });
@@ -65,7 +67,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
     );
     let new = bed.primary();
     wait_primary(&bed, &new);
-    thread::sleep(Duration::from_millis(500));
+    bed.wait_load(&writer, &reader);
     assert_all_read(reader);
     let log = writer.finish();
     let failed: Vec<_> = log
@@ -80,7 +82,8 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_lost_
     let ids = "/* evenkeel: primary */ SELECT id FROM things ORDER BY id";
     assert_eq!(bed.client().text(ids).unwrap(), ["2"]);
 
-    // The old primary returns and considers itself the primary: no session is routed there.
+    // The old primary returns and considers itself the primary: no session is routed there during
+    // this time.
     old.start().unwrap();
     let port = i32::from(new.address.port());
     for _ in 0..100 {
@@ -97,7 +100,7 @@ fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
     let bed = start_bed();
     let (writer, reader) = (bed.writer(), bed.reader());
     for _ in 0..2 {
-        thread::sleep(Duration::from_millis(300));
+        bed.wait_load(&writer, &reader);
         let candidate = bed.replicas()[0].clone();
         bed.scenario.lab.promote(&candidate).unwrap();
         bed.sql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'");
@@ -105,7 +108,7 @@ fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
         bed.wait_whole();
         wait_primary(&bed, &candidate);
     }
-    thread::sleep(Duration::from_millis(300));
+    bed.wait_load(&writer, &reader);
     assert_all_read(reader);
     let log = writer.finish();
     let failed: Vec<_> = log
@@ -144,6 +147,7 @@ fn a_frozen_primary_cuts_what_it_has_and_the_rest_goes_on() {
     client.run("INSERT INTO things VALUES (12, 'after')");
     assert_all_read(reader);
     old.thaw().unwrap();
+    // Time in which a mistake about the primary would show.
     thread::sleep(Duration::from_millis(500));
     client.run("INSERT INTO things VALUES (13, 'after')");
     let port = i32::from(bed.primary().address.port());
@@ -219,7 +223,7 @@ fn reads_that_wait_are_run_where_a_connection_comes_free() {
             for client in &clients {
                 scope.spawn(|| client.run(WHERE));
             }
-            thread::sleep(Duration::from_millis(300));
+            wait_clients(&bed.balancer, "db", "waiting", clients.len());
             holders[0].run("COMMIT");
         });
         assert!(since.elapsed() < Duration::from_secs(10), "{io}");
@@ -243,7 +247,7 @@ fn a_read_that_waits_at_the_primary_goes_to_a_replica_that_is_back() {
     let since = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| client.run(WHERE));
-        thread::sleep(Duration::from_millis(300));
+        wait_clients(&bed.balancer, "db", "waiting", 1);
         each("undrain");
     });
     assert!(since.elapsed() < Duration::from_secs(10));
@@ -268,8 +272,7 @@ fn a_drained_primary_takes_no_new_work_and_that_waits_until_it_is_back() {
     done(&bed.balancer, &["drain", &primary]);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| client.run("INSERT INTO things VALUES (21, 'waited')"));
-        thread::sleep(Duration::from_millis(500));
-        assert!(!waiting.is_finished());
+        bed.wait_for_primary(1);
         // Reads continue, and so do open transactions.
         let reads = bed.client();
         assert!(reads.port("SELECT inet_server_port()") > 0);
@@ -302,22 +305,26 @@ fn a_transaction_on_a_drained_primary_ends_once_another_server_is_the_primary() 
 fn longest_read(bed: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
     bed.wait_split(&bed.client());
     let is_over = AtomicBool::new(false);
+    let counts = [const { AtomicUsize::new(0) }; 4];
+    let read = |count: &AtomicUsize| {
+        let client = bed.client();
+        let mut longest = Duration::ZERO;
+        while !is_over.load(Relaxed) {
+            let started = Instant::now();
+            assert!(client.port("SELECT inet_server_port()") > 0);
+            assert!(client.port_prepared("SELECT inet_server_port()") > 0);
+            longest = longest.max(started.elapsed());
+            count.fetch_add(1, Relaxed);
+        }
+        longest
+    };
     thread::scope(|scope| {
-        let read = || {
-            let client = bed.client();
-            let mut longest = Duration::ZERO;
-            while !is_over.load(Relaxed) {
-                let started = Instant::now();
-                assert!(client.port("SELECT inet_server_port()") > 0);
-                assert!(client.port_prepared("SELECT inet_server_port()") > 0);
-                longest = longest.max(started.elapsed());
-            }
-            longest
-        };
-        let reading: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
-        thread::sleep(Duration::from_millis(500));
+        let read = &read;
+        let reading = counts.iter().map(|count| scope.spawn(move || read(count)));
+        let reading: Vec<_> = reading.collect();
+        wait_counts(&bed.balancer, &counts, 20);
         disturb(&bed.primary());
-        thread::sleep(Duration::from_secs(2));
+        wait_counts(&bed.balancer, &counts, 100);
         is_over.store(true, Relaxed);
         let done = reading.into_iter().map(|one| one.join().unwrap());
         done.max().unwrap()
@@ -371,7 +378,7 @@ fn who_waited_for_the_primary_lets_the_next_one_follow_though_it_keeps_its_conne
                 .iter()
                 .map(|client| scope.spawn(|| client.text(keeps)))
                 .collect();
-            thread::sleep(Duration::from_millis(300));
+            bed.wait_for_primary(6);
             done(&bed.balancer, &["undrain", &primary]);
             for one in waiting {
                 one.join().unwrap().unwrap();
@@ -392,14 +399,15 @@ fn who_waits_for_a_primary_that_is_back_and_gone_again_takes_nobody_s_turn() {
     let primary = bed.primary().name;
     let send_command = |command: &str| {
         done(&bed.balancer, &[command, &primary]);
+        // Time for the sessions to take a turn, or to lose it.
         thread::sleep(Duration::from_millis(800));
     };
     send_command("drain");
     thread::scope(|scope| {
         scope.spawn(|| holder.run("BEGIN"));
-        thread::sleep(Duration::from_millis(300));
+        bed.wait_for_primary(1);
         let waiting = scope.spawn(|| waiter.text("INSERT INTO things VALUES (1)"));
-        thread::sleep(Duration::from_millis(300));
+        bed.wait_for_primary(2);
         // The first session has the only connection, and the second one waits for it.
         ["undrain", "drain", "undrain"]
             .into_iter()
@@ -416,15 +424,14 @@ fn a_slow_statement_of_one_who_waited_for_a_primary_does_not_hold_up_the_others(
     let (slow, quick) = (bed.client(), bed.client());
     let primary = bed.primary().name;
     done(&bed.balancer, &["drain", &primary]);
-    thread::sleep(Duration::from_millis(800));
     thread::scope(|scope| {
         scope.spawn(|| slow.run("INSERT INTO things SELECT 1 FROM pg_sleep(7)"));
-        thread::sleep(Duration::from_millis(300));
+        bed.wait_for_primary(1);
         let quick = scope.spawn(|| {
             quick.run("INSERT INTO things VALUES (2)");
             Instant::now()
         });
-        thread::sleep(Duration::from_millis(300));
+        bed.wait_for_primary(2);
         done(&bed.balancer, &["undrain", &primary]);
         let since = Instant::now();
         let took = quick.join().unwrap().saturating_duration_since(since);
@@ -484,6 +491,7 @@ fn one_server_alone_needs_no_monitor() {
         primary.kill().unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| client.text(&insert(1)));
+            // Longer than a probe takes to notice.
             thread::sleep(Duration::from_millis(2_000));
             primary.start().unwrap();
             let waited = waiting.join().unwrap();

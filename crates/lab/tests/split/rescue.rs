@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
 
 use crate::harness::DRIVERS;
+use crate::harness::progress::wait_reads;
 use crate::stage::{Client, TestBed, WHERE};
 
 const SCHEMA: &str = "CREATE TABLE things (id int PRIMARY KEY, what text);
@@ -135,7 +135,7 @@ fn nobody_notices_that_a_replica_is_killed_restarted_and_stopped() {
             })
             .collect();
         replica.kill().unwrap();
-        thread::sleep(Duration::from_millis(300));
+        wait_reads(&bed.balancer, &reader);
         replica.start().unwrap();
         replica.stop().unwrap();
         replica.start().unwrap();
