@@ -3,16 +3,16 @@
 use evenkeel_lab::eventually;
 use serde_json::Value;
 
-use super::stage::{TestBed, sql};
+use super::stage::{TestBed, own_schema, sql};
 use crate::harness::pool::Setup;
 use crate::harness::{DRIVERS, LIMIT, done};
 
 /// Statement of a client, the reason of its pin, the object, and a part of the statement shown.
 const CASES: [(&str, &str, &str, &str); 7] = [
     (
-        "create temporary table sbtest.cause_t (a int)",
+        "create temporary table cause_t (a int)",
         "temporary tables",
-        "sbtest.cause_t",
+        "OWN.cause_t",
         "create temporary table",
     ),
     (
@@ -34,10 +34,10 @@ const CASES: [(&str, &str, &str, &str); 7] = [
         "set @a = ?",
     ),
     (
-        "lock tables sbtest.cause_locked read",
+        "lock tables cause_locked read",
         "LOCK TABLES",
         "",
-        "lock tables sbtest.cause_locked read",
+        "lock tables cause_locked read",
     ),
     (
         "set @@sql_select_limit = 5 + 0",
@@ -46,10 +46,10 @@ const CASES: [(&str, &str, &str, &str); 7] = [
         "@@sql_select_limit",
     ),
     (
-        "handler sbtest.cause_locked open",
+        "handler cause_locked open",
         "open HANDLER",
         "cause_locked",
-        "handler sbtest.cause_locked open",
+        "handler cause_locked open",
     ),
 ];
 
@@ -63,7 +63,7 @@ fn pinned_by(bed: &TestBed, index: usize) -> Option<Value> {
 /// TO SEE THIS RED: do not record the source of an analysis.
 #[test]
 fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
-    sql("create table if not exists sbtest.cause_locked (a int)");
+    sql("create table if not exists cause_locked (a int)");
     let many = Setup {
         pool: "size = 20",
         ..Setup::default()
@@ -82,6 +82,7 @@ fn clients_status_and_log_name_the_statement_and_the_object_that_pinned() {
                 reasons.split(", ").any(|one| one == reason),
                 "{io}: {text}: {found}"
             );
+            let object = object.replace("OWN", own_schema());
             assert_eq!(found["object"], object, "{io}: {text}: {found}");
             let shown = found["statement"].as_str().unwrap();
             assert!(shown.contains(statement), "{io}: {text}: {found}");

@@ -128,7 +128,8 @@ impl Client {
     pub(crate) fn backend(&mut self) -> String {
         let mark = format!("mark {} {}", std::process::id(), self.connection);
         self.value(&format!(
-            "select id from information_schema.processlist where info like '%{mark}%'"
+            "select id from information_schema.processlist \
+             where info like '%{mark}%' and db <=> database()"
         ))
     }
 

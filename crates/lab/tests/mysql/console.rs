@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::client::Client;
-use super::stage::{Setup, TestBed};
+use super::stage::{Setup, TestBed, own_schema};
 use crate::harness::{DRIVERS, loopback, wait_until};
 
 const TOKEN: &str = "open sesame";
@@ -82,7 +82,7 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
     let pools = console_bed.show("SELECT user, cl_active, sv_active, sv_idle, service FROM pools");
     assert_eq!(pools, ["sbtest\t2\t2\t0\tpool"]);
     let databases = console_bed.show("SELECT name, current_client_connections FROM databases");
-    assert_eq!(databases, ["sbtest\t2"]);
+    assert_eq!(databases, [format!("{}\t2", own_schema())]);
     let joined = console_bed.show(
         "SELECT s.server, count(*), min(c.id) = max(c.id) FROM clients c \
          JOIN servers s ON s.client_id = c.id GROUP BY s.server ORDER BY 2 DESC",
@@ -90,7 +90,8 @@ fn what_clients_do_is_shown_to_mariadb_s_own_client() {
     assert_eq!(joined.len(), 1, "{joined:?}");
     assert!(joined[0].ends_with("\t2\t0"), "{joined:?}");
     let bound_by = console_bed.show("SELECT pinned_by FROM clients WHERE client_state = 'pinned'");
-    assert_eq!(bound_by, ["temporary tables (sbtest.console_bound)"]);
+    let expected = format!("temporary tables ({}.console_bound)", own_schema());
+    assert_eq!(bound_by, [expected]);
     let statement =
         console_bed.show("SELECT pinned_by_statement FROM clients WHERE client_state = 'pinned'");
     assert_eq!(statement, ["create temporary table console_bound (a int)"]);
@@ -151,8 +152,8 @@ fn a_pause_by_mysql_s_words_holds_clients_until_it_ends() {
     assert!(reply.contains("PAUSE orders/"), "{reply}");
     console_bed.run_admin("PAUSE").unwrap();
     assert!(console_bed.show("SHOW SERVERS").is_empty());
-    let address = console_bed.bed.address;
-    let waiting = std::thread::spawn(move || Client::connect(address).value("select 7"));
+    let (address, login) = (console_bed.bed.address, console_bed.bed.login());
+    let waiting = std::thread::spawn(move || Client::with(address, &login).value("select 7"));
     wait_until(&console_bed.bed.balancer, "who waits", || {
         console_bed.bed.status()["database"]["all_paused"] == true
     });

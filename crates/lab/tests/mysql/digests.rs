@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::client::{Client, Login, Value};
 use super::console::ConsoleBed;
-use super::stage::sql;
+use super::stage::{own_schema, sql};
 use crate::harness::{DRIVERS, done};
 
 /// The statements of a service, by their texts.
@@ -32,9 +32,9 @@ impl Digests {
 
 #[test]
 fn texts_executions_and_failures_are_counted_and_no_literal_is_kept() {
-    sql("create or replace table sbtest.digests (a int primary key, b varchar(50))");
+    sql("create or replace table digests (a int primary key, b varchar(50))");
     for io in DRIVERS {
-        sql("delete from sbtest.digests");
+        sql("delete from digests");
         let console_bed = ConsoleBed::set_up(io, "");
         let other = Login {
             user: "root_of_secrets",
@@ -108,7 +108,7 @@ fn users_and_servers_have_figures_of_their_own() {
         let shown = console_bed.show("SELECT queries, errors, rows_sent FROM stats_servers");
         assert_eq!(shown.len(), 1, "{io}");
         let shown = console_bed.show("SELECT user, database FROM stats_users");
-        assert_eq!(shown, ["sbtest\tsbtest"], "{io}");
+        assert_eq!(shown, [format!("sbtest\t{}", own_schema())], "{io}");
     }
 }
 

@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use evenkeel_lab::{Balancer, Lab, MysqlOptions, Server, rootfs};
+use evenkeel_lab::{Balancer, MysqlOptions, Server, rootfs};
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, TestBed, config, shared, start_own};
+use super::stage::{ONE, Setup, TestBed, config, own_lab, shared, start_own};
 use crate::harness::certificates::{Certificates, write_private};
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
@@ -176,7 +176,7 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
         return;
     };
     let at = |name| certificates.at(name);
-    let lab = Lab::new("mysql-tls").unwrap();
+    let lab = own_lab("mysql-tls");
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = &cluster.primary;
     let (ca, certificate, key) = (at("ca.crt"), at("server.crt"), at("server.key"));
@@ -323,7 +323,7 @@ fn a_server_whose_certificate_nobody_vouches_for_hears_of_no_user() {
         return;
     };
     // Its certificate is self-signed.
-    let lab = Lab::new("mysql-unknown").unwrap();
+    let lab = own_lab("mysql-unknown");
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let visits = "select coalesce(sum(total_connections), 0) \
                   from performance_schema.accounts where user = 'sbtest'";
@@ -371,10 +371,12 @@ fn clients_under_tls_that_do_nothing_cost_nothing() {
         // Its pipe is full long before the end.
         let slow = begin("select repeat('x', 100000) from seq_1_to_500;");
         let (mut gone, _stdin) = begin("select 'in';");
+        // The clients print nothing, and the pipe is full, after a time.
         thread::sleep(Duration::from_millis(700));
         gone.kill().unwrap();
         gone.wait().unwrap();
         thread::sleep(Duration::from_millis(300));
+        // The test measures idle time.
         let before_us = bed.balancer.cpu_us();
         thread::sleep(Duration::from_secs(1));
         let used_us = bed.balancer.cpu_us() - before_us;

@@ -14,7 +14,7 @@ fn may_have(user: &'static str, connections: u32) -> Login<'static> {
     sql(&format!(
         "create user {user}@'127.0.0.1' identified by 'few' with max_user_connections {connections}"
     ));
-    sql(&format!("grant all on sbtest.* to {user}@'127.0.0.1'"));
+    sql(&format!("grant all on * to {user}@'127.0.0.1'"));
     Login {
         user,
         password: "few",

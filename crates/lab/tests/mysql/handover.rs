@@ -55,6 +55,7 @@ fn nobody_hears_of_a_change_of_the_node_that_writes() {
             let counting = (0..12).map(|id| scope.spawn(move || count(id)));
             let counting: Vec<_> = counting.collect();
             for change in 1..=12 {
+                // Time for some rounds of each client.
                 thread::sleep(Duration::from_millis(300));
                 let next = &bed.scenario.servers[change % 3];
                 bed.balancer.command(&["primary", &next.name]).unwrap();

@@ -23,8 +23,10 @@ fn signed(client: &Client) -> i32 {
 
 fn wait_for_sleep() {
     let sleeping = || {
-        let query =
-            format!("select count(*) from information_schema.processlist where info = '{SLEEP}'");
+        let query = format!(
+            "select count(*) from information_schema.processlist \
+             where info = '{SLEEP}' and db = database()"
+        );
         Ok((sql(&query) == "1").then_some(()))
     };
     eventually(LIMIT, "a query that sleeps", sleeping).unwrap();

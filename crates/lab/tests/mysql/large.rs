@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::client::{Client, Value};
-use super::stage::{ONE, Setup, TestBed, same_as_direct, sql};
+use super::stage::{ONE, Setup, TestBed, own_schema, same_as_direct, sql};
 use crate::harness::{DRIVERS, LIMIT};
 
 const LENGTH: usize = 17 * 1024 * 1024;
@@ -48,7 +48,7 @@ fn a_large_execution_whose_setting_is_refused_ends_at_once_and_its_client_goes_o
         let row = client.execute("long", &[Value::Text("y")]);
         assert_eq!(row[1], "row 1", "{io}");
         sql("drop database left_soon");
-        assert_eq!(other.value("select database()"), "sbtest", "{io}");
+        assert_eq!(other.value("select database()"), own_schema(), "{io}");
         let started = Instant::now();
         let reply = client.execute("long", &[Value::Text(&big)]);
         assert!(reply[0].starts_with("error 1049 "), "{io}: {reply:?}");
@@ -57,7 +57,7 @@ fn a_large_execution_whose_setting_is_refused_ends_at_once_and_its_client_goes_o
             "{io}: {:?}",
             started.elapsed()
         );
-        client.init_db("sbtest");
+        client.init_db(own_schema());
         let row = client.execute("long", &[Value::Text(&big)]);
         assert_eq!(row[1], format!("row {LENGTH}"), "{io}");
     }

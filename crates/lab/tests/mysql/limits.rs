@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::client::{Client, Login};
 use super::stage::{ONE, Setup, TestBed, sql};
+use crate::harness::progress::wait_clients;
 use crate::harness::{DRIVERS, LIMIT, done, refused};
 
 /// Statement that sleeps until it is ended.
@@ -26,7 +27,8 @@ fn a_query_that_takes_too_long_ends_at_its_server() {
         assert!(started.elapsed() < LIMIT / 2, "{io}");
         assert!(was_ended(&reply), "{io}: {reply:?}");
         let running = "select count(*) from information_schema.processlist \
-                       where info like '%too long%' and info not like '%processlist%'";
+                       where info like '%too long%' and info not like '%processlist%' \
+                       and db = database()";
         let is_over = || Ok((sql(running) == "0").then_some(()));
         eventually(LIMIT, "its end at the server", is_over).unwrap();
         // A wait is no query, and several short ones are no long one.
@@ -42,7 +44,7 @@ fn a_query_that_takes_too_long_ends_at_its_server() {
 
 #[test]
 fn a_client_that_says_nothing_in_a_transaction_is_ended_and_its_work_undone() {
-    sql("create or replace table sbtest.limits_idle (a int)");
+    sql("create or replace table limits_idle (a int)");
     for io in DRIVERS {
         let setup = Setup {
             service: "idle_in_transaction_timeout_ms = 700",
@@ -130,7 +132,7 @@ fn a_service_is_paused_reconnected_and_killed_as_an_operator_says() {
         }
         done(&bed.balancer, &["pause", "pool"]);
         client.query_later("select 'after'");
-        std::thread::sleep(Duration::from_millis(300));
+        wait_clients(&bed.balancer, "pool", "waiting", 1);
         let listed = done(&bed.balancer, &["clients", "pool"]);
         assert!(listed.contains("waiting"), "{io}: {listed}");
         assert!(listed.contains("sbtest"), "{io}: {listed}");
@@ -139,7 +141,7 @@ fn a_service_is_paused_reconnected_and_killed_as_an_operator_says() {
         assert!(reply.contains(&"row after".to_owned()), "{io}: {reply:?}");
         let mut victim = bed.client();
         victim.query_later(LONG);
-        std::thread::sleep(Duration::from_millis(300));
+        wait_clients(&bed.balancer, "pool", "active", 1);
         let number = victim.connection.to_string();
         done(&bed.balancer, &["kill", "pool", &number]);
         let reply = victim.reply();

@@ -35,7 +35,7 @@ fn a_login_that_the_server_refuses_is_refused_alike() {
     sql("drop user if exists locked@'127.0.0.1', empty@'127.0.0.1', poor@'127.0.0.1'");
     sql("create user locked@'127.0.0.1' identified by 'x' account lock");
     sql("create user empty@'127.0.0.1'; create user poor@'127.0.0.1' identified by 'x'");
-    sql("grant all on sbtest.* to empty@'127.0.0.1'");
+    sql("grant all on * to empty@'127.0.0.1'");
     same_as_direct(ONE, |address| {
         let try_in = |login: Login<'_>| match Client::log_in(address, &login) {
             Ok(mut client) => client.value("select user(), current_user(), database()"),
@@ -93,7 +93,7 @@ fn what_changes_at_the_server_counts_from_the_next_login_on() {
             |password: &str| Client::log_in(bed.address, &as_user("changing", password)).is_ok();
         assert!(!log_in("first"), "{io}");
         sql("create user changing@'127.0.0.1' identified by 'first'");
-        sql("grant all on sbtest.* to changing@'127.0.0.1'");
+        sql("grant all on * to changing@'127.0.0.1'");
         assert!(log_in("first"), "{io}: {}", bed.balancer.log());
         sql("alter user changing@'127.0.0.1' identified by 'second'");
         assert!(!log_in("first") && log_in("second"), "{io}");
@@ -110,7 +110,7 @@ fn what_a_user_may_do_holds_from_the_next_login_on() {
     sql("drop user if exists rising@'127.0.0.1'");
     sql("drop role if exists risen");
     sql("create user rising@'127.0.0.1' identified by 'rising'");
-    sql("grant insert on sbtest.* to rising@'127.0.0.1'");
+    sql("grant insert on * to rising@'127.0.0.1'");
     sql("create role risen");
     let bed = TestBed::set_up("auto", ONE);
     let log_in = || Client::with(bed.address, &as_user("rising", "rising"));
@@ -162,7 +162,7 @@ fn kill_reaches_whom_it_means_by_our_own_numbers() {
         victim.query_later("select sleep(20)");
         let running = || {
             let query = "select count(*) from information_schema.processlist \
-                         where info = 'select sleep(20)'";
+                         where info = 'select sleep(20)' and db = database()";
             Ok((sql(query) == "1").then_some(()))
         };
         eventually(LIMIT, "a query that sleeps", running).unwrap();
@@ -185,7 +185,7 @@ fn kill_reaches_whom_it_means_by_our_own_numbers() {
 fn a_client_becomes_another_user_on_its_connection() {
     sql("drop user if exists second@'127.0.0.1'");
     sql("create user second@'127.0.0.1' identified by 'second'");
-    sql("grant all on sbtest.* to second@'127.0.0.1'");
+    sql("grant all on * to second@'127.0.0.1'");
     same_as_direct(
         Setup {
             pool: "size = 2",
@@ -296,7 +296,7 @@ fn a_user_of_ed25519_comes_in_by_the_file_of_users_and_is_itself_at_the_server()
     sql("install plugin if not exists ed25519 soname 'auth_ed25519'");
     sql("drop user if exists edi@'127.0.0.1'");
     sql("create user edi@'127.0.0.1' identified via ed25519 using password('secret')");
-    sql("grant all on sbtest.* to edi@'127.0.0.1'");
+    sql("grant all on * to edi@'127.0.0.1'");
     comes_in_by_the_file(shared(), "edi");
 }
 

@@ -5,6 +5,7 @@ use evenkeel_lab::{Server, eventually, rootfs};
 
 use super::client::{Client, Login, Value};
 use super::stage::{ONE, TestBed, shared, start_mysql, start_own};
+use crate::harness::progress::wait_clients;
 use crate::harness::{DRIVERS, LIMIT};
 
 /// Ends the server connection of an idle client, and waits until Evenkeel knows.
@@ -115,6 +116,7 @@ fn a_role_that_was_lost_with_its_server_in_a_reset_is_told_to_be() {
         client.run("set role kept");
         server.freeze().unwrap();
         let resetting = std::thread::spawn(move || (client.reset(), client.was_last_word));
+        // The status does not show a reset.
         std::thread::sleep(std::time::Duration::from_millis(300));
         server.kill().unwrap();
         server.start().unwrap();
@@ -136,7 +138,7 @@ fn who_is_bound_hears_as_the_answer_to_its_command_that_its_server_is_gone() {
         let mut client = bed.client();
         client.run("create temporary table mine (a int)");
         client.query_later("select sleep(30)");
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        wait_clients(&bed.balancer, "pool", "active", 1);
         server.kill().unwrap();
         server.start().unwrap();
         let reply = client.reply();

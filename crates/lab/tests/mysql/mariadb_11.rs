@@ -11,9 +11,9 @@ use super::bulk::MARIADB;
 use super::client::{Client, Login, Value};
 use super::logins::comes_in_by_the_file;
 use super::split::{self, write_and_read};
-use super::stage::{ONE, Setup, TestBed, config, same_as_at, start_mariadb};
+use super::stage::{ONE, Setup, TestBed, config, own_lab, same_as_at, start_mariadb};
 use crate::harness::certificates::{Certificates, write_private};
-use crate::harness::{DRIVERS, printed};
+use crate::harness::{DRIVERS, own, printed};
 use Value::{Number, Text};
 
 const VERSION: u32 = 11;
@@ -36,6 +36,7 @@ fn skipped() -> bool {
 
 /// Returns the server of these tests, which ends with them.
 fn shared() -> Option<&'static Server> {
+    own::is_the_labs();
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
     let start = || {
         let (lab, server) = start_mariadb(MariadbOptions {
@@ -305,7 +306,7 @@ fn sessions_read_what_they_wrote_at_replicas_and_after_a_change_of_the_primary()
     if skipped() {
         return;
     }
-    let scenario = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let scenario = Scenario::of_mariadb(own_lab("mariadb-11"), Some(VERSION)).unwrap();
     let bed = split::TestBed::in_front_of(scenario, "auto", "");
     let (_, elsewhere) = write_and_read(&bed, 30, 4);
     assert!(elsewhere > 0, "every read was at the primary");
@@ -321,7 +322,7 @@ fn sessions_read_what_they_wrote_in_several_domains() {
     if skipped() {
         return;
     }
-    let scenario = Scenario::of_mariadb(Lab::new("mariadb-11").unwrap(), Some(VERSION)).unwrap();
+    let scenario = Scenario::of_mariadb(own_lab("mariadb-11"), Some(VERSION)).unwrap();
     let right = "GRANT BINLOG REPLAY ON *.* TO sbtest@'127.0.0.1'";
     scenario.writer().unwrap().sql(right).unwrap();
     let bed = split::TestBed::in_front_of(scenario, "auto", "");

@@ -8,7 +8,9 @@ use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::Code;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, TestBed, same_as_at, same_as_direct, shared, start_mysql};
+use super::stage::{
+    ONE, Setup, TestBed, own_schema, same_as_at, same_as_direct, shared, start_mysql,
+};
 use crate::harness::{DRIVERS, LIMIT};
 use evenkeel_lab::{eventually, rootfs};
 
@@ -209,11 +211,11 @@ fn what_binds_a_client_is_told_and_ends() {
                 "select concat(get_lock('bound', 1))",
                 "select if(release_lock('bound'), 'yes', 'no')",
             ),
-            ("lock tables sbtest.bound read", "unlock tables"),
+            ("lock tables bound read", "unlock tables"),
             ("prepare s from 'select 1'", "deallocate prepare s"),
-            ("handler sbtest.bound open", "handler bound close"),
+            ("handler bound open", "handler bound close"),
         ] {
-            super::stage::sql("create table if not exists sbtest.bound (a int)");
+            super::stage::sql("create table if not exists bound (a int)");
             client.run(bind);
             expect(bind, &|pins| pins[0]["count"] == 1);
             client.run(release);
@@ -227,7 +229,7 @@ fn what_binds_a_client_is_told_and_ends() {
 
 #[test]
 fn what_follows_in_a_text_binds_whatever_its_beginning_is_about() {
-    super::stage::sql("create or replace table sbtest.event (a int)");
+    super::stage::sql("create or replace table event (a int)");
     for io in DRIVERS {
         let bed = TestBed::set_up(io, TWO);
         for (bind, release) in [
@@ -336,7 +338,8 @@ fn a_client_that_leaves_takes_all_of_it_along() {
             let mut next = bed.client();
             assert!(next.refusal("select * from gone").starts_with("1146 "));
             let left = "select is_free_lock('gone'), @gone, database(), @@sql_mode like '%ANSI%'";
-            assert_eq!(next.value(left), "1|NULL|sbtest|0", "{io}");
+            let expected = format!("1|NULL|{}|0", own_schema());
+            assert_eq!(next.value(left), expected, "{io}");
         }
     }
 }
@@ -391,7 +394,7 @@ fn what_the_server_reads_otherwise_than_it_seems_binds_its_client() {
 /// TO SEE THIS RED: use the status from before the error.
 #[test]
 fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_again() {
-    super::stage::sql("create or replace table sbtest.committed (a int)");
+    super::stage::sql("create or replace table committed (a int)");
     Client::connect(shared().address).run(
         "create or replace procedure commits() \
          begin insert into committed values (2); commit; signal sqlstate '45000'; end",
@@ -399,7 +402,7 @@ fn who_loses_its_connection_behind_an_error_that_committed_is_not_told_to_do_it_
     for io in DRIVERS {
         let bed = TestBed::set_up(io, ONE);
         for fails in ["create table committed (a int)", "call commits()"] {
-            super::stage::sql("truncate sbtest.committed");
+            super::stage::sql("truncate committed");
             let mut client = bed.client();
             client.run("begin");
             client.run("insert into committed values (1)");

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Login};
-use super::stage::{ONE, Setup, TestBed, config, same_as_direct, shared, sql};
+use super::stage::{ONE, Setup, TestBed, config, own_schema, same_as_direct, shared, sql};
 use crate::harness::{DRIVERS, loopback, wait_until};
 
 /// Number of clients that wait for a pool of two.
@@ -21,7 +21,7 @@ fn waiting(bed: &TestBed) -> u64 {
 fn a_pool_in_which_everybody_waits_holds_up_no_other_user_and_no_other_service() {
     sql("drop user if exists calm@'127.0.0.1'");
     sql("create user calm@'127.0.0.1' identified by 'calm'");
-    sql("grant all on sbtest.* to calm@'127.0.0.1'");
+    sql("grant all on * to calm@'127.0.0.1'");
     let calm = Login {
         user: "calm",
         password: "calm",
@@ -97,6 +97,7 @@ fn memory_does_not_grow_by_what_clients_did_that_are_gone() {
         let bed = TestBed::set_up(io, Setup::default());
         let rounds = |from: usize, to: usize| {
             (from..to).for_each(|round| demand(&bed, round));
+            // The process returns memory a little later.
             thread::sleep(Duration::from_millis(300));
             bed.balancer.memory_kb()
         };
@@ -119,6 +120,7 @@ fn a_client_that_does_not_read_its_answer_costs_little_memory() {
             // 100 MB, none of which is read.
             client.query_later("select repeat('x', 10000) from seq_1_to_10000");
         }
+        // Time in which memory would grow.
         thread::sleep(Duration::from_secs(1));
         let grown_kb = bed.balancer.memory_kb().saturating_sub(before_kb);
         assert!(grown_kb < 3_000, "{io}: {grown_kb} kB for three answers");
@@ -209,7 +211,7 @@ fn at_server() -> Vec<String> {
 fn a_client_in_no_schema_costs_its_user_no_more_than_one_idle_connection() {
     sql("drop user if exists bare@'127.0.0.1'");
     sql("create user bare@'127.0.0.1' identified by 'bare'");
-    sql("grant all on sbtest.* to bare@'127.0.0.1'");
+    sql("grant all on * to bare@'127.0.0.1'");
     let usual = Login {
         user: "bare",
         password: "bare",
@@ -231,7 +233,7 @@ fn a_client_in_no_schema_costs_its_user_no_more_than_one_idle_connection() {
         let after = at_server();
         let left = before.iter().filter(|id| after.contains(id)).count();
         assert!(left >= 3, "{io}: {before:?}, then {after:?}");
-        assert_eq!(clients[0].value("select database()"), "sbtest", "{io}");
+        assert_eq!(clients[0].value("select database()"), own_schema(), "{io}");
         assert_eq!(client.value("select database()"), "NULL", "{io}");
     }
 }

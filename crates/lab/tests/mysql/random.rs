@@ -119,8 +119,10 @@ fn conversations_by_chance_go_as_at_the_server() {
 
 fn converse(server: &Server, texts: &[&str], io: &str) {
     let mut direct = Client::connect(server.address);
-    direct.run("drop table if exists by_chance");
-    direct.run("create table by_chance (id int auto_increment primary key, a int) engine=memory");
+    direct.run("drop table if exists sbtest.by_chance");
+    direct.run(
+        "create table sbtest.by_chance (id int auto_increment primary key, a int) engine=memory",
+    );
     let setup = Setup {
         pool: "size = 2\nstatements_max = 2",
         ..Setup::default()

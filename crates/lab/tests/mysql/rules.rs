@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::client::{Client, Value};
 use super::split;
-use super::stage::{ONE, Setup, TestBed, config, shared, sql};
+use super::stage::{ONE, Setup, TestBed, config, own_schema, shared, sql};
 use crate::harness::cluster::service_toml;
 use crate::harness::{DRIVERS, LIMIT, engine, service};
 
@@ -37,8 +37,8 @@ const REFUSING: &str = "\
 
 #[test]
 fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
-    sql("create or replace table sbtest.rules_orders (a int); \
-         insert into sbtest.rules_orders values (1)");
+    sql("create or replace table rules_orders (a int); \
+         insert into rules_orders values (1)");
     for io in DRIVERS {
         let bed = TestBed::set_up(io, of(REFUSING));
         let mut client = bed.client();
@@ -80,15 +80,15 @@ fn what_a_rule_refuses_reaches_no_server_and_the_session_goes_on() {
         // Conditions apply to the session's current schema.
         client.init_db("other");
         assert_eq!(client.query("select 1"), [refusal_of("schema", "not here")]);
-        client.init_db("sbtest");
+        client.init_db(own_schema());
         assert_eq!(client.value("select 1"), "1", "{io}");
     }
 }
 
 #[test]
 fn one_of_several_statements_that_is_refused_is_enough() {
-    sql("create or replace table sbtest.rules_orders (a int); \
-         insert into sbtest.rules_orders values (1)");
+    sql("create or replace table rules_orders (a int); \
+         insert into rules_orders values (1)");
     let bed = TestBed::set_up("auto", of(REFUSING));
     let mut client = bed.client();
     let text = "insert into rules_orders values (3); delete from rules_orders; select 1";
@@ -221,7 +221,7 @@ fn what_was_sent_ahead_of_an_execution_that_a_rule_refuses_is_gone_with_it() {
 #[test]
 fn what_is_executed_behind_a_refused_prepare_is_not_the_statement_before_it() {
     const LAST: u32 = u32::MAX;
-    sql("create or replace table sbtest.rules_last (a int)");
+    sql("create or replace table rules_last (a int)");
     for io in DRIVERS {
         let bed = TestBed::set_up(io, of(REFUSING));
         let mut client = bed.client();

@@ -69,18 +69,20 @@ fn a_failover_loses_nothing_that_was_acknowledged() {
                 all.lock().unwrap().extend(acknowledged);
             });
         }
-        thread::sleep(Duration::from_secs(1));
+        bed.wait("writes", || ids.load(Relaxed) > 300);
         let died_at = ids.load(Relaxed);
         let (old, replicas) = (bed.primary(), bed.replicas());
         // A row that it acknowledged now would exist on no other server.
         for replica in &replicas {
             replica.sql("stop slave io_thread").unwrap();
         }
+        // Time in which such a row would be acknowledged.
         thread::sleep(Duration::from_millis(200));
         old.kill().unwrap();
         bed.scenario.lab.fail_over(&old).unwrap();
         bed.wait_primary(&bed.primary());
-        thread::sleep(Duration::from_secs(1));
+        let back_at = ids.load(Relaxed);
+        bed.wait("further writes", || ids.load(Relaxed) > back_at + 100);
         is_over.store(true, Relaxed);
         died_at
     });

@@ -404,7 +404,7 @@ fn what_init_connect_sets_is_so_for_every_client() {
 /// TO SEE THIS RED: query the server.
 #[test]
 fn the_position_of_the_last_write_is_the_client_s_own() {
-    sql("create or replace table sbtest.positions (a int)");
+    sql("create or replace table positions (a int)");
     for io in DRIVERS {
         let bed = TestBed::set_up(io, ONE);
         let (mut client, mut other) = (bed.client(), bed.client());
@@ -444,7 +444,7 @@ fn how_strings_are_read_is_told_from_the_greeting_on() {
 /// TO SEE THIS RED: restore them as the server reports them.
 #[test]
 fn variables_that_not_everybody_may_set_are_not_set_for_who_may_not() {
-    sql("create or replace procedure sbtest.in_domain(d int) set session gtid_domain_id = d");
+    sql("create or replace procedure in_domain(d int) set session gtid_domain_id = d");
     let defaults = [
         "binlog_annotate_row_events",
         "binlog_direct_non_transactional_updates",

@@ -3,14 +3,14 @@
 
 use std::time::Instant;
 
-use evenkeel_lab::{Balancer, Lab, MysqlOptions, Server, eventually, rootfs};
+use evenkeel_lab::{Balancer, MysqlOptions, Server, eventually, rootfs};
 use tempfile::TempDir;
 
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL};
-use super::stage::{ONE, Setup, TestBed, config, shared, start_mysql};
+use super::stage::{ONE, Setup, TestBed, config, own_lab, shared, start_mysql};
 use crate::harness::certificates::write_private;
 use crate::harness::{DRIVERS, LIMIT, loopback};
 
@@ -87,7 +87,7 @@ fn users_of_mysql_log_in_by_their_own_accounts_even_when_the_server_has_forgotte
         println!("skipped: {why}");
         return;
     }
-    let lab = Lab::new("mysql-logins").unwrap();
+    let lab = own_lab("mysql-logins");
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = &cluster.primary;
     server.sql(ACCOUNTS).unwrap();
@@ -176,7 +176,7 @@ fn every_server_sees_a_password_at_its_first_login_so_that_a_promotion_finds_it_
         println!("skipped: {why}");
         return;
     }
-    let lab = Lab::new("mysql-warm").unwrap();
+    let lab = own_lab("mysql-warm");
     let options = MysqlOptions {
         replicas: 1,
         ..MysqlOptions::default()
@@ -230,7 +230,7 @@ fn whole_passwords_cannot_be_tried_as_fast_as_one_likes() {
     let login = |password| Login {
         user: "app",
         password,
-        ..Login::default()
+        ..bed.login()
     };
     let address = bed.address;
     // Generating the key takes a moment.

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use evenkeel_lab::{Balancer, Lab, MysqlOptions, eventually, rootfs};
+use evenkeel_lab::{Balancer, MysqlOptions, eventually, rootfs};
 
 use super::client::{Client, Login};
-use super::stage::{MYSQL_ACCOUNTS, Setup, config};
+use super::stage::{MYSQL_ACCOUNTS, Setup, config, own_lab};
 use crate::harness::{LIMIT, loopback};
 
 /// MySQL returns 1053 during a statement, too, and MyISAM rolls nothing back.
@@ -18,7 +18,7 @@ fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
         println!("skipped: {why}");
         return;
     }
-    let lab = Lab::new("mysql-shutdown").unwrap();
+    let lab = own_lab("mysql-shutdown");
     let options = MysqlOptions {
         replicas: 1,
         ..MysqlOptions::default()
@@ -41,6 +41,7 @@ fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
     client.run("insert into slow values (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0)");
     cluster.wait_caught_up().unwrap();
     client.query_later("update slow set x = x + 1 where sleep(0.3) = 0");
+    // It changes some of the rows. No other client can read the table meanwhile.
     thread::sleep(Duration::from_secs(1));
     primary.stop().unwrap();
     let reply = client.reply();

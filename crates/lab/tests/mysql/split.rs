@@ -8,7 +8,8 @@ use evenkeel_lab::{ClusterKind, Scenario, Server, eventually};
 
 use super::client::{Client, Login, Value};
 pub(crate) use crate::harness::cluster::TestBed;
-use crate::harness::{DRIVERS, LIMIT, engine, loopback, wait_until};
+use crate::harness::progress::{wait_clients, wait_reads};
+use crate::harness::{DRIVERS, LIMIT, engine, loopback, own, wait_until};
 
 /// Query for the server that answers; a query of `@@port` itself would go to the primary.
 const WHERE: &str = "select here()";
@@ -20,6 +21,7 @@ impl TestBed {
     }
 
     pub(crate) fn of(kind: ClusterKind, io: &str, further: &str) -> TestBed {
+        own::is_the_labs();
         TestBed::in_front_of(Scenario::start(kind).unwrap(), io, further)
     }
 
@@ -34,7 +36,7 @@ impl TestBed {
     pub(crate) fn client(&self) -> Client {
         let mut last = String::new();
         let entered = eventually(LIMIT, "a session", || {
-            let entered = Client::log_in(self.listen, &Login::default());
+            let entered = Client::log_in(self.listen, &Login::to("sbtest"));
             Ok(entered.map_err(|reply| last = reply).ok())
         });
         entered.unwrap_or_else(|error| panic!("{error} ({last}): {}", self.balancer.log()))
@@ -332,6 +334,7 @@ fn a_session_reads_what_a_text_committed_that_failed_then() {
     }
     let reply = client.query("insert into things values (100, 'a'); call late()");
     assert!(reply[1].starts_with("error 1644"), "{reply:?}");
+    // Time to learn where the primary is.
     thread::sleep(Duration::from_millis(300));
     assert_eq!(client.value("select max(id) from things"), "101");
 }
@@ -344,6 +347,7 @@ fn who_wrote_long_ago_reads_at_replicas() {
     wait_until(&bed.balancer, "its own read at a replica", || {
         client.value(WHERE) != bed.port_of_primary()
     });
+    // The write becomes an old one.
     thread::sleep(Duration::from_secs(2));
     let primary = bed.port_of_primary();
     let all = 500;
@@ -453,13 +457,13 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     strict.run("set transaction isolation level serializable");
     bed.scenario.wait_caught_up().unwrap();
     old.kill().unwrap();
-    thread::sleep(Duration::from_millis(200));
     // A client that connects while there is no primary waits.
     let waited = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             session.run("insert into things values (2, 'waited')");
             session.value("select @name, @@time_zone")
         });
+        bed.wait_for_primary(1);
         bed.scenario.lab.fail_over(&old).unwrap();
         waiting.join().unwrap()
     });
@@ -472,13 +476,13 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     assert!(reply.contains("transaction"), "{reply}");
     let new = bed.primary();
     bed.wait_primary(&new);
-    thread::sleep(Duration::from_millis(500));
+    wait_reads(&bed.balancer, &reader);
     let readings = reader.finish();
     let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
     assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());
     let ids = "/* evenkeel: primary */ select id from things order by id";
     assert_eq!(bed.client().query(ids)[1..2], ["row 2"]);
-    // The old server returns as a second primary: no session is routed there.
+    // The old server returns as a second primary: no session is routed there during this time.
     old.start().unwrap();
     let port = new.address.port().to_string();
     for _ in 0..100 {
@@ -510,7 +514,7 @@ fn a_read_that_is_at_the_primary_since_replicas_are_late_is_run_again_when_that_
     old.freeze().unwrap();
     let row = thread::scope(|scope| {
         let reading = scope.spawn(|| client.value("select v from counters where id = 1"));
-        thread::sleep(Duration::from_millis(700));
+        wait_clients(&bed.balancer, "db", "active", 1);
         old.kill().unwrap();
         bed.scenario.lab.fail_over(&old).unwrap();
         reading.join().unwrap()
@@ -528,7 +532,7 @@ fn what_only_asked_the_primary_is_asked_of_its_successor() {
     old.freeze().unwrap();
     let reply = thread::scope(|scope| {
         let asking = scope.spawn(|| client.value("select @@port, @@version_comment is null"));
-        thread::sleep(Duration::from_millis(700));
+        wait_clients(&bed.balancer, "db", "active", 1);
         old.kill().unwrap();
         bed.scenario.lab.fail_over(&old).unwrap();
         asking.join().unwrap()
@@ -567,13 +571,13 @@ fn a_planned_change_of_the_primary_fails_nothing_outside_of_transactions() {
     let bed = TestBed::of_mariadb("auto", "");
     let (writer, reader) = (bed.writer(), bed.reader());
     for _ in 0..2 {
-        thread::sleep(Duration::from_millis(300));
+        bed.wait_load(&writer, &reader);
         let candidate = bed.replicas()[0].clone();
         bed.scenario.lab.promote(&candidate).unwrap();
         bed.wait_whole();
         bed.wait_primary(&candidate);
     }
-    thread::sleep(Duration::from_millis(300));
+    bed.wait_load(&writer, &reader);
     let readings = reader.finish();
     let failed: Vec<_> = readings.iter().filter(|one| one.outcome.is_err()).collect();
     assert!(failed.is_empty(), "of {}: {failed:#?}", readings.len());

@@ -1,4 +1,5 @@
-//! Starts a MariaDB server that all tests share, and a separate pool for each test.
+//! Starts a MariaDB server that all tests share; a separate schema in it, and a separate pool, for
+//! each test.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -6,7 +7,7 @@ use std::sync::OnceLock;
 use evenkeel_lab::{Lab, MariadbOptions, MysqlOptions, Server};
 
 use super::client::{Client, Login};
-use crate::harness::pool;
+use crate::harness::{own, pool};
 
 pub(crate) use crate::harness::pool::{Setup, TestBed};
 
@@ -41,8 +42,13 @@ impl TestBed {
         )
     }
 
+    /// Returns the login of `sbtest` to the schema of its test, also in another thread.
+    pub(crate) fn login(&self) -> Login<'static> {
+        Login::to(self.own.unwrap_or_else(own_schema))
+    }
+
     pub(crate) fn client(&self) -> Client {
-        Client::connect(self.address)
+        Client::with(self.address, &self.login())
     }
 }
 
@@ -53,13 +59,29 @@ pub(crate) fn config(server: &Server, listen: SocketAddr, io: &str, setup: Setup
 /// Returns the server of all tests that do not damage it; it ends with the tests.
 pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<(Lab, Server)> = OnceLock::new();
-    let (_, server) = SHARED.get_or_init(start_own);
+    let (_, server) = SHARED.get_or_init(|| launch(MariadbOptions::default()));
     server
 }
 
-/// Runs statements as its superuser.
+/// Returns the schema of the calling test.
+pub(crate) fn own_schema() -> &'static str {
+    own::name(|name| {
+        let make = format!("create schema {name}; grant all on {name}.* to sbtest@'127.0.0.1'");
+        shared().sql(&make).unwrap();
+    })
+}
+
+/// Runs statements as its superuser, in the test's schema.
 pub(crate) fn sql(text: &str) -> String {
-    shared().sql(text).unwrap()
+    shared()
+        .sql(&format!("use {}; {text}", own_schema()))
+        .unwrap()
+}
+
+/// Creates a lab for servers of one test.
+pub(crate) fn own_lab(name: &str) -> Lab {
+    own::is_the_labs();
+    Lab::new(name).unwrap()
 }
 
 /// Starts a server for one test.
@@ -68,6 +90,11 @@ pub(crate) fn start_own() -> (Lab, Server) {
 }
 
 pub(crate) fn start_mariadb(options: MariadbOptions) -> (Lab, Server) {
+    own::is_the_labs();
+    launch(options)
+}
+
+fn launch(options: MariadbOptions) -> (Lab, Server) {
     let lab = Lab::new("mysql").unwrap();
     let cluster = lab.mariadb(options).unwrap();
     let server = cluster.primary;
@@ -77,7 +104,7 @@ pub(crate) fn start_mariadb(options: MariadbOptions) -> (Lab, Server) {
 
 /// Starts a MySQL server for one test; see [`evenkeel_lab::rootfs::missing_program`].
 pub(crate) fn start_mysql(name: &str) -> (Lab, Server) {
-    let lab = Lab::new(name).unwrap();
+    let lab = own_lab(name);
     let cluster = lab.mysql(MysqlOptions::default()).unwrap();
     let server = cluster.primary;
     server.sql(MYSQL_ACCOUNTS).unwrap();

@@ -8,6 +8,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 
 use super::client::{Client, Login, USUAL, Value};
 use super::stage::{ONE, Setup, TestBed, same_as_direct, start_own};
+use crate::harness::progress::wait_clients;
 use crate::harness::{DRIVERS, LIMIT};
 
 const TYPES: &str = "create table of_types (a tinyint, b smallint, c int, d bigint unsigned, \
@@ -92,8 +93,10 @@ fn more_statements_than_a_connection_keeps_still_run() {
         pool: "size = 1\nstatements_max = 3",
         ..ONE
     };
+    // The server counts the statements of all its connections.
+    let (_lab, server) = start_own();
     for io in DRIVERS {
-        let bed = TestBed::set_up(io, setup);
+        let bed = TestBed::before(&server, io, setup);
         let (mut client, mut other) = (bed.client(), bed.client());
         for number in 0..20 {
             client.prepare(&format!("s{number}"), &format!("select {number}"));
@@ -106,7 +109,7 @@ fn more_statements_than_a_connection_keeps_still_run() {
         // Each is really closed at the server, not only forgotten.
         let count = "select variable_value from information_schema.global_status \
                      where variable_name = 'Prepared_stmt_count'";
-        let count: u64 = super::stage::sql(count).parse().unwrap();
+        let count: u64 = server.sql(count).unwrap().parse().unwrap();
         assert!(count < 100, "{count}");
     }
 }
@@ -446,7 +449,7 @@ fn a_write_is_prepared_elsewhere_if_its_server_ends_meanwhile() {
             let received = client.prepare("later", "insert into later values (2)");
             (received, client)
         });
-        std::thread::sleep(Duration::from_millis(300));
+        wait_clients(&bed.balancer, "pool", "active", 1);
         server.kill().unwrap();
         server.start().unwrap();
         let (received, mut client) = preparing.join().unwrap();

@@ -5,7 +5,7 @@ use evenkeel_lab::{Server, rootfs};
 use serde_json::Value;
 
 use super::client::{Client, Login};
-use super::stage::{Setup, TestBed, config, shared, start_mysql, start_own};
+use super::stage::{Setup, TestBed, config, shared, sql, start_mysql, start_own};
 use crate::harness::{DRIVERS, wait_until};
 
 /// Triggers, the second of which is recognized by its text only: no tracker reports it.
@@ -86,11 +86,8 @@ fn what_a_trigger_of_a_view_s_table_assigns_stays_with_its_client() {
 /// TO SEE THIS RED: ignore defaults of columns.
 #[test]
 fn the_value_of_a_sequence_that_a_default_took_is_its_client_s() {
-    let server = shared();
-    server
-        .sql("grant references on sbtest.* to evenkeel@'127.0.0.1'")
-        .unwrap();
-    let mut direct = Client::connect(server.address);
+    sql("grant references on * to evenkeel@'127.0.0.1'");
+    let mut direct = Client::connect(shared().address);
     for text in [
         "create or replace sequence by_default_s",
         "create or replace table by_default (a int, n bigint default nextval(by_default_s))",
@@ -163,13 +160,13 @@ fn an_account_is_told(server: &Server, io: &str) {
 
 #[test]
 fn an_account_that_may_not_see_triggers_is_told_and_what_to_grant() {
-    let server = shared();
-    server.sql("DROP USER IF EXISTS blind@'127.0.0.1'").unwrap();
+    // The status names the schemas of the whole server.
+    let (_lab, server) = start_own();
     let accounts = format!("{ACCOUNTS} GRANT SLAVE MONITOR ON *.* TO blind@'127.0.0.1'");
     server.sql(&accounts).unwrap();
     for io in DRIVERS {
-        an_account_is_told(server, io);
-        let bed = TestBed::set_up(io, TWO);
+        an_account_is_told(&server, io);
+        let bed = TestBed::before(&server, io, TWO);
         assert_eq!(problems(&bed), Value::Array(Vec::new()), "{io}");
     }
 }

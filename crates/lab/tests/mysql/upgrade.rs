@@ -9,6 +9,7 @@ use evenkeel_lab::procfs;
 use super::client::{Client, Login};
 use super::limits::was_ended;
 use super::stage::{ONE, Setup, TestBed, config, shared, sql};
+use crate::harness::progress::wait_clients;
 use crate::harness::{DRIVERS, wait_until};
 
 /// Divisor of the processor time that a process with idle sessions may use.
@@ -29,11 +30,11 @@ fn start_bed(io: &str) -> TestBed {
 
 #[test]
 fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
-    sql("create or replace table sbtest.upgraded (a int)");
+    sql("create or replace table upgraded (a int)");
     sql("drop user if exists bystander@'127.0.0.1'");
     sql("create user bystander@'127.0.0.1' identified by 'bystander'");
     for io in DRIVERS {
-        sql("delete from sbtest.upgraded");
+        sql("delete from upgraded");
         let bed = start_bed(io);
         let (mut idle, mut busy) = (bed.client(), bed.client());
         let (mut bound, mut running) = (bed.client(), bed.client());
@@ -42,9 +43,10 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
         busy.run("insert into upgraded values (1)");
         bound.run("create temporary table mine (a int)");
         running.query_later("select sleep(30) /* of before */");
-        thread::sleep(Duration::from_millis(200));
+        wait_clients(&bed.balancer, "pool", "active", 1);
         bed.balancer.upgrade(&[]).unwrap();
-        // A client that the old process has just accepted still belongs to it.
+        // A client that the old process has just accepted still belongs to it, which no status
+        // shows.
         thread::sleep(Duration::from_millis(200));
         let mut newcomers: Vec<Client> = (0..5).map(|_| bed.client()).collect();
         let olds = [&idle, &busy, &bound, &running].map(|one| one.connection);
@@ -70,6 +72,7 @@ fn sessions_go_on_over_an_upgrade_and_are_killed_from_the_new_process() {
         };
         let mut bystander = Client::with(bed.address, &login);
         bystander.run(&format!("kill {}", olds[2]));
+        // Time in which a wrong kill would end it.
         thread::sleep(Duration::from_millis(200));
         bound.run("select * from mine");
         newcomers[1].run(&format!("kill {}", olds[0]));

@@ -16,6 +16,7 @@ use evenkeel_wire::mysql::startup::Attributes;
 use super::Client;
 use crate::harness::LIMIT;
 use crate::lines;
+use crate::stage::own_schema;
 
 /// Capabilities of most clients.
 pub(crate) const USUAL: Capabilities = Capabilities(
@@ -32,7 +33,7 @@ pub(crate) const USUAL: Capabilities = Capabilities(
 /// utf8mb4_general_ci
 const COLLATION: u8 = 45;
 
-/// Parameters of a login.
+/// Parameters of a login; the default is `sbtest`'s to the schema of the calling test.
 #[derive(Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
@@ -44,17 +45,21 @@ pub(crate) struct Login<'a> {
 
 impl Default for Login<'_> {
     fn default() -> Self {
+        Login::to(own_schema())
+    }
+}
+
+impl<'a> Login<'a> {
+    pub(crate) fn to(schema: &'a str) -> Login<'a> {
         Login {
             user: "sbtest",
             password: "sbtest",
-            schema: Some("sbtest"),
+            schema: Some(schema),
             capabilities: USUAL,
             collation: COLLATION,
         }
     }
-}
 
-impl Login<'_> {
     fn hello(&self) -> Hello<'_> {
         Hello {
             capabilities: self.capabilities,
