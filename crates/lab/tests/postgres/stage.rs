@@ -62,19 +62,21 @@ impl TestBed {
         entered.unwrap_or_else(|answer| panic!("the login is refused: {answer}"))
     }
 
-    /// Makes the client's next statement run on another server connection. Returns the clients that
-    /// hold the other connections.
-    pub(crate) fn elsewhere(&self, client: &mut Client) -> Vec<Client> {
+    /// Makes the client's next statement run on another server connection. Returns the client that
+    /// holds the current one until it is dropped.
+    pub(crate) fn elsewhere(&self, client: &mut Client) -> Client {
         let here = client.backend();
         let mut others = Vec::new();
         loop {
             let mut other = self.client();
             other.run("begin");
-            let there = other.backend();
-            others.push(other);
-            if there == here {
-                return others;
+            if other.backend() == here {
+                others
+                    .iter_mut()
+                    .for_each(|other: &mut Client| other.run("commit"));
+                return other;
             }
+            others.push(other);
         }
     }
 }
