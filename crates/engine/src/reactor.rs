@@ -50,8 +50,8 @@ pub(crate) struct Readiness {
     /// True after epoll has reported the end or an error. Edge-triggered epoll reports this once,
     /// so from then on a short read must not clear `readable`: another read has to see the end.
     ended: Cell<bool>,
-    reader: RefCell<Option<Waker>>,
-    writer: RefCell<Option<Waker>>,
+    reader: Cell<Option<Waker>>,
+    writer: Cell<Option<Waker>>,
     /// Bytes that the last send did not take.
     unsent: RefCell<Vec<u8>>,
 }
@@ -135,8 +135,8 @@ impl Readiness {
             readable: Cell::new(true),
             writable: Cell::new(true),
             ended: Cell::new(false),
-            reader: RefCell::default(),
-            writer: RefCell::default(),
+            reader: Cell::default(),
+            writer: Cell::default(),
             unsent: RefCell::default(),
         }
     }
@@ -210,8 +210,8 @@ impl Readiness {
 
     /// Drops the wakers, so that no task is woken any more.
     pub(crate) fn forget_wakers(&self) {
-        self.reader.borrow_mut().take();
-        self.writer.borrow_mut().take();
+        self.reader.take();
+        self.writer.take();
     }
 
     /// Forgets a descriptor that is about to be closed, and its number reused.
@@ -222,24 +222,18 @@ impl Readiness {
     }
 }
 
-fn ready(
-    flag: &Cell<bool>,
-    waiting: &RefCell<Option<Waker>>,
-    context: &mut Context<'_>,
-) -> Poll<()> {
+fn ready(flag: &Cell<bool>, waiting: &Cell<Option<Waker>>, context: &mut Context<'_>) -> Poll<()> {
     if flag.get() {
         return Poll::Ready(());
     }
-    let mut waiting = waiting.borrow_mut();
-    match waiting.as_ref() {
-        Some(known) if known.will_wake(context.waker()) => {}
-        _ => *waiting = Some(context.waker().clone()),
-    }
+    let known = waiting.take().filter(|one| one.will_wake(context.waker()));
+    waiting.set(Some(known.unwrap_or_else(|| context.waker().clone())));
     Poll::Pending
 }
 
-fn wake(waiting: &RefCell<Option<Waker>>) {
-    if let Some(waker) = waiting.borrow().as_ref() {
+fn wake(waiting: &Cell<Option<Waker>>) {
+    if let Some(waker) = waiting.take() {
         waker.wake_by_ref();
+        waiting.set(Some(waker));
     }
 }

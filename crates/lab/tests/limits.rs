@@ -11,13 +11,14 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::Balancer;
+use evenkeel_lab::{Balancer, procfs};
 use peer::{End, Kind, Scripted, connect, end_of, receive, send, service, until, until_service};
 use socket2::Socket;
 
 on_both_drivers! {
     twenty_thousand_attempts_at_a_limit_of_one_thousand
     a_place_is_free_again_when_its_client_has_gone
+    an_idle_session_takes_little_memory
 }
 
 const ATTEMPTS: usize = 20_000;
@@ -160,4 +161,35 @@ fn a_place_is_free_again_when_its_client_has_gone(io: &str) {
     assert_eq!(receive(&impatient(&listen), 5), b"hello");
     until("the end of the others", || server.current() == 1);
     drop(second);
+}
+
+/// Sessions whose memory is measured.
+const IDLE: usize = 2_000;
+
+/// Maximum memory of an idle session, in bytes. The sockets' own memory is the kernel's.
+const IDLE_BYTES_MAX: u64 = 2_500;
+
+/// TO SEE THIS RED: hold the futures of database sessions in that of `session::serve`.
+fn an_idle_session_takes_little_memory(io: &str) {
+    let server = Scripted::echo(Kind::V4);
+    let listen = peer::own_address(Kind::V4);
+    let more = format!("max_connections = {}\n", 2 * IDLE);
+    let balancer = peer::balancer(io, &service(&listen, &[server.address()], &more));
+    let open = |count: usize| -> Vec<Socket> {
+        let opened = (0..count).map(|_| {
+            let client = connect(&listen);
+            send(&client, b"hello");
+            receive(&client, 5);
+            client
+        });
+        opened.collect()
+    };
+    let memory_bytes = || procfs::memory_kb(&[balancer.pid()]) * 1024;
+    // The first sessions cause allocations that happen once in each worker.
+    let _first = open(100);
+    let before_bytes = memory_bytes();
+    let _idle = open(IDLE);
+    let each_bytes = memory_bytes().saturating_sub(before_bytes) / IDLE as u64;
+    println!("{io}: {each_bytes} bytes per idle session");
+    assert!(each_bytes <= IDLE_BYTES_MAX, "{io}: {each_bytes} bytes");
 }

@@ -20,6 +20,7 @@ mod statement_interner;
 mod tcp;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -68,27 +69,25 @@ async fn serve(
             lingering_close::close_gracefully(worker, client);
             TerminationReason::OverLimit
         }
-        Some(permit) => match &service.protocol {
-            Protocol::Tcp => tcp::serve_session(worker, &permit, &live, client, &mut record).await,
-            Protocol::Sql(database) => {
-                let record = &mut record;
-                // Boxed, so that other sessions do not have the size of these.
-                match database.protocol() {
-                    SqlProtocol::Postgres => {
-                        let slot = registered.key;
-                        let serving =
-                            postgres::serve_session(worker, &permit, &live, slot, client, record);
-                        Box::pin(serving).await
-                    }
-                    SqlProtocol::Mysql => {
-                        let slot = registered.key;
-                        let serving =
-                            mysql::serve_session(worker, &permit, &live, slot, client, record);
-                        Box::pin(serving).await
-                    }
+        Some(permit) => {
+            let (slot, record) = (registered.key, &mut record);
+            // Boxed, so that no session has the size of another protocol's.
+            let serving: Pin<Box<dyn Future<Output = TerminationReason>>> = match &service.protocol
+            {
+                Protocol::Tcp => {
+                    Box::pin(tcp::serve_session(worker, &permit, &live, client, record))
                 }
-            }
-        },
+                Protocol::Sql(database) => match database.protocol() {
+                    SqlProtocol::Postgres => Box::pin(postgres::serve_session(
+                        worker, &permit, &live, slot, client, record,
+                    )),
+                    SqlProtocol::Mysql => Box::pin(mysql::serve_session(
+                        worker, &permit, &live, slot, client, record,
+                    )),
+                },
+            };
+            serving.await
+        }
     };
     record.total_ms = clock::now_ms() - live.started_ms;
     record.from_client = live.from_client.get();

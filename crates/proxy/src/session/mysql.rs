@@ -231,8 +231,9 @@ pub(super) async fn serve_session(
         live.drop_handle();
         let payload = match outcome {
             Ok(ExitReason::ChangesUser(payload)) => payload,
-            Ok(end) => return session.end(end).await,
-            Err(interrupt) => return session.end_cut(interrupt.ending()).await,
+            // Boxed, so that a session does not have the size of its end.
+            Ok(end) => return Box::pin(session.end(end)).await,
+            Err(interrupt) => return Box::pin(session.end_cut(interrupt.ending())).await,
         };
         // Writes of the previous user must be visible to the new user.
         session.count_writes(Status::default());
