@@ -7,6 +7,7 @@
 
 mod accepting;
 pub mod clock;
+pub mod double_fork;
 pub mod engine;
 mod executor;
 mod fast_random;

@@ -1,6 +1,8 @@
 //! Implements the configuration, control plane, admin interface and metrics of the balancer, as a
 //! library so that tests can use it.
 
+#![forbid(unsafe_code)]
+
 pub mod admin;
 pub mod cli;
 pub mod client;

@@ -1,6 +1,7 @@
 //! Reports the state of the process to the service manager, as sd_notify(3) does; does nothing
 //! without `NOTIFY_SOCKET`.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -166,17 +167,6 @@ impl Manager {
 }
 
 fn monotonic_us() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    #[expect(
-        unsafe_code,
-        reason = "std does not expose the value of its monotonic clock"
-    )]
-    // SAFETY: `time` is a live timespec, and the clock exists on every Linux.
-    unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time);
-    }
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
 }

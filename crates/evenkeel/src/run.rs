@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_engine::engine::{Driver, EngineError};
 use evenkeel_proxy::data_plane::DataPlane;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -402,13 +403,14 @@ fn check_descriptors(plan: &Plan) {
         .map(|s| u64::from(s.max_connections))
         .sum();
     let wanted = sessions * 2 + DESCRIPTORS_BESIDE_SESSIONS;
-    match raise_descriptors(wanted) {
-        Ok(limit) if limit.now < wanted => tracing::warn!(
+    let limit = raise_descriptors(wanted);
+    if limit.now < wanted {
+        tracing::warn!(
             "max_connections of all services may require {wanted} file descriptors, but {limit}: \
              raise it (ulimit -n, LimitNOFILE=) or lower max_connections"
-        ),
-        Ok(limit) => tracing::debug!("{wanted} file descriptors wanted, {limit}"),
-        Err(error) => tracing::warn!("cannot determine the file descriptor limit: {error}"),
+        );
+    } else {
+        tracing::debug!("{wanted} file descriptors wanted, {limit}");
     }
 }
 
@@ -423,36 +425,23 @@ impl fmt::Display for Descriptors {
     }
 }
 
-fn raise_descriptors(wanted: u64) -> std::io::Result<Descriptors> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a live rlimit.
-    #[expect(unsafe_code, reason = "getrlimit has no safe form in std")]
-    let got = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    if got < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    if limit.rlim_cur < wanted {
-        let hard = limit.rlim_max.max(wanted);
+fn raise_descriptors(wanted: u64) -> Descriptors {
+    // A missing number is no limit.
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current < wanted {
+        let maximum = limit.maximum.unwrap_or(u64::MAX);
         // Root may raise the hard limit, so it is tried first; other users cannot exceed it.
-        for hard in [hard, limit.rlim_max] {
-            let raised = libc::rlimit {
-                rlim_cur: wanted.min(hard),
-                rlim_max: hard,
+        for hard in [maximum.max(wanted), maximum] {
+            let now = wanted.min(hard);
+            let raised = Rlimit {
+                current: Some(now),
+                maximum: Some(hard).filter(|hard| *hard != u64::MAX),
             };
-            // SAFETY: `raised` is a live rlimit.
-            #[expect(unsafe_code, reason = "setrlimit has no safe form in std")]
-            let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
-            if set == 0 {
-                return Ok(Descriptors {
-                    now: raised.rlim_cur,
-                });
+            if setrlimit(Resource::Nofile, raised).is_ok() {
+                return Descriptors { now };
             }
         }
     }
-    Ok(Descriptors {
-        now: limit.rlim_cur,
-    })
+    Descriptors { now: current }
 }

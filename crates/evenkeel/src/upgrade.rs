@@ -23,7 +23,6 @@
 pub(crate) mod admin_sockets;
 pub(crate) mod cancels;
 pub(crate) mod channel;
-mod double_fork;
 pub(crate) mod predecessor;
 pub(crate) mod predecessor_link;
 pub(crate) mod process;

@@ -4,6 +4,8 @@
 //! connections for it. The control plane controls the data plane through
 //! [`data_plane::DataPlane`].
 
+#![forbid(unsafe_code)]
+
 mod accept;
 pub mod cancel;
 pub mod counters;

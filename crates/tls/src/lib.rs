@@ -4,6 +4,8 @@
 //! and makes [`Channel`]s, one per connection. [`Tls`] configures the trust in servers, for
 //! sessions and probes alike.
 
+#![forbid(unsafe_code)]
+
 mod acceptor;
 mod certificate;
 mod channel;

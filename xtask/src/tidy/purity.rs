@@ -5,6 +5,17 @@ use super::{Problem, Tree};
 
 const PURE: [&str; 2] = ["crates/wire/src/", "crates/policy/src/"];
 
+/// Crates of the product without unsafe code.
+const SAFE: [&str; 5] = [
+    "crates/wire/src/",
+    "crates/policy/src/",
+    "crates/tls/src/",
+    "crates/proxy/src/",
+    "crates/evenkeel/src/",
+];
+
+const UNSAFE_BLOCKS_MAX: usize = 20;
+
 /// Names that must not occur there, and the remedy.
 const BANNED: [(&[&str], &str); 4] = [
     (
@@ -55,17 +66,30 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
         .flat_map(|(path, text)| check_file(path, text))
         .collect();
     problems.extend(
-        PURE.iter()
+        SAFE.iter()
             .filter_map(|folder| unsafe_allowed(tree, folder)),
     );
+    problems.extend(too_many_unsafe_blocks(tree));
     problems
 }
 
-/// `deny`, as everywhere else, could be lifted by an attribute further down.
+/// The engine is the only crate of the product with unsafe code.
+fn too_many_unsafe_blocks(tree: &Tree) -> Option<Problem> {
+    let files = tree.ending(".rs");
+    let engine = files.filter(|(path, _)| path.starts_with("crates/engine/src/"));
+    let count: usize = engine
+        .map(|(_, text)| code(text).matches("unsafe {").count())
+        .sum();
+    let what =
+        format!("{count} unsafe blocks, over {UNSAFE_BLOCKS_MAX}: rustix may have a safe form");
+    (count > UNSAFE_BLOCKS_MAX).then(|| Problem::new("crates/engine/src/lib.rs", 1, what))
+}
+
+/// `deny`, as in the other crates, could be lifted by an attribute further down.
 fn unsafe_allowed(tree: &Tree, folder: &str) -> Option<Problem> {
     let path = format!("{folder}lib.rs");
     let code = code(tree.text(&path)?);
-    let what = "a pure crate begins with #![forbid(unsafe_code)]";
+    let what = "a crate other than engine and lab begins with #![forbid(unsafe_code)]";
     (!code.contains("#![forbid(unsafe_code)]")).then(|| Problem::new(&path, 1, what))
 }
 
@@ -145,7 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_crate_that_may_have_unsafe_code_is_found() {
+    fn too_many_unsafe_blocks_of_the_engine_are_found() {
+        let blocks = |count: usize| "fn f() { unsafe { g() } }\n".repeat(count);
+        let path = "crates/engine/src/ring.rs";
+        assert_found(check, &[(path, &blocks(UNSAFE_BLOCKS_MAX))], &[]);
+        let more = blocks(UNSAFE_BLOCKS_MAX + 1);
+        let expect = [("crates/engine/src/lib.rs:1", "unsafe blocks")];
+        assert_found(check, &[(path, &more)], &expect);
+    }
+
+    #[test]
+    fn a_crate_that_may_have_unsafe_code_is_found() {
         let lib = "crates/wire/src/lib.rs";
         assert_found(
             check,

@@ -16,11 +16,6 @@ pub fn default_socket() -> PathBuf {
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the standard library does not report the user id"
-)]
 fn effective_uid() -> u32 {
-    // SAFETY: geteuid takes nothing, touches no memory and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }

@@ -4,10 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use rustix::event::{PollFd, PollFlags, poll};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::channel::{message, next_in};
@@ -94,12 +93,17 @@ async fn wait_for_exit(pid: u32) {
     let Some(process) = Process::find(pid).into_descriptor() else {
         return;
     };
-    #[expect(unsafe_code, reason = "tokio has no safe form for descriptors")]
-    // SAFETY: the descriptor is this value's own, and stays open and the same as long as it lives.
-    let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
-    if let Ok(process) = process {
+    let (exited, exit) = oneshot::channel();
+    // Not a blocking task of the runtime, whose end would wait for it.
+    let waiter = std::thread::Builder::new().name("predecessor".to_owned());
+    let waiting = waiter.spawn(move || {
         // An error means that the system cannot report the exit.
-        let _ = process.readable().await;
+        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], None);
+        // The receiver is gone if this process ends.
+        let _ = exited.send(());
+    });
+    if waiting.is_ok() {
+        let _ = exit.await;
     }
 }
 

@@ -17,7 +17,6 @@ use rustix::process::Signal;
 use tokio::sync::mpsc;
 
 use super::channel::Channel;
-use super::double_fork;
 use super::process::Process;
 use super::state::{DrainReport, NewProcessMessage, OldProcessMessage, Purpose, UpgradeState};
 use super::{PREDECESSOR, VERSION};
@@ -202,7 +201,7 @@ impl Start {
             .env(PREDECESSOR, std::process::id().to_string())
             .stdin(OwnedFd::from(theirs))
             .stderr(Stdio::piped());
-        let (mut intermediate, pid) = double_fork::start(command)?;
+        let (mut intermediate, pid) = evenkeel_engine::double_fork::start(command)?;
         let output = StartupOutput::listen(intermediate.stderr.take())?;
         Ok(NewProcess {
             intermediate,

@@ -15,7 +15,7 @@ const DESCRIPTORS_MAX: i32 = 65_536;
 
 /// Starts the command as a grandchild. The child waits for it and exits with the same status, or is
 /// killed to detach it.
-pub(super) fn start(mut command: Command) -> io::Result<(Child, u32)> {
+pub fn start(mut command: Command) -> io::Result<(Child, u32)> {
     let (mut reader, mut writer) = io::pipe()?;
     #[expect(unsafe_code, reason = "std has no other way to fork a second time")]
     // SAFETY: between fork and exec it makes system calls only, and touches no lock or heap.
