@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use evenkeel_engine::listen::{self, AcceptedClient, Listener, ListenerHandle};
 
 use crate::event::Event;
-use crate::service::{Protocol, Service};
+use crate::service::{Assignment, Service};
 use crate::worker::{Accepted, Worker};
 
 /// Surplus of sessions over the least loaded worker at which an accepted client is handed over; a
@@ -68,19 +68,20 @@ async fn accept_clients(
 fn assign(worker: &Rc<Worker>, accepted: Accepted) {
     let shared = &worker.shared;
     let sessions = &shared.sessions;
-    let weight = |index: usize| match accepted.service.protocol {
-        Protocol::Sql(_) => shared.pooled_weight(index),
-        Protocol::Tcp => sessions[index].load(Relaxed),
+    let assignment = accepted.service.protocol.assignment();
+    let weight = |index: usize| match assignment {
+        Assignment::Gather => shared.pooled_weight(index),
+        Assignment::Keep => sessions[index].load(Relaxed),
     };
     let own = weight(worker.index());
     let (idlest, fewest) = (0..sessions.len())
         .map(|index| (index, weight(index)))
         .min_by_key(|(_, weight)| *weight)
         .unwrap_or((worker.index(), own));
-    let is_kept = match accepted.service.protocol {
-        // Long sessions justify a wake-up. Among equally loaded workers the first one is chosen.
-        Protocol::Sql(_) => idlest == worker.index(),
-        Protocol::Tcp => own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4),
+    let is_kept = match assignment {
+        // Among equally loaded workers the first one is chosen.
+        Assignment::Gather => idlest == worker.index(),
+        Assignment::Keep => own < fewest + SESSIONS_AHEAD_MAX.max(fewest / 4),
     };
     let index = if is_kept { worker.index() } else { idlest };
     // Counted immediately, so that the next client takes this one into account.

@@ -94,6 +94,26 @@ pub enum Protocol {
     Sql(Arc<DatabaseService>),
 }
 
+/// Way in which accepted clients are assigned to workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Assignment {
+    /// The accepting worker keeps a client unless it has many more than others: short connections
+    /// would notice the wake-up of another worker.
+    Keep,
+    /// The least loaded worker gets each client, after the first ones have gathered at one worker.
+    Gather,
+}
+
+impl Protocol {
+    pub(crate) fn assignment(&self) -> Assignment {
+        match self {
+            Protocol::Tcp => Assignment::Keep,
+            // Sessions are long.
+            Protocol::Sql(_) => Assignment::Gather,
+        }
+    }
+}
+
 /// A service; lives until it is removed from the configuration and its sessions have ended.
 #[derive(Debug)]
 pub struct Service {

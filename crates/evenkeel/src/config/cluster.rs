@@ -92,10 +92,8 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         server::check_name(table, "cluster", problems);
     }
     let protocol = protocol::read(table, problems);
-    let sql = match &protocol {
-        Some(Protocol::Sql(database)) => Some(database.protocol),
-        Some(Protocol::Tcp) | None => None,
-    };
+    let database = protocol.as_ref().and_then(Protocol::database);
+    let sql = database.map(|database| database.protocol);
     if let Some(sql) = sql {
         protocol::refuse_send_proxy(sql, table, problems);
     }

@@ -89,12 +89,9 @@ fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
 /// one.
 fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
     let (scheme, rest) = text.split_once("://")?;
-    match scheme {
-        "unix" => return None,
-        "tcp" => return Some(Protocol::Tcp),
-        "postgres" | "postgresql" => return Some(Protocol::sql(SqlProtocol::Postgres)),
-        "mysql" | "mariadb" => return Some(Protocol::sql(SqlProtocol::Mysql)),
-        _ => {}
+    let protocol = Protocol::of_scheme(scheme);
+    if protocol.is_some() || scheme == "unix" {
+        return protocol;
     }
     let (code, what) = if keys::PROTOCOLS_NOT_YET.contains(&scheme) {
         ("E_NOT_YET", "is not supported yet")
@@ -137,8 +134,7 @@ fn read_servers(flags: &Flags, protocol: &Protocol, problems: &mut Problems) -> 
 fn address_of(text: &str) -> Option<&str> {
     match text.split_once("://") {
         None | Some(("unix", _)) => Some(text),
-        Some(("tcp" | "postgres" | "postgresql" | "mysql" | "mariadb", rest)) => Some(rest),
-        Some(_) => None,
+        Some((scheme, rest)) => Protocol::of_scheme(scheme).map(|_| rest),
     }
 }
 
@@ -149,9 +145,8 @@ fn read_account(
     variable: impl Fn(&str) -> Option<String>,
     problems: &mut Problems,
 ) {
-    let database = match &mut service.protocol {
-        Protocol::Tcp => return,
-        Protocol::Sql(database) => database,
+    let Some(database) = service.protocol.database_mut() else {
+        return;
     };
     let (name, password) = match database.protocol {
         SqlProtocol::Postgres => ("PGUSER", "PGPASSWORD"),

@@ -1,5 +1,6 @@
 //! Lists all keys of the file, for the reader, the suggestions and the documentation.
 
+use super::plan::Protocol;
 /// Table of the file.
 #[derive(Debug)]
 pub struct Section {
@@ -145,7 +146,7 @@ pub static CLUSTER: Section = Section {
     ],
 };
 
-const PROTOCOL: Key = word("protocol", &["tcp", "postgres", "mysql"]);
+const PROTOCOL: Key = word("protocol", &Protocol::NAMES);
 const SEND_PROXY: Key = word("send_proxy", &["off", "v1", "v2"]);
 
 /// `[[service]]`

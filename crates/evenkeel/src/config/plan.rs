@@ -190,18 +190,17 @@ pub struct ServicePlan {
 impl ServicePlan {
     /// Returns a service with all defaults of its protocol.
     pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
-        let tcp = ServicePlan {
+        ServicePlan {
             name,
             cluster: None,
-            protocol,
             listen: Vec::new(),
-            balance: Algorithm::RoundRobin,
+            balance: protocol.default_balance(),
             role: Role::Any,
             servers: Vec::new(),
             max_connections: 10_000,
             connect_timeout_ms: 2_000,
             retries: 3,
-            idle_timeout_ms: 28_800_000,
+            idle_timeout_ms: protocol.default_idle_timeout_ms(),
             half_close_timeout_ms: 300_000,
             queue: Queue::default(),
             slow_start_ms: 0,
@@ -214,25 +213,13 @@ impl ServicePlan {
             health: Health::default(),
             monitor: None,
             server_tls: ServerTls::default(),
-        };
-        match &tcp.protocol {
-            Protocol::Tcp => tcp,
-            Protocol::Sql(_) => ServicePlan {
-                balance: Algorithm::LeastConnections,
-                // Pools of applications may be idle for days, and an idle session needs few
-                // resources.
-                idle_timeout_ms: 0,
-                ..tcp
-            },
+            protocol,
         }
     }
 
     /// Returns the settings of a service with a database protocol. `None` for other protocols.
     pub fn database(&self) -> Option<&DatabasePlan> {
-        match &self.protocol {
-            Protocol::Sql(database) => Some(database),
-            Protocol::Tcp => None,
-        }
+        self.protocol.database()
     }
 }
 

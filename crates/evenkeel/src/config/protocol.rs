@@ -86,11 +86,7 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
     if value.is_none() {
         return Some(Protocol::Tcp);
     }
-    match table.word("protocol", problems)? {
-        "postgres" => Some(Protocol::sql(SqlProtocol::Postgres)),
-        "mysql" => Some(Protocol::sql(SqlProtocol::Mysql)),
-        _ => Some(Protocol::Tcp),
-    }
+    Protocol::named(table.word("protocol", problems)?)
 }
 
 /// Reports keys that require another protocol.

@@ -65,9 +65,8 @@ pub(super) fn read(
     upstream.put_into(&mut plan);
     spans.upstream = upstream_spans;
     read_balance(table, &mut plan, problems);
-    match plan.protocol {
-        Protocol::Tcp if is_known => plan.role = role::read(table, problems),
-        Protocol::Tcp | Protocol::Sql(_) => {}
+    if is_known && plan.protocol.has_role_key() {
+        plan.role = role::read(table, problems);
     }
     read_limits(table, &mut plan, problems);
     read_words(table, &mut plan, problems);
@@ -227,16 +226,13 @@ fn read_tables(
     if let Some(keepalive) = table.table("keepalive", &keys::KEEPALIVE, problems) {
         plan.keepalive = read_keepalive(&keepalive, problems);
     }
-    match &mut plan.protocol {
-        Protocol::Tcp => {}
-        Protocol::Sql(database) => {
-            spans.auth = table.key_span("auth");
-            spans.tls = table.key_span("tls");
-            let monitor = plan.monitor.as_ref();
-            **database = database::read(database.protocol, table, monitor, sources, problems);
-            let splits = database.split.reads;
-            database.rules = rule::read(table, &plan.servers, splits, problems);
-        }
+    if let Some(database) = plan.protocol.database_mut() {
+        spans.auth = table.key_span("auth");
+        spans.tls = table.key_span("tls");
+        let monitor = plan.monitor.as_ref();
+        *database = database::read(database.protocol, table, monitor, sources, problems);
+        let splits = database.split.reads;
+        database.rules = rule::read(table, &plan.servers, splits, problems);
     }
 }
 

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use evenkeel_proxy::Protocol;
 use evenkeel_proxy::data_plane::operate::SessionFilter;
 use tokio::sync::oneshot;
 
@@ -190,9 +189,9 @@ impl ControlPlane {
                 "no service named {wanted:?}, see `evenkeel status`"
             ));
         };
-        match managed.service.protocol {
-            Protocol::Sql(_) => Ok(managed),
-            Protocol::Tcp => Err(format!(
+        match managed.service.database() {
+            Some(_) => Ok(managed),
+            None => Err(format!(
                 "service {wanted:?} uses protocol {}; only services with `protocol = \"postgres\"` \
                  or `\"mysql\"` pool server connections",
                 managed.plan.protocol.name()

@@ -1,7 +1,7 @@
 //! Checks services with a database protocol, and the peers of their cancel requests.
 
 use super::super::plan::{
-    AuthSource, DatabasePlan, Listen, PeersPlan, PoolMode, Probe, Protocol, SqlProtocol,
+    AuthSource, DatabasePlan, Listen, PeersPlan, PoolMode, Probe, SqlProtocol,
 };
 use super::super::problem::{Problems, SourceSpan};
 use super::super::service::Draft;
@@ -114,9 +114,9 @@ pub(in super::super) fn peers(
     drafts: &[Draft],
     problems: &mut Problems,
 ) {
-    let cancels = |draft: &&Draft| match &draft.plan.protocol {
-        Protocol::Sql(database) => database.protocol == SqlProtocol::Postgres,
-        Protocol::Tcp => false,
+    let cancels = |draft: &&Draft| {
+        let database = draft.plan.database();
+        database.is_some_and(|database| database.protocol == SqlProtocol::Postgres)
     };
     let mut served = drafts.iter().filter(cancels);
     if span.is_some() && served.next().is_none() {
