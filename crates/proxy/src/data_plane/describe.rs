@@ -80,7 +80,7 @@ impl DataPlane {
             .collect()
     }
 
-    /// Returns the start of the oldest session, on the clock of [`now_ms`](crate::now_ms); at most
+    /// Returns the start of the oldest session, on the clock of [`evenkeel_engine`]; at most
     /// one sweep (500 ms) old. `None` without a session.
     pub fn oldest_session_ms(&self) -> Option<u64> {
         let of_workers = self.shared.oldest_ms.iter();

@@ -63,7 +63,7 @@ pub(super) enum AcquireOutcome<C> {
     Pending,
     /// Routing must be decided again.
     Reroute,
-    /// Server has no connection available: see [`Acquirer::reroute`].
+    /// Server has no connection available, and `policy::route::retry` decides what follows.
     Exhausted,
     Denied(AcquireError),
 }
