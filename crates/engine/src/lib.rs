@@ -2,8 +2,8 @@
 //! use: sockets, streams under TLS, listeners, and a relay between two sockets.
 //!
 //! The engine knows no service and no session. Its user keeps a state of its own on each worker,
-//! and asks a worker to run a closure with that state ([`engine::Workers`]). Nearly all `unsafe`
-//! code of the product is here.
+//! and asks a worker to run a closure with that state ([`engine::Workers`]). All `unsafe` code
+//! of the product is here.
 
 mod accepting;
 pub mod clock;

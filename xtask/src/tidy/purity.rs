@@ -33,7 +33,7 @@ const BANNED: [(&[&str], &str); 4] = [
             "ToSocketAddrs",
             "std::os",
         ],
-        "sockets belong to crates/proxy",
+        "sockets belong to crates/engine",
     ),
     (
         &["std::thread", "std::fs", "std::env", "std::process"],

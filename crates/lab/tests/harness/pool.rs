@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use evenkeel_lab::{Balancer, Server, eventually};
+use evenkeel_lab::{Balancer, Server, eventually, procfs};
 use serde_json::Value;
 
 use super::{DRIVERS, LIMIT, loopback, own, service};
@@ -84,6 +84,17 @@ impl TestBed {
         ready.unwrap_or_else(|error| panic!("{error} ({last}): {}", bed.balancer.log()));
         bed.own = own::known();
         bed
+    }
+
+    /// Returns the memory of one idle client in bytes. `open` connects one.
+    pub(crate) fn bytes_per_client<C>(&self, open: impl Fn() -> C) -> u64 {
+        const CLIENTS: u64 = 600;
+        let memory_bytes = || procfs::memory_kb(&self.balancer.pids()) * 1024;
+        // The first clients cause allocations that happen once in each worker.
+        let _first: Vec<C> = (0..40).map(|_| open()).collect();
+        let before_bytes = memory_bytes();
+        let _idle: Vec<C> = (0..CLIENTS).map(|_| open()).collect();
+        memory_bytes().saturating_sub(before_bytes) / CLIENTS
     }
 
     pub(crate) fn status(&self) -> Value {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::{eventually, procfs};
+use evenkeel_lab::eventually;
 use serde_json::Value;
 
 use super::client::{Client, Login};
@@ -162,9 +162,6 @@ pub(crate) fn was_ended(reply: &[String]) -> bool {
     reply.iter().any(is_it)
 }
 
-/// Clients whose memory is measured.
-const IDLE: usize = 600;
-
 /// Maximum memory of an idle client that has logged in, in bytes.
 const IDLE_BYTES_MAX: u64 = 5_000;
 
@@ -172,20 +169,11 @@ const IDLE_BYTES_MAX: u64 = 5_000;
 fn an_idle_client_takes_little_memory() {
     for io in DRIVERS {
         let bed = TestBed::set_up(io, Setup::default());
-        let open = |count: usize| -> Vec<Client> {
-            let opened = (0..count).map(|_| {
-                let mut client = bed.client();
-                assert_eq!(client.value("select 'in'"), "in");
-                client
-            });
-            opened.collect()
-        };
-        let memory_bytes = || procfs::memory_kb(&bed.balancer.pids()) * 1024;
-        // The first clients cause allocations that happen once in each worker.
-        let _first = open(40);
-        let before_bytes = memory_bytes();
-        let _idle = open(IDLE);
-        let each_bytes = memory_bytes().saturating_sub(before_bytes) / IDLE as u64;
+        let each_bytes = bed.bytes_per_client(|| {
+            let mut client = bed.client();
+            assert_eq!(client.value("select 'in'"), "in");
+            client
+        });
         println!("{io}: {each_bytes} bytes per idle client");
         assert!(each_bytes <= IDLE_BYTES_MAX, "{io}: {each_bytes} bytes");
     }
