@@ -40,10 +40,18 @@ impl Balancer {
         Balancer::start_in(None, config_toml)
     }
 
+    /// Starts a balancer like [`start`](Balancer::start), from this binary.
+    pub fn start_binary(binary: PathBuf, config_toml: &str) -> Result<Balancer> {
+        Balancer::launch(binary, None, config_toml)
+    }
+
     /// Starts a balancer like [`start`](Balancer::start), in a network namespace; `None` is the
     /// lab's own.
     pub(crate) fn start_in(namespace: Option<PathBuf>, config_toml: &str) -> Result<Balancer> {
-        let binary = find_binary()?;
+        Balancer::launch(find_binary()?, namespace, config_toml)
+    }
+
+    fn launch(binary: PathBuf, namespace: Option<PathBuf>, config_toml: &str) -> Result<Balancer> {
         let scratch = Scratch::new("balancer")?;
         let (config, socket, admin_port) = with_admin(config_toml, scratch.path());
         let file = scratch.path().join("evenkeel.toml");

@@ -55,7 +55,7 @@ pub use new_connections::{Greeting, NewConnections, NewcomersReport};
 pub use pooler::{PoolMode, Pooler, PoolerKind, PoolerOptions};
 pub use port::free_port;
 pub use postgres::{PostgresCluster, PostgresOptions};
-pub use process::{own_uid, raise_open_files_limit};
+pub use process::{SchedulingGroup, own_uid, raise_open_files_limit};
 pub use promotion::Promotion;
 pub use read_probe::{ReadProbe, ReadProbeOptions};
 pub use ring::{Ring, RingOptions};

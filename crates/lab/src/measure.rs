@@ -10,6 +10,7 @@ mod idle;
 mod logins;
 mod mysql;
 mod postgres;
+mod program;
 mod selects;
 mod speed;
 mod split;
@@ -20,7 +21,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use evenkeel_lab::PoolerKind;
+use evenkeel_lab::SchedulingGroup;
+
+use program::Build;
 
 use crate::stop::Stop;
 
@@ -55,9 +58,18 @@ pub(crate) struct Options {
     /// the rest of the machine: on two cores half a core each leaves too little.
     #[arg(long, default_value_t = 50)]
     share_percent: u32,
-    /// Only these of PostgreSQL's poolers.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pooler: Vec<PoolerKind>,
+    /// Server connections in a pool for MySQL.
+    #[arg(long, default_value_t = 20)]
+    pool_size: u32,
+    /// Only programs whose name in the tables contains one of these words.
+    #[arg(long, value_delimiter = ',')]
+    programs: Vec<String>,
+    /// Another build of Evenkeel that is measured too: NAME=PATH of its binary.
+    #[arg(long = "build", value_name = "NAME=PATH")]
+    builds: Vec<Build>,
+    /// Scheduling groups of the programs.
+    #[arg(long, value_enum, default_value_t = SchedulingGroup::Own)]
+    groups: SchedulingGroup,
     /// PostgreSQL's version; the newest of this machine if none is given.
     #[arg(long)]
     version: Option<u32>,
@@ -69,7 +81,7 @@ pub(crate) struct Options {
 /// A part of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Queries through 8 and 64 connections.
+    /// MariaDB's point selects through TCP services and rivals.
     Speed,
     /// HTTP requests, a new connection for each.
     Web,
@@ -100,6 +112,7 @@ impl Part {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
+    options.groups.set()?;
     let by_default = |part: &Part| options.only.is_empty() && part.is_of_every_run();
     let wanted = |part: &Part| by_default(part) || options.only.contains(part);
     for part in Part::value_variants().iter().filter(|part| wanted(part)) {

@@ -1,6 +1,7 @@
 //! Starts a front for database servers: none, Evenkeel, or a rival.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +9,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
+use crate::balancer::find_binary;
 use crate::scenario::ServiceSpec;
 use crate::write_probe::Client;
 use crate::{Balancer, Driver, Odyssey, Pgbouncer, Pgpool, Server, eventually, free_port, procfs};
@@ -59,6 +61,8 @@ pub struct PoolerOptions {
     pub size: u32,
     /// True if reads go to replicas too.
     pub reads: bool,
+    /// Binary of Evenkeel; `None` is [`find_binary`]'s.
+    pub binary: Option<PathBuf>,
     /// Further lines of Evenkeel's `[[service]]`.
     pub extra: String,
     /// Further lines of Evenkeel's `[service.split]`.
@@ -72,6 +76,7 @@ impl Default for PoolerOptions {
             mode: PoolMode::Transaction,
             size: 20,
             reads: false,
+            binary: None,
             extra: String::new(),
             split: String::new(),
         }
@@ -168,7 +173,8 @@ impl Pooler {
                     let_monitor_read(primary)?;
                 }
                 let config = pooling(kind, listen, servers, options);
-                Some(Running::Evenkeel(Balancer::start(&config)?))
+                let binary = options.binary.clone().map_or_else(find_binary, Ok)?;
+                Some(Running::Evenkeel(Balancer::start_binary(binary, &config)?))
             }
             PoolerKind::Tcp => {
                 let balancer = Balancer::start(&forwarding(listen, servers, options.driver))?;

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -15,6 +16,67 @@ use crate::program::Program;
 use crate::{eventually, network, procfs};
 
 const GONE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Scheduling groups of the programs that the lab starts. The kernel first shares processor time
+/// among groups, then among the threads of a group.
+///
+/// systemd starts each service in a group of its own. Here a session has one, by the kernel's
+/// automatic grouping: sched(7), "The autogroup feature".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SchedulingGroup {
+    /// One group for each program, as systemd starts them.
+    Own,
+    /// One group for all programs, as a shell starts them.
+    Shared,
+}
+
+/// True if programs that start from now on share the lab's group.
+static IS_SHARED: AtomicBool = AtomicBool::new(false);
+
+impl SchedulingGroup {
+    /// Sets the group of the programs that this process starts from now on.
+    ///
+    /// # Errors
+    /// The kernel does not group sessions: `kernel.sched_autogroup_enabled` is off.
+    pub fn set(self) -> Result<()> {
+        let setting = "/proc/sys/kernel/sched_autogroup_enabled";
+        let is_on = fs::read_to_string(setting).is_ok_and(|text| text.trim() == "1");
+        if self == SchedulingGroup::Own && !is_on {
+            bail!(
+                "programs cannot have scheduling groups of their own: {setting} is not 1. \
+                 Run `sysctl kernel.sched_autogroup_enabled=1`, or measure with --groups shared"
+            );
+        }
+        IS_SHARED.store(self == SchedulingGroup::Shared, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn current() -> SchedulingGroup {
+        match IS_SHARED.load(Ordering::Relaxed) {
+            true => SchedulingGroup::Shared,
+            false => SchedulingGroup::Own,
+        }
+    }
+
+    /// Makes the program the leader of a process group; with a group of its own also of a session.
+    fn apply(self, command: &mut Command) {
+        if self == SchedulingGroup::Shared {
+            command.process_group(0);
+            return;
+        }
+        #[expect(
+            unsafe_code,
+            reason = "a session can only be created between fork and exec"
+        )]
+        // SAFETY: the closure makes one call, which is async-signal-safe and takes no pointer.
+        unsafe {
+            command.pre_exec(|| match libc::setsid() {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+    }
+}
 
 /// Parameters of a process.
 #[derive(Clone, Default)]
@@ -304,6 +366,7 @@ fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) ->
         });
         jobs
     });
+    SchedulingGroup::current().apply(&mut command);
     die_with_us(&mut command, death_signal);
     let (reply, outcome) = channel();
     starter
@@ -314,7 +377,7 @@ fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) ->
 
 /// Starts a program that ends by itself, such as a load generator; it is also killed with the lab.
 pub(crate) fn spawn_tied(mut command: Command) -> io::Result<Child> {
-    command.current_dir("/").process_group(0);
+    command.current_dir("/");
     plain_environment(&mut command);
     spawn(command, libc::SIGKILL, None)
 }
@@ -325,8 +388,8 @@ fn command(launch: &Launch) -> io::Result<Command> {
         .append(true)
         .open(&launch.log)?;
     let mut command = launch.command()?;
-    command.args(&launch.arguments).process_group(0);
     command
+        .args(&launch.arguments)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);

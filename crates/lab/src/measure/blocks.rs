@@ -32,7 +32,7 @@ pub(crate) struct Comparison<'a> {
     pub(crate) blocks: usize,
 }
 
-/// Runs the comparison and prints medians, and ratios to the rival as median (smallest..largest).
+/// Runs the comparison and prints medians, and ratios to the rival as median (interval).
 pub(crate) fn interleaved(
     comparison: &Comparison,
     targets: &mut [Target],
@@ -73,12 +73,25 @@ pub(crate) fn interleaved_against(
     }
     println!("{}", comparison.title);
     let took_part = |rival: &&&str| measured.iter().any(|target| target.name == **rival);
-    let present = rivals.iter().filter(took_part).copied();
-    // Without any rival, the values alone still make a table.
-    for rival in present.chain(rivals.first().filter(|one| !took_part(one)).copied()) {
+    let mut rivals: Vec<&str> = rivals.iter().filter(took_part).copied().collect();
+    let builds = measured
+        .iter()
+        .filter(|one| is_another_build(one, &measured));
+    rivals.extend(builds.map(|build| build.name.as_str()));
+    if rivals.is_empty() {
+        // The values alone still make a table.
+        rivals.push(comparison.rival);
+    }
+    for rival in rivals {
         println!("{}", rendered(comparison.metrics, rival, &measured));
     }
     Ok(())
+}
+
+/// Returns whether the target is another build of one of the targets.
+fn is_another_build(target: &Measured, all: &[Measured]) -> bool {
+    let is_of = |one: &&Measured| target.name.starts_with(&format!("{} ", one.name));
+    all.iter().find(is_of).is_some()
 }
 
 fn rendered(metrics: &[Metric], rival_name: &str, measured: &[Measured]) -> String {
@@ -109,7 +122,8 @@ impl Measured {
     }
 }
 
-/// Returns the ratio within each block, which cancels slowdowns of a whole block.
+/// Returns the ratio within each block, which cancels slowdowns of a whole block: the median, and
+/// an interval that contains the true median with at least 95 % confidence, from six blocks on.
 fn ratio(target: &Measured, rival: &Measured, column: usize) -> String {
     let pairs = target.column(column).into_iter().zip(rival.column(column));
     let mut ratios: Vec<f64> = pairs
@@ -117,12 +131,31 @@ fn ratio(target: &Measured, rival: &Measured, column: usize) -> String {
         .filter(|ratio| ratio.is_finite())
         .collect();
     ratios.sort_by(f64::total_cmp);
-    match (ratios.first(), ratios.last()) {
-        (Some(least), Some(most)) => {
-            let middle = median(&ratios).unwrap_or(f64::NAN);
-            format!("{middle:.2} ({least:.2}..{most:.2})")
+    let outside = outside_interval(ratios.len());
+    let Some(middle) = median(&ratios) else {
+        return "-".to_owned();
+    };
+    let (low, high) = (ratios[outside], ratios[ratios.len() - 1 - outside]);
+    format!("{middle:.2} ({low:.2}..{high:.2})")
+}
+
+/// Returns the number of smallest values, and of largest ones, that are outside the interval of
+/// the median.
+///
+/// The number of values below the true median has a binomial distribution, so each end may leave
+/// out the values whose probabilities are 2.5 % together.
+fn outside_interval(count: usize) -> usize {
+    let mut outside = 0;
+    let mut probability = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
+    let mut sum = probability;
+    loop {
+        // From the probability of `outside` values below the median to that of one more.
+        probability *= (count - outside) as f64 / (outside + 1) as f64;
+        sum += probability;
+        if sum > 0.025 {
+            return outside;
         }
-        _ => "-".to_owned(),
+        outside += 1;
     }
 }
 
@@ -145,6 +178,15 @@ mod tests {
             measured("rival", &[10.0, 40.0, 4.0]),
         );
         assert_eq!(ratio(&own, &rival, 0), "0.50 (0.50..0.75)");
+    }
+
+    #[test]
+    fn an_interval_leaves_out_the_extremes_of_many_blocks() {
+        // From tables of the sign test, 95 %.
+        let expected = [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (12, 2), (20, 5)];
+        for (count, outside) in expected {
+            assert_eq!(outside_interval(count), outside, "{count} blocks");
+        }
     }
 
     #[test]

@@ -3,7 +3,11 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use evenkeel_lab::balancer::find_binary;
 use evenkeel_lab::{Balancer, Haproxy, Nginx, Server, Service, free_port, procfs};
+
+use super::Options;
+use super::program::{Program, programs};
 
 /// Kind of a front.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +42,8 @@ impl Kind {
 
 /// A running front.
 pub(crate) struct Front {
-    pub(crate) kind: Kind,
+    /// Name in the tables.
+    pub(crate) name: String,
     /// Address for clients.
     pub(crate) address: SocketAddr,
     process: Running,
@@ -54,34 +59,36 @@ enum Running {
 impl Front {
     /// Starts a front with round robin over the servers and two workers; "direct" is the first
     /// server.
-    pub(crate) fn start(kind: Kind, servers: &[Server]) -> Result<Front> {
+    pub(crate) fn start(program: &Program<Kind>, servers: &[Server]) -> Result<Front> {
         let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let (address, process) = match kind {
+        let evenkeel = |io| {
+            let binary = program.binary.clone().map_or_else(find_binary, Ok)?;
+            Balancer::start_binary(binary, &config(io, listen, servers))
+        };
+        let (address, process) = match program.kind {
             Kind::Direct => (addresses[0], Running::Nothing),
-            Kind::IoUring => (
-                listen,
-                Running::Evenkeel(evenkeel("io_uring", listen, servers)?),
-            ),
-            Kind::Epoll => (
-                listen,
-                Running::Evenkeel(evenkeel("epoll", listen, servers)?),
-            ),
+            Kind::IoUring => (listen, Running::Evenkeel(evenkeel("io_uring")?)),
+            Kind::Epoll => (listen, Running::Evenkeel(evenkeel("epoll")?)),
             Kind::Nginx => (listen, Running::Nginx(Nginx::stream(&addresses, listen)?)),
             Kind::Haproxy => (listen, Running::Haproxy(Haproxy::tcp(&addresses, listen)?)),
         };
         Ok(Front {
-            kind,
+            name: program.name.clone(),
             address,
             process,
         })
     }
 
-    /// Starts one of each kind.
-    pub(crate) fn start_all(kinds: &[Kind], servers: &[Server]) -> Result<Vec<Front>> {
-        kinds
+    /// Starts one of each kind that the options ask for.
+    pub(crate) fn start_all(
+        kinds: &[Kind],
+        servers: &[Server],
+        options: &Options,
+    ) -> Result<Vec<Front>> {
+        programs(kinds, Kind::name, options)
             .iter()
-            .map(|kind| Front::start(*kind, servers))
+            .map(|program| Front::start(program, servers))
             .collect()
     }
 
@@ -105,13 +112,10 @@ impl Front {
     }
 }
 
-/// Starts Evenkeel with a TCP probe every two seconds; the rivals here do not probe.
-fn evenkeel(io: &str, listen: SocketAddr, servers: &[Server]) -> Result<Balancer> {
+/// Returns a config with a TCP probe every two seconds; the rivals here do not probe.
+fn config(io: &str, listen: SocketAddr, servers: &[Server]) -> String {
     let mut service = Service::new("measured", listen, "tcp", servers);
     service.interval_ms = 2000;
     service.extra.push("max_connections = 20000".to_owned());
-    Balancer::start(&format!(
-        "[engine]\nio = \"{io}\"\nworkers = 2\n\n{}",
-        service.toml()
-    ))
+    format!("[engine]\nio = \"{io}\"\nworkers = 2\n\n{}", service.toml())
 }

@@ -11,6 +11,7 @@ use evenkeel_lab::{Lab, Server, raise_open_files_limit};
 use super::Options;
 use super::blocks::{Comparison, Metric, Target, interleaved};
 use super::front::{Front, Kind};
+use super::program::{Program, programs};
 use crate::stop::Stop;
 
 const METRICS: &[Metric] = &[
@@ -44,16 +45,21 @@ pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
         // Memory does not vary from block to block.
         blocks: options.blocks.min(2),
     };
-    let mut targets: Vec<Target> = KINDS
+    let programs = programs(&KINDS, Kind::name, options);
+    let mut targets: Vec<Target> = programs
         .iter()
-        .map(|kind| target(*kind, &servers, options))
+        .map(|program| target(program, &servers, options))
         .collect();
     interleaved(&comparison, &mut targets, stop)
 }
 
-fn target<'a>(kind: Kind, servers: &'a [Server], options: &'a Options) -> Target<'a> {
+fn target<'a>(
+    program: &'a Program<Kind>,
+    servers: &'a [Server],
+    options: &'a Options,
+) -> Target<'a> {
     let run = move || {
-        let front = Front::start(kind, servers)?;
+        let front = Front::start(program, servers)?;
         // The first connections trigger one-time allocations in each worker.
         let _warm = (0..20)
             .map(|_| speak(front.address))
@@ -77,7 +83,7 @@ fn target<'a>(kind: Kind, servers: &'a [Server], options: &'a Options) -> Target
         ])
     };
     Target {
-        name: kind.name().to_owned(),
+        name: program.name.clone(),
         run: Box::new(run),
     }
 }

@@ -5,12 +5,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use evenkeel_lab::{Lab, Pooler, PoolerKind, PoolerOptions, Server, raise_open_files_limit};
+use evenkeel_lab::{Lab, PoolerKind, Server, raise_open_files_limit};
 use mysql_async::prelude::Queryable;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::NoTls;
 
 use super::blocks::{Comparison, Metric, Target, interleaved};
+use super::program::{Program, programs};
 use super::{Options, mysql, postgres};
 use crate::stop::Stop;
 
@@ -51,17 +52,18 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("logins")?;
     let cluster = lab.postgres(postgres::tables(options, 0))?;
     let servers = cluster.servers();
-    let wanted = |kind: &&PoolerKind| options.pooler.is_empty() || options.pooler.contains(kind);
-    let kinds = POSTGRES.iter().filter(wanted);
-    let mut targets: Vec<Target> = kinds
-        .map(|kind| of_postgres(*kind, &servers, options))
+    let poolers = programs(&POSTGRES, PoolerKind::name, options);
+    let mut targets: Vec<Target> = poolers
+        .iter()
+        .map(|program| of_postgres(program, &servers, options))
         .collect();
     let rival = PoolerKind::Pgbouncer.name();
     compare(("PostgreSQL", rival), &mut targets, options, stop)?;
     let server = mysql::server(&lab, options)?;
-    let mut targets: Vec<Target> = MYSQL
+    let fronts = programs(&MYSQL, mysql::Kind::name, options);
+    let mut targets: Vec<Target> = fronts
         .iter()
-        .map(|kind| of_mysql(*kind, &server, options))
+        .map(|program| of_mysql(program, &server, options))
         .collect();
     let rival = mysql::Kind::Epoll.name();
     compare(("MariaDB", rival), &mut targets, options, stop)
@@ -87,10 +89,14 @@ fn compare(
     interleaved(&comparison, targets, stop)
 }
 
-fn of_postgres<'a>(kind: PoolerKind, servers: &'a [Server], options: &'a Options) -> Target<'a> {
+fn of_postgres<'a>(
+    program: &'a Program<PoolerKind>,
+    servers: &'a [Server],
+    options: &'a Options,
+) -> Target<'a> {
     let run = move || {
-        let pooler = Pooler::start(kind, servers, &PoolerOptions::default())?;
-        let pooler = pooler.with_context(|| format!("{} is not installed", kind.name()))?;
+        let pooler = postgres::start(program, servers)?;
+        let pooler = pooler.with_context(|| format!("{} is not installed", program.name))?;
         let front = Front {
             address: pooler.address,
             memory_kb: &|| pooler.memory_kb(),
@@ -99,15 +105,19 @@ fn of_postgres<'a>(kind: PoolerKind, servers: &'a [Server], options: &'a Options
         figures(&front, client_of_postgres, options)
     };
     Target {
-        name: kind.name().to_owned(),
+        name: program.name.clone(),
         run: Box::new(run),
     }
 }
 
-fn of_mysql<'a>(kind: mysql::Kind, server: &'a Server, options: &'a Options) -> Target<'a> {
+fn of_mysql<'a>(
+    program: &'a Program<mysql::Kind>,
+    server: &'a Server,
+    options: &'a Options,
+) -> Target<'a> {
     let run = move || {
-        let own = mysql::Front::start(kind, server, POOL_SIZE)?;
-        let own = own.with_context(|| format!("{} is not installed", kind.name()))?;
+        let own = mysql::Front::start(program, server, POOL_SIZE)?;
+        let own = own.with_context(|| format!("{} is not installed", program.name))?;
         let front = Front {
             address: own.address,
             memory_kb: &|| own.memory_kb(),
@@ -116,7 +126,7 @@ fn of_mysql<'a>(kind: mysql::Kind, server: &'a Server, options: &'a Options) -> 
         figures(&front, client_of_mysql, options)
     };
     Target {
-        name: kind.name().to_owned(),
+        name: program.name.clone(),
         run: Box::new(run),
     }
 }

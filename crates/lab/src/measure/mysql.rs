@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use evenkeel_lab::balancer::find_binary;
 use evenkeel_lab::{
     Balancer, Driver, Lab, MariadbOptions, MysqlRouter, Nginx, Server, Sysbench, eventually,
     free_port, procfs,
@@ -12,6 +13,7 @@ use evenkeel_lab::{
 
 use super::Options;
 use super::blocks::{Comparison, Target, interleaved_against};
+use super::program::{Program, programs};
 use super::selects::{self, FORMS, METRICS};
 use crate::stop::Stop;
 
@@ -19,9 +21,6 @@ use crate::stop::Stop;
 const RIVALS: [&str; 3] = [Kind::Nginx.name(), Kind::Router.name(), Kind::Direct.name()];
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
-
-/// Number of server connections in a pool.
-const POOL_SIZE: u32 = 40;
 
 /// Kind of a front.
 #[derive(Clone, Copy)]
@@ -56,7 +55,7 @@ impl Kind {
 
 /// A running front.
 pub(super) struct Front {
-    kind: Kind,
+    pub(super) name: String,
     pub(super) address: SocketAddr,
     process: Running,
 }
@@ -70,10 +69,18 @@ enum Running {
 
 impl Front {
     /// Starts a front, with a pool of this size if it has one; `None` if it is not installed.
-    pub(super) fn start(kind: Kind, server: &Server, pool_size: u32) -> Result<Option<Front>> {
+    pub(super) fn start(
+        program: &Program<Kind>,
+        server: &Server,
+        pool_size: u32,
+    ) -> Result<Option<Front>> {
+        let kind = program.kind;
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let servers = [server.address];
-        let evenkeel = |io| Balancer::start(&config(io, listen, server, pool_size));
+        let evenkeel = |io| {
+            let binary = program.binary.clone().map_or_else(find_binary, Ok)?;
+            Balancer::start_binary(binary, &config(io, listen, server, pool_size))
+        };
         let process = match kind {
             Kind::IoUring => Running::Evenkeel(evenkeel("io_uring")?),
             Kind::Epoll => Running::Evenkeel(evenkeel("epoll")?),
@@ -89,7 +96,7 @@ impl Front {
             _ => listen,
         };
         let front = Front {
-            kind,
+            name: program.name.clone(),
             address,
             process,
         };
@@ -111,7 +118,7 @@ impl Front {
                 Running::Evenkeel(balancer) => balancer.log(),
                 _ => String::new(),
             };
-            format!("{}: {log}", self.kind.name())
+            format!("{}: {log}", self.name)
         })?;
         Ok(())
     }
@@ -140,10 +147,12 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("mysql")?;
     let server = server(&lab, options)?;
     stop.check()?;
-    let fronts = start_all(&server)?;
+    let fronts = start_all(&server, options)?;
     for clients in &options.clients {
         for (form, option) in FORMS {
-            let title = format!("MariaDB point selects, {form}, {clients} clients");
+            let pool = options.pool_size;
+            let title =
+                format!("MariaDB point selects, {form}, {clients} clients on a pool of {pool}");
             let comparison = Comparison {
                 title: &title,
                 metrics: METRICS,
@@ -155,7 +164,7 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
                 .map(|front| {
                     let at = (Driver::Mysql, front.address);
                     let load = selects::load(at, option, *clients, options);
-                    selects::target(front.kind.name(), || front.cpu_us(), load)
+                    selects::target(&front.name, || front.cpu_us(), load)
                 })
                 .collect();
             interleaved_against(&RIVALS, &comparison, &mut targets, stop)?;
@@ -177,12 +186,12 @@ pub(super) fn server(lab: &Lab, options: &Options) -> Result<Server> {
     Ok(cluster.primary)
 }
 
-fn start_all(server: &Server) -> Result<Vec<Front>> {
+fn start_all(server: &Server, options: &Options) -> Result<Vec<Front>> {
     let mut fronts = Vec::new();
-    for kind in KINDS {
-        match Front::start(kind, server, POOL_SIZE)? {
+    for program in programs(&KINDS, Kind::name, options) {
+        match Front::start(&program, server, options.pool_size)? {
             Some(front) => fronts.push(front),
-            None => eprintln!("{}: not installed, skipped", kind.name()),
+            None => eprintln!("{}: not installed, skipped", program.name),
         }
     }
     Ok(fronts)

@@ -1,12 +1,11 @@
 //! Measures the cost and latency of a PostgreSQL query in a pooler.
 
 use anyhow::Result;
-use evenkeel_lab::{
-    Driver, Lab, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Server, Sysbench,
-};
+use evenkeel_lab::{Driver, Lab, Pooler, PoolerKind, PoolerOptions, PostgresOptions, Server};
 
 use super::Options;
 use super::blocks::{Comparison, Target, interleaved_against};
+use super::program::{Program, programs};
 use super::selects::{self, FORMS, METRICS};
 use crate::stop::Stop;
 
@@ -28,7 +27,7 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("postgres")?;
     let cluster = lab.postgres(tables(options, 0))?;
     stop.check()?;
-    let poolers = start_all(&KINDS, &cluster.servers(), options)?;
+    let poolers = start_all(&cluster.servers(), options)?;
     for clients in &options.clients {
         for (form, option) in FORMS {
             let title = format!("PostgreSQL point selects, {form}, {clients} clients");
@@ -40,10 +39,11 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
             };
             let mut targets: Vec<Target> = poolers
                 .iter()
-                .filter(|pooler| *clients <= pooler.kind.clients_max())
-                .map(|pooler| {
-                    let load = point_selects(pooler, option, *clients, options);
-                    target(pooler.kind.name(), pooler, load)
+                .filter(|(_, pooler)| *clients <= pooler.kind.clients_max())
+                .map(|(name, pooler)| {
+                    let to = (Driver::Pgsql, pooler.address);
+                    let load = selects::load(to, option, *clients, options);
+                    selects::target(name, || pooler.cpu_us(), load)
                 })
                 .collect();
             interleaved_against(&RIVALS, &comparison, &mut targets, stop)?;
@@ -62,24 +62,23 @@ pub(super) fn tables(options: &Options, replicas: usize) -> PostgresOptions {
     }
 }
 
-/// Starts the requested poolers that are installed.
-fn start_all(kinds: &[PoolerKind], servers: &[Server], options: &Options) -> Result<Vec<Pooler>> {
-    let wanted = |kind: &&PoolerKind| options.pooler.is_empty() || options.pooler.contains(kind);
+/// Starts the requested poolers that are installed, and returns them with their names.
+fn start_all(servers: &[Server], options: &Options) -> Result<Vec<(String, Pooler)>> {
     let mut poolers = Vec::new();
-    for kind in kinds.iter().filter(wanted) {
-        match Pooler::start(*kind, servers, &PoolerOptions::default())? {
-            Some(pooler) => poolers.push(pooler),
-            None => eprintln!("{}: not installed, skipped", kind.name()),
+    for program in programs(&KINDS, PoolerKind::name, options) {
+        match start(&program, servers)? {
+            Some(pooler) => poolers.push((program.name, pooler)),
+            None => eprintln!("{}: not installed, skipped", program.name),
         }
     }
     Ok(poolers)
 }
 
-fn point_selects(pooler: &Pooler, form: &str, clients: u32, options: &Options) -> Sysbench {
-    selects::load((Driver::Pgsql, pooler.address), form, clients, options)
-}
-
-/// Returns a run of this load, with the pooler's resource use during it.
-fn target<'a>(name: &str, pooler: &'a Pooler, load: Sysbench) -> Target<'a> {
-    selects::target(name, || pooler.cpu_us(), load)
+/// Starts a pooler in its default configuration; `None` if it is not installed.
+pub(super) fn start(program: &Program<PoolerKind>, servers: &[Server]) -> Result<Option<Pooler>> {
+    let options = PoolerOptions {
+        binary: program.binary.clone(),
+        ..PoolerOptions::default()
+    };
+    Pooler::start(program.kind, servers, &options)
 }

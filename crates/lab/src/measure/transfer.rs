@@ -27,9 +27,11 @@ const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("transfer")?;
-    let fronts = Front::start_all(&ALL, &lab.web(1)?)?;
+    let fronts = Front::start_all(&ALL, &lab.web(1)?, options)?;
     // A warm-up: afterwards the file comes from the page cache for all fronts.
-    receive(fronts[0].address)?;
+    if let Some(front) = fronts.first() {
+        receive(front.address)?;
+    }
     let comparison = Comparison {
         title: "1 GB through one connection",
         metrics: METRICS,
@@ -49,7 +51,7 @@ fn target(front: &Front) -> Target<'_> {
         Ok(vec![bytes as f64 / 1e6 / seconds, used_ms])
     };
     Target {
-        name: front.kind.name().to_owned(),
+        name: front.name.clone(),
         run: Box::new(run),
     }
 }

@@ -26,7 +26,7 @@ const METRICS: &[Metric] = &[
 /// Measures with two web servers, a 1 kB file, 64 clients, `Connection: close`.
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
     let lab = Lab::new("web")?;
-    let fronts = Front::start_all(&ALL, &lab.web(2)?)?;
+    let fronts = Front::start_all(&ALL, &lab.web(2)?, options)?;
     let comparison = Comparison {
         title: "HTTP, 1 kB, a new connection per request, 64 clients",
         metrics: METRICS,
@@ -59,7 +59,7 @@ fn target(front: &Front, seconds: u32) -> Target<'_> {
         ])
     };
     Target {
-        name: front.kind.name().to_owned(),
+        name: front.name.clone(),
         run: Box::new(run),
     }
 }
