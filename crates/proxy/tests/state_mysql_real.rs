@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-#[expect(dead_code, reason = "shared with the tests of probes")]
-#[path = "probe_real/rig.rs"]
+#[expect(dead_code, reason = "shared with the tests of the monitor")]
+#[path = "../../monitor/tests/probe_real/rig.rs"]
 mod rig;
 #[path = "state_mysql_real/scripts.rs"]
 mod scripts;

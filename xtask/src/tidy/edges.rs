@@ -6,7 +6,7 @@ use super::rust::line_of;
 use super::{Problem, Tree};
 
 /// A member's folder below `crates/`, its package, and the packages of ours it may depend on.
-const CRATES: [(&str, &str, &[&str]); 7] = [
+const CRATES: [(&str, &str, &[&str]); 8] = [
     ("wire", "evenkeel-wire", &[]),
     ("policy", "evenkeel-policy", &[]),
     ("tls", "evenkeel-tls", &[]),
@@ -22,11 +22,24 @@ const CRATES: [(&str, &str, &[&str]); 7] = [
         ],
     ),
     (
+        "monitor",
+        "evenkeel-monitor",
+        // Of proxy only values that the servers report, and of engine the clock: both are to move.
+        &[
+            "evenkeel-proxy",
+            "evenkeel-engine",
+            "evenkeel-tls",
+            "evenkeel-wire",
+            "evenkeel-policy",
+        ],
+    ),
+    (
         "evenkeel",
         "evenkeel",
         // Of wire only what the console speaks.
         &[
             "evenkeel-proxy",
+            "evenkeel-monitor",
             "evenkeel-engine",
             "evenkeel-tls",
             "evenkeel-policy",

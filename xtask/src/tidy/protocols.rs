@@ -12,7 +12,7 @@ const SQL_PARTS: [(&str, &str); 7] = [
     ("codec", "crates/wire/src/NAME.rs"),
     ("analysis of statements", "crates/wire/src/sql/NAME.rs"),
     ("session", "crates/proxy/src/session/NAME.rs"),
-    ("probe", "crates/proxy/src/probe/NAME.rs"),
+    ("probe", "crates/monitor/src/probe/NAME.rs"),
     ("fuzz target", "fuzz/fuzz_targets/NAME_*"),
     ("server of the lab", "crates/lab/src/NAME.rs"),
     ("page", "docs/differences-NAME.md"),
@@ -21,7 +21,7 @@ const SQL_PARTS: [(&str, &str); 7] = [
 /// Parts of a protocol without statements.
 const OTHER_PARTS: [(&str, &str); 2] = [
     ("session", "crates/proxy/src/session/NAME.rs"),
-    ("probe", "crates/proxy/src/probe/NAME.rs"),
+    ("probe", "crates/monitor/src/probe/NAME.rs"),
 ];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
@@ -85,11 +85,11 @@ mod tests {
         let complete = [
             (PLAN, ENUMS),
             ("crates/proxy/src/session/tcp.rs", ""),
-            ("crates/proxy/src/probe/tcp.rs", ""),
+            ("crates/monitor/src/probe/tcp.rs", ""),
             ("crates/wire/src/mysql.rs", ""),
             ("crates/wire/src/sql/mysql.rs", ""),
             ("crates/proxy/src/session/mysql.rs", ""),
-            ("crates/proxy/src/probe/mysql.rs", ""),
+            ("crates/monitor/src/probe/mysql.rs", ""),
             ("fuzz/fuzz_targets/mysql_login.rs", ""),
             ("crates/lab/src/mysql.rs", ""),
             ("docs/differences-mysql.md", ""),

@@ -6,11 +6,12 @@ use super::{Problem, Tree};
 const PURE: [&str; 2] = ["crates/wire/src/", "crates/policy/src/"];
 
 /// Crates of the product without unsafe code.
-const SAFE: [&str; 5] = [
+const SAFE: [&str; 6] = [
     "crates/wire/src/",
     "crates/policy/src/",
     "crates/tls/src/",
     "crates/proxy/src/",
+    "crates/monitor/src/",
     "crates/evenkeel/src/",
 ];
 

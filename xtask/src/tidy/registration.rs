@@ -8,7 +8,7 @@ const SHARED: [&str; 2] = ["laws", "tests"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     let balance = "crates/policy/src/balance";
-    let probe = "crates/proxy/src/probe";
+    let probe = "crates/monitor/src/probe";
     let mut problems = unlisted(tree, balance, |name, list| {
         let configured = name.replace('_', "-");
         let named = list.contains(&format!("\"{configured}\""));
@@ -85,15 +85,15 @@ mod tests {
 
     #[test]
     fn an_undeclared_probe_is_found() {
-        let probe = ("crates/proxy/src/probe/redis.rs", "");
-        let place = "crates/proxy/src/probe/redis.rs:1";
+        let probe = ("crates/monitor/src/probe/redis.rs", "");
+        let place = "crates/monitor/src/probe/redis.rs:1";
         let called = (
-            "crates/proxy/src/probe.rs",
+            "crates/monitor/src/probe.rs",
             "mod redis;\nfn ask() { redis::ask() }\n",
         );
         assert_found(check, &[called, probe], &[]);
         for text in ["", "// mod redis;\n", "mod redis_cluster;\n"] {
-            let list = ("crates/proxy/src/probe.rs", text);
+            let list = ("crates/monitor/src/probe.rs", text);
             assert_found(check, &[list, probe], &[(place, "add its line")]);
         }
     }

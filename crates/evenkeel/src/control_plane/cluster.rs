@@ -7,10 +7,10 @@ pub(super) mod switchover;
 use std::collections::BTreeMap;
 
 use evenkeel_engine::clock::now_ms;
+use evenkeel_monitor::WatchError;
 use evenkeel_policy::cluster::{Cluster, ClusterRoles, HandoverState, Problem, Role, RoleReport};
 use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::data_plane::CutCount;
-use evenkeel_proxy::monitor::WatchError;
 use evenkeel_proxy::record::CutReason;
 
 use self::switchover::Switchover;

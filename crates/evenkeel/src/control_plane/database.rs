@@ -13,14 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_monitor::probe::{MonitorAccount, ProbeSetupError, Tls};
+use evenkeel_monitor::{Database, MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader};
 use evenkeel_policy::causality::{Lsn, Position};
 use evenkeel_policy::cluster::report::{Group, Replication, ReplicationState};
 use evenkeel_policy::cluster::{Role, RoleReport};
 use evenkeel_policy::health::HealthState;
-use evenkeel_proxy::monitor::{
-    Database, MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader,
-};
-use evenkeel_proxy::probe::{MonitorAccount, ProbeSetupError, Tls};
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::server_info::ServerInfo;
 use tokio::sync::{mpsc, watch};

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_monitor::WatchError;
+use evenkeel_monitor::probe::{Observation, Outcome, Target};
 use evenkeel_policy::cluster;
 use evenkeel_policy::health::{Change, HealthState};
 use evenkeel_proxy::Endpoint;
 use evenkeel_proxy::data_plane::CutCount;
-use evenkeel_proxy::monitor::WatchError;
-use evenkeel_proxy::probe::{Observation, Outcome, Target};
 use evenkeel_proxy::record::CutReason;
 
 use super::ControlPlane;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use evenkeel_monitor::{RoleMonitor, WatchError};
 use evenkeel_proxy::Server;
-use evenkeel_proxy::monitor::{RoleMonitor, WatchError};
 use evenkeel_proxy::settings::ProxyVersion;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -297,10 +297,10 @@ impl RoleQueryLoop {
 mod tests {
     use std::net::TcpListener;
 
+    use evenkeel_monitor::Database;
+    use evenkeel_monitor::probe::{MonitorAccount, Tls};
     use evenkeel_policy::Load;
     use evenkeel_proxy::Endpoint;
-    use evenkeel_proxy::monitor::Database;
-    use evenkeel_proxy::probe::{MonitorAccount, Tls};
 
     use super::*;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use evenkeel_engine::clock::now_ms;
 use evenkeel_engine::fast_random;
+use evenkeel_monitor::probe::{
+    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Target, TargetAddress, Tls,
+};
+use evenkeel_monitor::{Database, RoleMonitor};
 use evenkeel_policy::health::{Change, Health, HealthSettings, HealthState, PassiveFailure};
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::data_plane::DataPlane;
-use evenkeel_proxy::monitor::{Database, RoleMonitor};
-use evenkeel_proxy::probe::{
-    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Target, TargetAddress, Tls,
-};
 use evenkeel_proxy::{Endpoint, Server};
 use evenkeel_tls::TlsIdentity;
 use tokio::sync::mpsc;

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_proxy::monitor::{MysqlAuthQuery, PostgresAuthQuery};
-use evenkeel_proxy::probe::Target;
+use evenkeel_monitor::probe::Target;
+use evenkeel_monitor::{MysqlAuthQuery, PostgresAuthQuery};
 use evenkeel_proxy::server_info::{
     LookupError, LookupRequest, MysqlAuthRecords, PostgresAuthRecord, ServerInfo,
 };

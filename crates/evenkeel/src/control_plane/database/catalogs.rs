@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_engine::clock::{now_ms, now_us};
-use evenkeel_proxy::monitor::{CatalogReader, WatchError};
-use evenkeel_proxy::probe::MonitorAccount;
+use evenkeel_monitor::probe::MonitorAccount;
+use evenkeel_monitor::{CatalogReader, WatchError};
 use evenkeel_proxy::server_info::{Database, ServerInfo};
 use tokio::sync::watch;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evenkeel_monitor::probe::{Target, Tls};
 use evenkeel_proxy::Server;
-use evenkeel_proxy::probe::{Target, Tls};
 
 use crate::control_plane::probing::target;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use evenkeel_engine::clock::now_us;
+use evenkeel_monitor::{PositionQuery, ServerPosition, WatchError};
 use evenkeel_policy::causality::{self, Position, Sample, Sampler};
-use evenkeel_proxy::monitor::{PositionQuery, ServerPosition, WatchError};
 use evenkeel_proxy::server_info::ServerInfo;
 use tokio::sync::watch;
 

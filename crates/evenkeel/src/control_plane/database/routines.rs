@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_engine::clock::now_us;
-use evenkeel_proxy::monitor::{RoutineReader, WatchError};
+use evenkeel_monitor::{RoutineReader, WatchError};
 use evenkeel_proxy::server_info::{Routines, ServerInfo};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};

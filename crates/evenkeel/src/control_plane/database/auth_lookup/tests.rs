@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use evenkeel_monitor::probe::Tls;
 use evenkeel_policy::Load;
-use evenkeel_proxy::probe::Tls;
 use evenkeel_proxy::server_info::Verifier;
 use evenkeel_proxy::{Endpoint, Server};
 use tokio::sync::Semaphore;

@@ -1,0 +1,36 @@
+//! Asks servers for their health, roles, log positions, catalogs and login verifiers.
+//!
+//! Each query runs on a connection of the monitor's own, mostly with the monitor account, in the
+//! control plane's tokio runtime; no traffic of clients passes here. Results are values: `evenkeel`
+//! passes them to `policy`, which decides, or to `proxy`, whose sessions read them.
+//!
+//! | question | asked by | result |
+//! |---|---|---|
+//! | does the server work? | [`probe::Prober`] | [`probe::Observation`] |
+//! | is it a primary or a replica? | [`RoleMonitor`] | [`RoleReport`] |
+//! | how far has it replicated? | [`PositionQuery`] | [`ServerPosition`] |
+//! | what does a statement leave in a session? | [`CatalogReader`], [`RoutineReader`] | catalogs |
+//! | which users may log in? | [`PostgresAuthQuery`], [`MysqlAuthQuery`] | records |
+//!
+//! [`RoleReport`]: evenkeel_policy::cluster::RoleReport
+//!
+//! `probe/` connects and logs in, per protocol. `mysql/` and `postgres/` have the questions and the
+//! reading of the answers. `persistent.rs` keeps a connection between questions.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod mysql;
+mod persistent;
+mod position;
+mod postgres;
+pub mod probe;
+mod role_monitor;
+mod row;
+
+pub use error::WatchError;
+pub use mysql::logins::MysqlAuthQuery;
+pub use mysql::routines::RoutineReader;
+pub use position::{PositionQuery, ServerPosition};
+pub use postgres::{catalog::CatalogReader, logins::PostgresAuthQuery};
+pub use role_monitor::{Database, RoleMonitor};
