@@ -33,4 +33,4 @@ pub use mysql::logins::MysqlAuthQuery;
 pub use mysql::routines::RoutineReader;
 pub use position::{PositionQuery, ServerPosition};
 pub use postgres::{catalog::CatalogReader, logins::PostgresAuthQuery};
-pub use role_monitor::{Database, RoleMonitor};
+pub use role_monitor::RoleMonitor;

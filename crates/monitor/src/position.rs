@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use evenkeel_policy::causality::{Position, WaitSupport};
+use evenkeel_wire::SqlProtocol;
 
-use super::{Database, WatchError, mysql, postgres};
+use super::{WatchError, mysql, postgres};
 use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 
 /// Position of a server.
@@ -34,13 +35,13 @@ enum Kind {
 impl PositionQuery {
     /// Checks everything that can be checked without the server.
     pub fn new(
-        database: Database,
+        protocol: SqlProtocol,
         account: MonitorAccount,
         tls: &Tls,
     ) -> Result<Self, ProbeSetupError> {
-        Ok(Self(match database {
-            Database::Mysql => Kind::Mysql(Box::new(mysql::position::Asker::new(account, tls)?)),
-            Database::Postgres => {
+        Ok(Self(match protocol {
+            SqlProtocol::Mysql => Kind::Mysql(Box::new(mysql::position::Asker::new(account, tls)?)),
+            SqlProtocol::Postgres => {
                 Kind::Postgres(Box::new(postgres::position::Asker::new(account, tls)?))
             }
         }))

@@ -15,17 +15,18 @@ mod tls;
 use std::{
     fmt,
     net::SocketAddr,
-    ops::RangeInclusive,
     path::PathBuf,
+    pin::Pin,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use evenkeel_tls::SetupError;
 pub use evenkeel_tls::{Authorities, Tls};
+use evenkeel_wire::SqlProtocol;
 
+pub use self::{http::HttpProbe, mysql::MysqlProbe, postgres::PostgresProbe, tcp::TcpProbe};
 use evenkeel_proxy::settings::ProxyVersion;
-use tls::TlsStart;
 
 /// A server, and the first bytes of connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,33 +73,141 @@ impl fmt::Display for Target {
     }
 }
 
-/// Kind of the probe.
-#[derive(Clone, Debug)]
-pub enum Probe {
+/// Generates the enum, and its functions by kind, from one line per kind of probe.
+macro_rules! probes {
+    ($($(#[$doc:meta])+ $kind:ident($settings:ty) $name:literal;)+) => {
+        /// Kind of the probe, with its settings.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Probe {
+            $($(#[$doc])+ $kind($settings),)+
+        }
+
+        impl Probe {
+            /// Names of all kinds: the words in the configuration.
+            pub const NAMES: &[&str] = &[$($name),+];
+
+            /// Returns the probe of that name with default settings.
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$kind(Default::default())),)+
+                    _ => None,
+                }
+            }
+
+            /// Returns the name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$kind(_) => $name,)+
+                }
+            }
+
+            fn kind(&self) -> &dyn ProbeKind {
+                match self {
+                    $(Self::$kind(settings) => settings,)+
+                }
+            }
+
+            fn kind_mut(&mut self) -> &mut dyn ProbeKind {
+                match self {
+                    $(Self::$kind(settings) => settings,)+
+                }
+            }
+        }
+    };
+}
+
+probes! {
     /// Checks that a connection is accepted, and the TLS handshake if TLS is on. A MySQL server
     /// counts each one in `Aborted_connects`: use `Mysql` there.
-    Tcp,
+    Tcp(TcpProbe) "tcp";
     /// Checks the response to `GET path`.
-    Http {
-        /// Path and query, from the slash on.
-        path: String,
-        /// The Host header; the server's address if not given.
-        host: Option<String>,
-        /// The status codes that pass; 200 to 399 if empty.
-        status: Vec<RangeInclusive<u16>>,
-        /// Text that the first 64 KiB of the body must contain.
-        body: Option<String>,
-    },
+    Http(HttpProbe) "http";
     /// Logs the monitor account in and runs a query. MySQL and MariaDB.
-    Mysql {
-        /// One statement; its rows are read and discarded.
-        query: String,
-    },
+    Mysql(MysqlProbe) "mysql";
     /// Logs the monitor account in and runs a query. PostgreSQL.
-    Postgres {
-        /// One statement; its rows are read and discarded.
-        query: String,
-    },
+    Postgres(PostgresProbe) "postgres";
+}
+
+/// Settings of one kind of probe, which its own file defines.
+trait ProbeKind {
+    /// Returns the keys of the configuration that this kind has besides those of every probe.
+    fn keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the query, if the probe runs one.
+    fn query_mut(&mut self) -> Option<&mut String> {
+        None
+    }
+
+    /// Returns the database protocol in which the probe logs in.
+    fn sql_protocol(&self) -> Option<SqlProtocol> {
+        None
+    }
+
+    /// Returns whether the server sends the first bytes of a connection.
+    fn server_speaks_first(&self) -> bool {
+        false
+    }
+
+    /// Returns when the probe uses TLS if the configuration leaves it open.
+    fn tls_use(&self) -> TlsUse;
+
+    /// Checks everything that can be checked without the server.
+    fn prepare(
+        &self,
+        account: Option<MonitorAccount>,
+        tls: Tls,
+    ) -> Result<Box<dyn Ask>, ProbeSetupError>;
+}
+
+/// Prepared probe of one server.
+trait Ask: Send + Sync {
+    /// Makes a connection, and checks the server's response.
+    fn ask<'a>(&'a self, target: &'a Target, progress: &'a Progress) -> Asking<'a>;
+}
+
+type Asking<'a> = Pin<Box<dyn Future<Output = Result<(), ProbeFailure>> + Send + 'a>>;
+
+/// Default query of database probes.
+const DEFAULT_QUERY: &str = "SELECT 1";
+
+/// Condition under which a probe uses TLS, where the configuration does not set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsUse {
+    /// Never.
+    Never,
+    /// If a mode of TLS is configured: most web servers behind a load balancer have no TLS.
+    IfConfigured,
+    /// As connections of clients use it.
+    AsSessions,
+}
+
+impl Probe {
+    /// Returns the keys of the configuration that this kind has besides those of every probe.
+    pub fn keys(&self) -> &'static [&'static str] {
+        self.kind().keys()
+    }
+
+    /// Returns the query, if the probe runs one.
+    pub fn query_mut(&mut self) -> Option<&mut String> {
+        self.kind_mut().query_mut()
+    }
+
+    /// Returns the database protocol in which the probe logs in. `None`: it does not log in.
+    pub fn sql_protocol(&self) -> Option<SqlProtocol> {
+        self.kind().sql_protocol()
+    }
+
+    /// Returns whether the server sends the first bytes of a connection.
+    pub fn server_speaks_first(&self) -> bool {
+        self.kind().server_speaks_first()
+    }
+
+    /// Returns when the probe uses TLS if the configuration leaves it open.
+    pub fn tls_use(&self) -> TlsUse {
+        self.kind().tls_use()
+    }
 }
 
 /// The account that the database probes log in with.
@@ -169,54 +278,29 @@ pub enum ProbeSetupError {
 }
 
 /// Probes one server on request. Build one per server.
-pub struct Prober(ProbeImpl);
-
-enum ProbeImpl {
-    Tcp(Option<TlsStart>),
-    Http(http::HttpProbe),
-    Mysql(mysql::MysqlProbe),
-    Postgres(postgres::MysqlProbe),
+pub struct Prober {
+    name: &'static str,
+    asker: Box<dyn Ask>,
 }
 
 impl Prober {
     /// Checks everything that can be checked without the server.
     pub fn new(
-        probe: Probe,
+        probe: &Probe,
         account: Option<MonitorAccount>,
         tls: Tls,
     ) -> Result<Self, ProbeSetupError> {
-        Ok(Self(match probe {
-            Probe::Tcp => ProbeImpl::Tcp(TlsStart::new(&tls)?),
-            Probe::Http {
-                path,
-                host,
-                status,
-                body,
-            } => ProbeImpl::Http(http::HttpProbe::new(
-                http::Wanted {
-                    path,
-                    host,
-                    status,
-                    body,
-                },
-                &tls,
-            )?),
-            Probe::Mysql { query } => {
-                let account = account.ok_or(ProbeSetupError::MissingAccount("mysql"))?;
-                ProbeImpl::Mysql(mysql::MysqlProbe::new(account, query, tls)?)
-            }
-            Probe::Postgres { query } => {
-                let account = account.ok_or(ProbeSetupError::MissingAccount("postgres"))?;
-                ProbeImpl::Postgres(postgres::MysqlProbe::new(account, query, &tls)?)
-            }
-        }))
+        Ok(Self {
+            name: probe.name(),
+            asker: probe.kind().prepare(account, tls)?,
+        })
     }
 
     /// Runs one probe. It never takes longer than `timeout`, and leaves no connection open.
     pub async fn ask(&self, target: &Target, timeout: Duration) -> Observation {
         let start = Instant::now();
         let progress = Progress::new(timeout);
-        let ended = tokio::time::timeout(timeout, self.run(target, &progress)).await;
+        let ended = tokio::time::timeout(timeout, self.asker.ask(target, &progress)).await;
         let at_end = Instant::now();
         if let Some(at) = progress.passed_at() {
             return Observation {
@@ -241,27 +325,12 @@ impl Prober {
             note,
         }
     }
-
-    async fn run(&self, target: &Target, progress: &Progress) -> Result<(), ProbeFailure> {
-        match &self.0 {
-            ProbeImpl::Tcp(tls) => tcp::ask(tls.as_ref(), target, progress).await,
-            ProbeImpl::Http(request) => request.ask(target, progress).await,
-            ProbeImpl::Mysql(request) => request.ask(target, progress).await,
-            ProbeImpl::Postgres(request) => request.ask(target, progress).await,
-        }
-    }
 }
 
 impl fmt::Debug for Prober {
     // The libraries' own options would print the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocol = match &self.0 {
-            ProbeImpl::Tcp(_) => "tcp",
-            ProbeImpl::Http(_) => "http",
-            ProbeImpl::Mysql(_) => "mysql",
-            ProbeImpl::Postgres(_) => "postgres",
-        };
-        f.debug_tuple("Asker").field(&protocol).finish()
+        f.debug_tuple("Prober").field(&self.name).finish()
     }
 }
 

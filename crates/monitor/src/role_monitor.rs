@@ -6,19 +6,11 @@
 use std::{fmt, time::Duration};
 
 use evenkeel_policy::cluster::RoleReport;
+use evenkeel_wire::SqlProtocol;
 
 use crate::persistent::PersistentConnection;
 use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 use crate::{WatchError, mysql, postgres};
-
-/// Protocol of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Database {
-    /// MySQL and MariaDB, in any kind of cluster.
-    Mysql,
-    /// PostgreSQL 12 or newer.
-    Postgres,
-}
 
 /// Queries one server's role on request. Build one per server.
 pub struct RoleMonitor(Kind);
@@ -32,17 +24,17 @@ impl RoleMonitor {
     /// Checks everything that can be checked without the server. `lag_query` returns one row and
     /// one column: a replica's lag in milliseconds, or NULL; it is executed on replicas only.
     pub fn new(
-        database: Database,
+        protocol: SqlProtocol,
         account: MonitorAccount,
         tls: Tls,
         lag_query: Option<String>,
     ) -> Result<Self, ProbeSetupError> {
-        Ok(Self(match database {
-            Database::Mysql => {
+        Ok(Self(match protocol {
+            SqlProtocol::Mysql => {
                 let monitor = mysql::Monitor::new(account, tls, lag_query)?;
                 Kind::Mysql(Box::new(PersistentConnection::new(monitor)))
             }
-            Database::Postgres => {
+            SqlProtocol::Postgres => {
                 let monitor = postgres::Monitor::new(account, &tls, lag_query)?;
                 Kind::Postgres(Box::new(PersistentConnection::new(monitor)))
             }
@@ -96,11 +88,11 @@ impl RoleMonitor {
 impl fmt::Debug for RoleMonitor {
     // The libraries' own options would print the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let database = match &self.0 {
-            Kind::Mysql(_) => Database::Mysql,
-            Kind::Postgres(_) => Database::Postgres,
+        let protocol = match &self.0 {
+            Kind::Mysql(_) => SqlProtocol::Mysql,
+            Kind::Postgres(_) => SqlProtocol::Postgres,
         };
-        f.debug_tuple("Watcher").field(&database).finish()
+        f.debug_tuple("Watcher").field(&protocol).finish()
     }
 }
 

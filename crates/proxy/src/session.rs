@@ -26,10 +26,11 @@ use std::sync::Arc;
 
 use evenkeel_engine::clock;
 use evenkeel_engine::socket::Socket;
+use evenkeel_wire::SqlProtocol;
 
 use crate::event::Event;
 use crate::record::{Record, TerminationReason};
-use crate::service::database::{ProtocolState, SqlProtocol};
+use crate::service::database::ProtocolState;
 use crate::service::{Protocol, Service};
 use crate::session::live_session::LiveSession;
 use crate::worker::{Accepted, RegisteredSession, Worker};

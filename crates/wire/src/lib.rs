@@ -20,3 +20,30 @@ pub mod postgres;
 pub mod proxy_header;
 pub mod sql;
 pub mod stream_editor;
+
+/// Protocol of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SqlProtocol {
+    /// PostgreSQL's protocol 3.
+    Postgres,
+    /// Protocol of MySQL and MariaDB.
+    Mysql,
+}
+
+impl SqlProtocol {
+    /// Returns the word in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SqlProtocol::Postgres => "postgres",
+            SqlProtocol::Mysql => "mysql",
+        }
+    }
+
+    /// Returns the name for messages.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            SqlProtocol::Postgres => "PostgreSQL",
+            SqlProtocol::Mysql => "MySQL",
+        }
+    }
+}

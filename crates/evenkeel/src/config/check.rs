@@ -7,7 +7,7 @@ mod shared;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::plan::{Address, Admin, AllDown, Listen, Probe, Role};
+use super::plan::{Address, Admin, AllDown, Listen, Role};
 use super::problem::{Problems, SourceSpan};
 use super::server::ServerSpans;
 use super::service::Draft;
@@ -199,15 +199,11 @@ fn waiting(Draft { plan, spans }: &Draft, problems: &mut Problems) {
 /// Reports a role without a database probe: only a database can report its role, to an account that
 /// queries it.
 fn role_probes(Draft { plan, spans }: &Draft, problems: &mut Problems) {
-    let is_query = matches!(
-        plan.health.probe,
-        Probe::Mysql { .. } | Probe::Postgres { .. }
-    );
-    if plan.role != Role::Any && !is_query {
+    if plan.role != Role::Any && plan.health.probe_protocol().is_none() {
         let message = format!(
             "`role = \"{}\"` requires a database probe, and `probe = \"{}\"` is not one",
             plan.role.name(),
-            plan.health.probe.name()
+            plan.health.probe_name()
         );
         let home = spans.upstream.home;
         let help = format!(

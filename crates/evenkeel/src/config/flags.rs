@@ -8,8 +8,8 @@ use evenkeel_policy::balance::Algorithm;
 use super::file::Loaded;
 use super::keys;
 use super::plan::{
-    Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Probe, Protocol, Secret, ServerPlan,
-    ServicePlan, SqlProtocol,
+    Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Protocol, Secret, ServerPlan,
+    ServicePlan, SqlProtocol, probe_of,
 };
 use super::problem::Problems;
 use super::reader::listed;
@@ -169,7 +169,7 @@ fn read_account(
         lag_query: None,
     };
     database.auth = auth::from_monitor(Some(&monitor));
-    service.health.probe = Probe::of(database.protocol);
+    service.health.probe = Some(probe_of(database.protocol));
     service.monitor = Some(monitor);
 }
 

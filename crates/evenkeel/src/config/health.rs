@@ -1,7 +1,9 @@
 //! Reads `[service.health]`, `[service.monitor]` and `[service.server_tls]`.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use evenkeel_monitor::probe::HttpProbe;
 use toml::de::DeValue;
 
 use super::plan::{Health, Monitor, PemFile, Probe, ProbeTls, ServerTls, TlsMode};
@@ -10,16 +12,8 @@ use super::reader::{Table, Value, wrong_type};
 use super::sources::Sources;
 use super::tls;
 
-/// Keys that are valid only for certain probes, and those probes.
-const PROBE_KEYS: [(&str, &[&str]); 7] = [
-    ("port", &["tcp", "http", "mysql", "postgres"]),
-    ("tls", &["tcp", "http", "mysql", "postgres"]),
-    ("path", &["http"]),
-    ("host", &["http"]),
-    ("status", &["http"]),
-    ("body", &["http"]),
-    ("query", &["mysql", "postgres"]),
-];
+/// Keys that every probe has.
+const PROBE_KEYS: [&str; 2] = ["port", "tls"];
 
 /// Reads the table. Missing keys have the value of `default`.
 pub(super) fn read(table: &Table<'_>, default: &Health, problems: &mut Problems) -> Health {
@@ -29,7 +23,7 @@ pub(super) fn read(table: &Table<'_>, default: &Health, problems: &mut Problems)
     let dead = number("dead_interval_ms_max");
     let port = table.number("port", problems);
     let health = Health {
-        probe: probe(table, &default.probe, problems),
+        probe: read_probe(table, default.probe_name(), problems),
         port: port.and_then(|port| u16::try_from(port).ok()),
         tls: match table.word("tls", problems) {
             Some("on") => ProbeTls::On,
@@ -68,57 +62,68 @@ fn check_times(health: &Health, table: &Table<'_>, problems: &mut Problems) {
     }
 }
 
-fn probe(table: &Table<'_>, default: &Probe, problems: &mut Problems) -> Probe {
+fn read_probe(table: &Table<'_>, default: &'static str, problems: &mut Problems) -> Option<Probe> {
     let word = match table.value("probe") {
-        None => default.name(),
+        None => default,
         Some(_) => match table.word("probe", problems) {
             Some(word) => word,
             // Without a valid word it is unknown which other keys are valid.
-            None => return Probe::Tcp,
+            None => return Health::default().probe,
         },
     };
-    for (key, probes) in PROBE_KEYS {
-        if table.value(key).is_some() && !probes.contains(&word) {
-            let wanted = probes.join("\" or \"");
-            let message = format!("`{key}` is not used with `probe = \"{word}\"`");
-            let help = format!("set `probe = \"{wanted}\"`, or remove `{key}`");
-            problems.error(&table.key_span(key), "E_PROBE_KEY", message, help);
-        }
+    refuse_other_keys(word, table, problems);
+    let mut probe = Probe::named(word)?;
+    if let (Some(query), Some(text)) = (probe.query_mut(), table.text("query", problems)) {
+        text.clone_into(query);
     }
-    let query = |problems: &mut Problems| {
-        let text = table.text("query", problems);
-        text.unwrap_or(Probe::QUERY).to_owned()
-    };
-    match word {
-        "off" => Probe::Off,
-        "http" => http(table, problems),
-        "mysql" => Probe::Mysql {
-            query: query(problems),
-        },
-        "postgres" => Probe::Postgres {
-            query: query(problems),
-        },
-        _ => Probe::Tcp,
+    if let Probe::Http(http) = &mut probe {
+        read_http(http, table, problems);
+    }
+    Some(probe)
+}
+
+/// Returns the keys that a probe uses.
+fn keys_of(word: &str) -> Vec<&'static str> {
+    let probe = Probe::named(word);
+    let keys = probe.map(|probe| PROBE_KEYS.iter().chain(probe.keys()).copied().collect());
+    keys.unwrap_or_default()
+}
+
+/// Reports keys of other probes.
+fn refuse_other_keys(word: &'static str, table: &Table<'_>, problems: &mut Problems) {
+    let own = keys_of(word);
+    let all: BTreeSet<_> = Probe::NAMES.iter().flat_map(|name| keys_of(name)).collect();
+    let is_wrong = |key: &&str| table.value(key).is_some() && !own.contains(key);
+    for key in all.into_iter().filter(is_wrong) {
+        let mut wanted = Probe::NAMES.to_vec();
+        wanted.retain(|name| keys_of(name).contains(&key));
+        let wanted = wanted.join("\" or \"");
+        let message = format!("`{key}` is not used with `probe = \"{word}\"`");
+        let help = format!("set `probe = \"{wanted}\"`, or remove `{key}`");
+        problems.error(&table.key_span(key), "E_PROBE_KEY", message, help);
     }
 }
 
-fn http(table: &Table<'_>, problems: &mut Problems) -> Probe {
-    let path = table.text("path", problems).unwrap_or("/").to_owned();
-    if !path.starts_with('/') || path.contains(' ') {
-        let message = format!("`{path}` is not a path");
+fn read_http(probe: &mut HttpProbe, table: &Table<'_>, problems: &mut Problems) {
+    if let Some(path) = table.text("path", problems) {
+        path.clone_into(&mut probe.path);
+    }
+    if !probe.path.starts_with('/') || probe.path.contains(' ') {
+        let message = format!("`{}` is not a path", probe.path);
         let help = "begin it with `/` and write spaces as `%20`";
         problems.error(&table.value_span("path"), "E_VALUE", message, help);
     }
-    let host = table.text("host", problems).map(str::to_owned);
-    let body = table.text("body", problems).map(str::to_owned);
+    probe.host = table.text("host", problems).map(str::to_owned);
+    probe.body = table.text("body", problems).map(str::to_owned);
+    if table.value("status").is_none() {
+        return;
+    }
     let elements = table.elements("status");
-    let mut status: Vec<_> = elements
+    probe.status = elements
         .iter()
         .filter_map(|value| status_range(value, problems))
         .collect();
-    if table.value("status").is_none() {
-        status = vec![200..=399];
-    } else if elements.is_empty() {
+    if elements.is_empty() {
         let help = "write `status = \"200-399\"` or `status = [200, 204]`";
         problems.error(
             &table.value_span("status"),
@@ -126,12 +131,6 @@ fn http(table: &Table<'_>, problems: &mut Problems) -> Probe {
             "`status` is empty",
             help,
         );
-    }
-    Probe::Http {
-        path,
-        host,
-        status,
-        body,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lists all keys of the file, for the reader, the suggestions and the documentation.
 
-use super::plan::Protocol;
+use super::plan::{Health, Probe, Protocol};
+
 /// Table of the file.
 #[derive(Debug)]
 pub struct Section {
@@ -241,8 +242,16 @@ pub static CLUSTER_HEALTH: Section = Section {
     keys: &HEALTH_KEYS,
 };
 
+/// Words of `probe`.
+const PROBES: [&str; Probe::NAMES.len() + 1] = {
+    let mut words = [Health::NO_PROBE; Probe::NAMES.len() + 1];
+    let (_, names) = words.split_at_mut(1);
+    names.copy_from_slice(Probe::NAMES);
+    words
+};
+
 const HEALTH_KEYS: [Key; 13] = [
-    word("probe", &["off", "tcp", "http", "mysql", "postgres"]),
+    word("probe", &PROBES),
     number("port", 1, 65_535),
     word("tls", &["auto", "on", "off"]),
     number("interval_ms", 50, HOUR_MS),

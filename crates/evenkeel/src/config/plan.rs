@@ -12,9 +12,10 @@ mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+pub use evenkeel_monitor::probe::Probe;
+use evenkeel_monitor::probe::{TcpProbe, TlsUse};
 use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 
@@ -23,7 +24,7 @@ pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
 pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
-pub use protocol::{Protocol, SqlProtocol};
+pub use protocol::{Protocol, SqlProtocol, probe_of};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
@@ -326,8 +327,8 @@ impl Default for Keepalive {
 /// `[service.health]`: conditions under which a server counts as up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Kind of probe. Default tcp.
-    pub probe: Probe,
+    /// Kind of probe. Default tcp. `None`: only failed connects indicate a failure.
+    pub probe: Option<Probe>,
     /// Port that probes connect to. `None`: the server's. A Unix socket has none.
     pub port: Option<u16>,
     /// TLS of probes. Default auto.
@@ -348,7 +349,7 @@ pub struct Health {
 impl Default for Health {
     fn default() -> Health {
         Health {
-            probe: Probe::Tcp,
+            probe: Some(Probe::Tcp(TcpProbe)),
             port: None,
             tls: ProbeTls::Auto,
             interval_ms: 1_000,
@@ -357,6 +358,26 @@ impl Default for Health {
             fall: 3,
             dead_interval_ms_max: 10_000,
         }
+    }
+}
+
+impl Health {
+    /// Word in the file for no probe.
+    pub const NO_PROBE: &str = "off";
+
+    /// Returns the kind of probe as a word in the file.
+    pub fn probe_name(&self) -> &'static str {
+        self.probe.as_ref().map_or(Health::NO_PROBE, Probe::name)
+    }
+
+    /// Returns when the probe uses TLS if `tls` is `auto`.
+    pub fn tls_use(&self) -> TlsUse {
+        self.probe.as_ref().map_or(TlsUse::Never, Probe::tls_use)
+    }
+
+    /// Returns the database protocol in which the probe logs in.
+    pub fn probe_protocol(&self) -> Option<SqlProtocol> {
+        self.probe.as_ref().and_then(Probe::sql_protocol)
     }
 }
 
@@ -370,66 +391,6 @@ pub enum ProbeTls {
     On,
     /// Never.
     Off,
-}
-
-/// Kind of probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// No probe: only failed connects indicate a failure.
-    Off,
-    /// Connects to the server.
-    Tcp,
-    /// Sends an HTTP request.
-    Http {
-        /// Path of the request. Default `/`.
-        path: String,
-        /// Host header. Default: the server's address.
-        host: Option<String>,
-        /// Status codes of a success. Default 200 to 399.
-        status: Vec<RangeInclusive<u16>>,
-        /// Text that the body must contain.
-        body: Option<String>,
-    },
-    /// Logs in with the monitor account, and runs the query.
-    Mysql {
-        /// SQL query. Default `SELECT 1`.
-        query: String,
-    },
-    /// Logs in with the monitor account, and runs the query.
-    Postgres {
-        /// SQL query. Default `SELECT 1`.
-        query: String,
-    },
-}
-
-impl Probe {
-    /// Default query of database probes.
-    pub const QUERY: &str = "SELECT 1";
-
-    /// Returns the probe that uses a database protocol.
-    pub fn of(protocol: SqlProtocol) -> Probe {
-        let query = Probe::QUERY.to_owned();
-        match protocol {
-            SqlProtocol::Postgres => Probe::Postgres { query },
-            SqlProtocol::Mysql => Probe::Mysql { query },
-        }
-    }
-
-    /// Returns whether the probe uses that protocol.
-    pub fn speaks(&self, protocol: SqlProtocol) -> bool {
-        Probe::of(protocol).name() == self.name()
-    }
-
-    /// Returns the word in the file.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Probe::Off => "off",
-            Probe::Tcp => "tcp",
-            Probe::Http { .. } => "http",
-            Probe::Mysql { .. } => "mysql",
-            Probe::Postgres { .. } => "postgres",
-        }
-    }
 }
 
 /// `[service.monitor]`: account with which probes log in.

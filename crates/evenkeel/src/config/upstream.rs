@@ -3,8 +3,8 @@
 
 use super::health;
 use super::keys::{self, Section};
-use super::plan::{Health, Monitor, Probe, SendProxy, ServerPlan, ServerTls};
-use super::plan::{ServicePlan, SqlProtocol};
+use super::plan::{Health, Monitor, SendProxy, ServerPlan, ServerTls};
+use super::plan::{ServicePlan, SqlProtocol, probe_of};
 use super::problem::{Problems, SourceSpan};
 use super::reader::Table;
 use super::server::{self, ServerSpans};
@@ -109,7 +109,7 @@ pub(super) fn read(
         server_tls: ServerTls::default(),
     };
     if let (Some(sql), true) = (sql, table.value("monitor").is_some()) {
-        upstream.health.probe = Probe::of(sql);
+        upstream.health.probe = Some(probe_of(sql));
     }
     if let Some(health) = table.table("health", health_keys, problems) {
         upstream.health = health::read(&health, &upstream.health, problems);

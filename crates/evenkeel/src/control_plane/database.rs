@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_monitor::probe::{MonitorAccount, ProbeSetupError, Tls};
-use evenkeel_monitor::{Database, MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader};
+use evenkeel_monitor::{MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader};
 use evenkeel_policy::causality::{Lsn, Position};
 use evenkeel_policy::cluster::report::{Group, Replication, ReplicationState};
 use evenkeel_policy::cluster::{Role, RoleReport};
@@ -82,13 +82,6 @@ impl MonitorSources {
             server_tls: plan.server_tls.clone(),
             wait: Duration::from_millis(database.failover.wait_ms),
         })
-    }
-
-    fn database(&self) -> Database {
-        match self.protocol {
-            SqlProtocol::Mysql => Database::Mysql,
-            SqlProtocol::Postgres => Database::Postgres,
-        }
     }
 
     fn reader_account(&self) -> Option<MonitorAccount> {
@@ -171,9 +164,9 @@ impl MonitorTasks {
         servers: &[MonitoredServer],
     ) -> Result<(), String> {
         let samples = watch::Sender::new(0);
-        let database = self.sources.database();
+        let protocol = self.sources.protocol;
         for listed in servers {
-            let query = PositionQuery::new(database, account.clone(), &listed.tls);
+            let query = PositionQuery::new(protocol, account.clone(), &listed.tls);
             let follower = PositionFollower {
                 server_id: listed.id(),
                 source: MonitoredPosition {

@@ -19,7 +19,7 @@ use super::server::ManagedServer;
 use super::service::ManagedService;
 use super::timeline::NewEvent;
 use crate::config::Address;
-use crate::config::plan::{self, AllDown, SendProxy, ServicePlan};
+use crate::config::plan::{self, AllDown, Probe, SendProxy, ServicePlan};
 use crate::status::{EventKind, ServiceState as State, Severity};
 
 impl ControlPlane {
@@ -235,6 +235,7 @@ fn identity(address: &Address) -> u64 {
 
 /// Converts a plan to the data plane's settings.
 pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
+    let probe = plan.health.probe.as_ref();
     ServiceSettings {
         max_connections: plan.max_connections,
         connect_timeout: Duration::from_millis(plan.connect_timeout_ms),
@@ -246,7 +247,7 @@ pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
         wait_when_down: plan.all_down == AllDown::Wait,
         accept_proxy_from: plan.accept_proxy_from.clone(),
         send_proxy: proxy_version(plan.send_proxy),
-        server_speaks_first: matches!(plan.health.probe, plan::Probe::Mysql { .. }),
+        server_speaks_first: probe.is_some_and(Probe::server_speaks_first),
         keepalive: keepalive(&plan.keepalive),
     }
 }

@@ -297,10 +297,10 @@ impl RoleQueryLoop {
 mod tests {
     use std::net::TcpListener;
 
-    use evenkeel_monitor::Database;
     use evenkeel_monitor::probe::{MonitorAccount, Tls};
     use evenkeel_policy::Load;
     use evenkeel_proxy::Endpoint;
+    use evenkeel_wire::SqlProtocol;
 
     use super::*;
 
@@ -318,7 +318,7 @@ mod tests {
                 port,
             },
             server: Arc::new(server),
-            monitor: RoleMonitor::new(Database::Mysql, account, Tls::Off, None).unwrap(),
+            monitor: RoleMonitor::new(SqlProtocol::Mysql, account, Tls::Off, None).unwrap(),
             timeout: Duration::from_secs(2),
             schedule: Arc::default(),
             proxy_header: None,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use evenkeel_engine::clock::now_ms;
 use evenkeel_engine::fast_random;
+use evenkeel_monitor::RoleMonitor;
 use evenkeel_monitor::probe::{
-    Authorities, MonitorAccount, Observation, Outcome, Probe, Prober, Target, TargetAddress, Tls,
+    Authorities, MonitorAccount, Observation, Outcome, Prober, Target, TargetAddress, Tls, TlsUse,
 };
-use evenkeel_monitor::{Database, RoleMonitor};
 use evenkeel_policy::health::{Change, Health, HealthSettings, HealthState, PassiveFailure};
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::data_plane::DataPlane;
@@ -68,28 +68,14 @@ impl MonitorConfig {
             rise: self.health.rise,
             fall: self.health.fall,
             dead_interval_ms_max: self.health.dead_interval_ms_max,
-            probing: self.health.probe != plan::Probe::Off,
+            probing: self.health.probe.is_some(),
         }
     }
 
     /// Returns the prober. `None` if probes are off.
     pub(super) fn prober(&self, address: &Address) -> Result<Option<Arc<Prober>>, String> {
-        let probe = match self.health.probe.clone() {
-            plan::Probe::Off => return Ok(None),
-            plan::Probe::Tcp => Probe::Tcp,
-            plan::Probe::Http {
-                path,
-                host,
-                status,
-                body,
-            } => Probe::Http {
-                path,
-                host,
-                status,
-                body,
-            },
-            plan::Probe::Mysql { query } => Probe::Mysql { query },
-            plan::Probe::Postgres { query } => Probe::Postgres { query },
+        let Some(probe) = &self.health.probe else {
+            return Ok(None);
         };
         let prober = Prober::new(probe, self.account(), self.probe_tls(address)?);
         prober
@@ -110,15 +96,11 @@ impl MonitorConfig {
 
     /// Returns the monitor that queries the server's role.
     pub(super) fn role_monitor(&self, address: &Address) -> Result<RoleMonitor, String> {
-        let database = match (self.protocol, &self.health.probe) {
-            (Some(SqlProtocol::Postgres), _) | (None, plan::Probe::Postgres { .. }) => {
-                Database::Postgres
-            }
-            (Some(SqlProtocol::Mysql), _) | (None, _) => Database::Mysql,
-        };
+        let protocol = self.protocol.or(self.health.probe_protocol());
+        let protocol = protocol.unwrap_or(SqlProtocol::Mysql);
         let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
         let account = self.account().ok_or("no monitor account configured")?;
-        RoleMonitor::new(database, account, self.tls(address)?, lag_query)
+        RoleMonitor::new(protocol, account, self.tls(address)?, lag_query)
             .map_err(|error| error.to_string())
     }
 
@@ -145,16 +127,10 @@ impl MonitorConfig {
     }
 
     fn probe_tls(&self, address: &Address) -> Result<Tls, String> {
-        let mode = match (self.health.tls, &self.health.probe) {
-            (ProbeTls::Off, _) | (ProbeTls::Auto, plan::Probe::Off | plan::Probe::Tcp) => {
-                TlsMode::Off
-            }
-            // An HTTP probe uses TLS only if configured: most web servers behind a load balancer do
-            // not.
-            (ProbeTls::Auto, plan::Probe::Http { .. }) => self.tls.mode.unwrap_or(TlsMode::Off),
-            (ProbeTls::Auto, plan::Probe::Mysql { .. } | plan::Probe::Postgres { .. }) => {
-                self.tls.mode_for(address)
-            }
+        let mode = match (self.health.tls, self.health.tls_use()) {
+            (ProbeTls::Off, _) | (ProbeTls::Auto, TlsUse::Never) => TlsMode::Off,
+            (ProbeTls::Auto, TlsUse::IfConfigured) => self.tls.mode.unwrap_or(TlsMode::Off),
+            (ProbeTls::Auto, TlsUse::AsSessions) => self.tls.mode_for(address),
             (ProbeTls::On, _) => self.tls.mode.unwrap_or(TlsMode::Verify),
         };
         self.tls_of_mode(mode, address)

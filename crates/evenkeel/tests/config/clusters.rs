@@ -1,6 +1,6 @@
 //! Tests clusters: which services take their servers from one, and the messages for mistakes.
 
-use evenkeel::config::plan::{Health, Probe, SendProxy, SqlProtocol};
+use evenkeel::config::plan::{Health, Probe, SendProxy};
 
 use super::wrong::check;
 use super::{load, plan, service};
@@ -68,7 +68,7 @@ fn all_services_of_a_cluster_share_its_servers_and_its_protocol() {
     assert_eq!(first.health, second.health);
     assert_eq!(first.monitor, second.monitor);
     let health = Health {
-        probe: Probe::of(SqlProtocol::Postgres),
+        probe: Probe::named("postgres"),
         ..Health::default()
     };
     assert_eq!(first.health, health, "the probe of the cluster's protocol");

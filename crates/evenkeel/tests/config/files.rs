@@ -72,12 +72,7 @@ fn secrets_are_read_from_files_beside_the_config() {
     let service = &plan.services[0];
     let monitor = service.monitor.as_ref().expect("a monitor");
     assert_eq!(monitor.password.expose(), "hunter2");
-    assert_eq!(
-        service.health.probe,
-        Probe::Mysql {
-            query: "SELECT 1".to_owned()
-        }
-    );
+    assert_eq!(service.health.probe, Probe::named("mysql"));
     let ca = service.server_tls.ca.as_ref().expect("authorities");
     assert_eq!(ca.path, directory.path().join("ca.pem"));
     assert_eq!(ca.text.expose(), made.cert.pem());

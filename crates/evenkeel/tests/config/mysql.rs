@@ -29,7 +29,7 @@ fn the_defaults_are_those_of_a_pooler() {
     assert_eq!(service.protocol.name(), "mysql");
     assert_eq!(service.balance.name(), "least-connections");
     assert_eq!(service.idle_timeout_ms, 0);
-    assert_eq!(service.health.probe.name(), "mysql");
+    assert_eq!(service.health.probe_name(), "mysql");
     let database = service.database().expect("a database").clone();
     assert_eq!(
         (database.pool.mode, database.pool.size),

@@ -74,7 +74,7 @@ fn the_defaults_are_those_of_a_pooler() {
     assert_eq!(service.protocol.name(), "postgres");
     assert_eq!(service.balance.name(), "least-connections");
     assert_eq!(service.idle_timeout_ms, 0);
-    assert_eq!(service.health.probe.name(), "postgres");
+    assert_eq!(service.health.probe_name(), "postgres");
     let database = service.database().expect("a database").clone();
     assert_eq!(database.times.login_timeout_ms, 10_000);
     assert_eq!(database.times.query_timeout_ms, 0);
@@ -254,7 +254,7 @@ fn roles_are_asked_by_an_account_in_the_servers_own_protocol() {
         "'e:1'",
         "[service.auth]\nuser='u'\npassword='p'\ndatabase='d'",
     ));
-    assert_eq!(own.health.probe, Probe::Tcp);
+    assert_eq!(own.health.probe, Probe::named("tcp"));
     let account = own
         .database()
         .expect("a database")

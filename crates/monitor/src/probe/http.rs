@@ -13,7 +13,8 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 
 use super::{
-    ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
+    Ask, Asking, MonitorAccount, ProbeFailure, ProbeKind, ProbeSetupError, Progress, Target,
+    TargetAddress, Tls, TlsUse, messages,
     stream::{self, CheckedStream, Plausible, ReceivedPrefix, Socket},
     tls::TlsStart,
 };
@@ -21,16 +22,50 @@ use super::{
 /// Length of the searched part of the body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Configured request and expectations.
-pub(super) struct Wanted {
-    pub(super) path: String,
-    pub(super) host: Option<String>,
-    pub(super) status: Vec<RangeInclusive<u16>>,
-    pub(super) body: Option<String>,
+/// Request of the HTTP probe, and the expected response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpProbe {
+    /// Path and query, from the slash on. Default `/`.
+    pub path: String,
+    /// The Host header; the server's address if not given.
+    pub host: Option<String>,
+    /// The status codes that pass; 200 to 399 if empty, and by default.
+    pub status: Vec<RangeInclusive<u16>>,
+    /// Text that the first 64 KiB of the body must contain.
+    pub body: Option<String>,
+}
+
+impl Default for HttpProbe {
+    fn default() -> Self {
+        Self {
+            path: "/".to_owned(),
+            host: None,
+            status: vec![200..=399],
+            body: None,
+        }
+    }
+}
+
+impl ProbeKind for HttpProbe {
+    fn keys(&self) -> &'static [&'static str] {
+        &["path", "host", "status", "body"]
+    }
+
+    fn tls_use(&self) -> TlsUse {
+        TlsUse::IfConfigured
+    }
+
+    fn prepare(
+        &self,
+        _: Option<MonitorAccount>,
+        tls: Tls,
+    ) -> Result<Box<dyn Ask>, ProbeSetupError> {
+        Ok(Box::new(Request::new(self.clone(), &tls)?))
+    }
 }
 
 /// A checked request.
-pub(super) struct HttpProbe {
+struct Request {
     path: hyper::Uri,
     host: Option<HeaderValue>,
     status: Vec<RangeInclusive<u16>>,
@@ -38,8 +73,8 @@ pub(super) struct HttpProbe {
     tls: Option<TlsStart>,
 }
 
-impl HttpProbe {
-    pub(super) fn new(wanted: Wanted, tls: &Tls) -> Result<Self, ProbeSetupError> {
+impl Request {
+    fn new(wanted: HttpProbe, tls: &Tls) -> Result<Self, ProbeSetupError> {
         let status = if wanted.status.is_empty() {
             vec![200..=399]
         } else {
@@ -54,11 +89,7 @@ impl HttpProbe {
         })
     }
 
-    pub(super) async fn ask(
-        &self,
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<(), ProbeFailure> {
+    async fn ask_for_page(&self, target: &Target, progress: &Progress) -> Result<(), ProbeFailure> {
         let socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
         let plausible: Plausible = if self.tls.is_some() {
             |_| true
@@ -141,6 +172,12 @@ impl HttpProbe {
             .header(CONNECTION, "close")
             .body(Empty::new())
             .map_err(|e| Ended::Unwanted(e.to_string()))
+    }
+}
+
+impl Ask for Request {
+    fn ask<'a>(&'a self, target: &'a Target, progress: &'a Progress) -> Asking<'a> {
+        Box::pin(self.ask_for_page(target, progress))
     }
 }
 

@@ -3,29 +3,74 @@
 mod login;
 mod relay;
 
+use evenkeel_wire::SqlProtocol;
 use mysql_async::prelude::Queryable;
 
-use super::{MonitorAccount, ProbeFailure, ProbeSetupError, Progress, QUERY, Target, Tls};
+use super::{
+    Ask, Asking, DEFAULT_QUERY, MonitorAccount, ProbeFailure, ProbeKind, ProbeSetupError, Progress,
+    QUERY, Target, Tls, TlsUse,
+};
 
 pub(crate) use self::login::{Login, catch_panic, malformed};
 
+/// Settings of the MySQL probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MysqlProbe {
+    /// One statement; its rows are read and discarded. Default `SELECT 1`.
+    pub query: String,
+}
+
+impl Default for MysqlProbe {
+    fn default() -> Self {
+        Self {
+            query: DEFAULT_QUERY.to_owned(),
+        }
+    }
+}
+
+impl ProbeKind for MysqlProbe {
+    fn keys(&self) -> &'static [&'static str] {
+        &["query"]
+    }
+
+    fn query_mut(&mut self) -> Option<&mut String> {
+        Some(&mut self.query)
+    }
+
+    fn sql_protocol(&self) -> Option<SqlProtocol> {
+        Some(SqlProtocol::Mysql)
+    }
+
+    // The greeting.
+    fn server_speaks_first(&self) -> bool {
+        true
+    }
+
+    fn tls_use(&self) -> TlsUse {
+        TlsUse::AsSessions
+    }
+
+    fn prepare(
+        &self,
+        account: Option<MonitorAccount>,
+        tls: Tls,
+    ) -> Result<Box<dyn Ask>, ProbeSetupError> {
+        let account = account.ok_or(ProbeSetupError::MissingAccount("mysql"))?;
+        Ok(Box::new(LoginAndQuery {
+            login: Login::new(account, tls, "evenkeel-probe")?,
+            query: self.query.clone(),
+        }))
+    }
+}
+
 /// Login and query of the probe.
-pub(super) struct MysqlProbe {
+struct LoginAndQuery {
     login: Login,
     query: String,
 }
 
-impl MysqlProbe {
-    pub(super) fn new(
-        account: MonitorAccount,
-        query: String,
-        tls: Tls,
-    ) -> Result<Self, ProbeSetupError> {
-        let login = Login::new(account, tls, "evenkeel-probe")?;
-        Ok(Self { login, query })
-    }
-
-    pub(super) async fn ask(
+impl LoginAndQuery {
+    async fn log_in_and_query(
         &self,
         target: &Target,
         progress: &Progress,
@@ -46,5 +91,11 @@ impl MysqlProbe {
             Some(Err(error)) => Err(self.login.classify(error, target, progress).await),
             None => Err(malformed(target).await),
         }
+    }
+}
+
+impl Ask for LoginAndQuery {
+    fn ask<'a>(&'a self, target: &'a Target, progress: &'a Progress) -> Asking<'a> {
+        Box::pin(self.log_in_and_query(target, progress))
     }
 }

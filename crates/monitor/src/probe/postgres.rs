@@ -4,34 +4,74 @@ mod login;
 
 use std::pin::pin;
 
+use evenkeel_wire::SqlProtocol;
 use futures_util::{
     TryStreamExt,
     future::{Either, select},
 };
 use tokio_postgres::{Client, Error};
 
-use super::{MonitorAccount, ProbeFailure, ProbeSetupError, Progress, QUERY, Target, Tls};
+use super::{
+    Ask, Asking, DEFAULT_QUERY, MonitorAccount, ProbeFailure, ProbeKind, ProbeSetupError, Progress,
+    QUERY, Target, Tls, TlsUse,
+};
 
 pub(crate) use self::login::{Connection, Driver, Login};
 pub(crate) use super::stream::ReceivedPrefix;
 
+/// Settings of the PostgreSQL probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresProbe {
+    /// One statement; its rows are read and discarded. Default `SELECT 1`.
+    pub query: String,
+}
+
+impl Default for PostgresProbe {
+    fn default() -> Self {
+        Self {
+            query: DEFAULT_QUERY.to_owned(),
+        }
+    }
+}
+
+impl ProbeKind for PostgresProbe {
+    fn keys(&self) -> &'static [&'static str] {
+        &["query"]
+    }
+
+    fn query_mut(&mut self) -> Option<&mut String> {
+        Some(&mut self.query)
+    }
+
+    fn sql_protocol(&self) -> Option<SqlProtocol> {
+        Some(SqlProtocol::Postgres)
+    }
+
+    fn tls_use(&self) -> TlsUse {
+        TlsUse::AsSessions
+    }
+
+    fn prepare(
+        &self,
+        account: Option<MonitorAccount>,
+        tls: Tls,
+    ) -> Result<Box<dyn Ask>, ProbeSetupError> {
+        let account = account.ok_or(ProbeSetupError::MissingAccount("postgres"))?;
+        Ok(Box::new(LoginAndQuery {
+            login: Login::new(account, &tls, "evenkeel-probe")?,
+            query: self.query.clone(),
+        }))
+    }
+}
+
 /// Login and query of the probe.
-pub(super) struct MysqlProbe {
+struct LoginAndQuery {
     login: Login,
     query: String,
 }
 
-impl MysqlProbe {
-    pub(super) fn new(
-        account: MonitorAccount,
-        query: String,
-        tls: &Tls,
-    ) -> Result<Self, ProbeSetupError> {
-        let login = Login::new(account, tls, "evenkeel-probe")?;
-        Ok(Self { login, query })
-    }
-
-    pub(super) async fn ask(
+impl LoginAndQuery {
+    async fn log_in_and_query(
         &self,
         target: &Target,
         progress: &Progress,
@@ -67,6 +107,12 @@ impl MysqlProbe {
         drop(client);
         let _ = driver.await;
         answer
+    }
+}
+
+impl Ask for LoginAndQuery {
+    fn ask<'a>(&'a self, target: &'a Target, progress: &'a Progress) -> Asking<'a> {
+        Box::pin(self.log_in_and_query(target, progress))
     }
 }
 

@@ -7,14 +7,44 @@ use tokio::{
     time::timeout,
 };
 
-use super::{ProbeFailure, Progress, Target, TargetAddress, messages, stream, tls::TlsStart};
+use super::{
+    Ask, Asking, MonitorAccount, ProbeFailure, ProbeKind, ProbeSetupError, Progress, Target,
+    TargetAddress, Tls, TlsUse, messages, stream, tls::TlsStart,
+};
 
 /// Time for the server to close its side; then the connection is dropped anyway.
 const GOODBYE_MS_MAX: u64 = 100;
 /// Enough for the greeting of any protocol.
 const GREETING_BYTES_MAX: usize = 4096;
 
-pub(super) async fn ask(
+/// Settings of the TCP probe: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TcpProbe;
+
+impl ProbeKind for TcpProbe {
+    fn tls_use(&self) -> TlsUse {
+        TlsUse::Never
+    }
+
+    fn prepare(
+        &self,
+        _: Option<MonitorAccount>,
+        tls: Tls,
+    ) -> Result<Box<dyn Ask>, ProbeSetupError> {
+        Ok(Box::new(Connect(TlsStart::new(&tls)?)))
+    }
+}
+
+/// Connect, followed by a TLS handshake if TLS is on.
+struct Connect(Option<TlsStart>);
+
+impl Ask for Connect {
+    fn ask<'a>(&'a self, target: &'a Target, progress: &'a Progress) -> Asking<'a> {
+        Box::pin(connect(self.0.as_ref(), target, progress))
+    }
+}
+
+async fn connect(
     tls: Option<&TlsStart>,
     target: &Target,
     progress: &Progress,

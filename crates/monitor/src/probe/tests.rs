@@ -4,12 +4,12 @@ use super::*;
 
 fn http_probe(path: &str, host: Option<&str>) -> Probe {
     let host = host.map(str::to_owned);
-    Probe::Http {
+    Probe::Http(HttpProbe {
         path: path.to_owned(),
         host,
         status: Vec::new(),
         body: None,
-    }
+    })
 }
 
 fn account() -> MonitorAccount {
@@ -28,14 +28,14 @@ fn no_debug_output_shows_the_password() {
         "{text}"
     );
     for probe in [
-        Probe::Mysql {
+        Probe::Mysql(MysqlProbe {
             query: "SELECT 1".to_owned(),
-        },
-        Probe::Postgres {
+        }),
+        Probe::Postgres(PostgresProbe {
             query: "SELECT 1".to_owned(),
-        },
+        }),
     ] {
-        let asker = Prober::new(probe, Some(account()), Tls::Off).unwrap();
+        let asker = Prober::new(&probe, Some(account()), Tls::Off).unwrap();
         assert!(!format!("{asker:?}").contains("s3cret"));
     }
 }
@@ -48,12 +48,16 @@ fn what_can_be_known_wrong_without_a_server_is_refused_at_the_start() {
         identity: None,
     };
     let refused =
-        |probe: Probe, account, tls| Prober::new(probe, account, tls).unwrap_err().to_string();
-    let mysql = || Probe::Mysql {
-        query: "SELECT 1".to_owned(),
+        |probe: Probe, account, tls| Prober::new(&probe, account, tls).unwrap_err().to_string();
+    let mysql = || {
+        Probe::Mysql(MysqlProbe {
+            query: "SELECT 1".to_owned(),
+        })
     };
-    let postgres = || Probe::Postgres {
-        query: "SELECT 1".to_owned(),
+    let postgres = || {
+        Probe::Postgres(PostgresProbe {
+            query: "SELECT 1".to_owned(),
+        })
     };
     assert!(refused(mysql(), None, Tls::Off).contains("[service.monitor]"));
     assert!(refused(postgres(), None, Tls::Off).contains("[service.monitor]"));
@@ -76,7 +80,7 @@ fn a_probe_may_run_in_a_task_of_its_own() {
     fn sendable<T: Send>(value: T) -> T {
         value
     }
-    let asker = Prober::new(http_probe("/", None), None, Tls::Off).unwrap();
+    let asker = Prober::new(&http_probe("/", None), None, Tls::Off).unwrap();
     let target = Target::unix("/nonexistent/socket".into());
     let ask = sendable(asker.ask(&target, Duration::from_secs(5)));
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -18,7 +18,7 @@ fn no_debug_output_shows_the_password() {
         password: "s3cret".to_owned(),
         database: None,
     };
-    for database in [Database::Mysql, Database::Postgres] {
+    for database in [SqlProtocol::Mysql, SqlProtocol::Postgres] {
         let watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
         assert!(!format!("{watcher:?}").contains("s3cret"));
     }
@@ -160,7 +160,7 @@ fn a_question_may_be_asked_in_a_task_of_its_own() {
         .enable_all()
         .build()
         .unwrap();
-    for database in [Database::Mysql, Database::Postgres] {
+    for database in [SqlProtocol::Mysql, SqlProtocol::Postgres] {
         let mut watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
         let target = Target::unix("/nonexistent/socket".into());
         let ask = sendable(watcher.ask(&target, false, Duration::from_secs(5)));

@@ -41,7 +41,7 @@ pub(crate) fn ask(
     target: &Target,
     timeout: Duration,
 ) -> Observation {
-    let asker = Prober::new(probe, account, tls).unwrap();
+    let asker = Prober::new(&probe, account, tls).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -2,7 +2,9 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use evenkeel_monitor::probe::{Authorities, Observation, Outcome, Probe, Target, Tls};
+use evenkeel_monitor::probe::{
+    Authorities, HttpProbe, Observation, Outcome, Probe, Target, TcpProbe, Tls,
+};
 
 use crate::asking::{ask, assert_failed, assert_passed, certificates, target};
 use crate::rig::{PATIENCE, Server, free_port, program};
@@ -10,7 +12,15 @@ use crate::rig::{PATIENCE, Server, free_port, program};
 pub(crate) fn start(tls_port: u16) -> Server {
     let server = Server::start(libc::SIGKILL, |dir, port| command(dir, port, tls_port));
     server.until("nginx listens", || {
-        ask(Probe::Tcp, None, Tls::Off, &target(&server), PATIENCE).outcome == Outcome::Passed
+        ask(
+            Probe::Tcp(TcpProbe),
+            None,
+            Tls::Off,
+            &target(&server),
+            PATIENCE,
+        )
+        .outcome
+            == Outcome::Passed
     });
     server
 }
@@ -61,22 +71,22 @@ http {
 "#;
 
 fn get(path: &str) -> Probe {
-    Probe::Http {
+    Probe::Http(HttpProbe {
         path: path.to_owned(),
         host: None,
         status: Vec::new(),
         body: None,
-    }
+    })
 }
 
 fn with_body(path: &str, text: &str) -> Probe {
     let body = Some(text.to_owned());
-    Probe::Http {
+    Probe::Http(HttpProbe {
         path: path.to_owned(),
         host: None,
         status: Vec::new(),
         body,
-    }
+    })
 }
 
 #[test]
@@ -100,18 +110,18 @@ fn status_body_and_host_are_asked_and_judged() {
     assert_failed(&ask_it(with_body("/big", "y")), "in the first 65536 bytes");
     let path = "/ok?deep=1".to_owned();
     let host = Some("shop.test".to_owned());
-    assert_passed(&ask_it(Probe::Http {
+    assert_passed(&ask_it(Probe::Http(HttpProbe {
         path,
         host,
         status: vec![200..=200],
         body: None,
-    }));
-    let only = Probe::Http {
+    })));
+    let only = Probe::Http(HttpProbe {
         path: "/moved".to_owned(),
         host: None,
         status: vec![200..=204, 418..=418],
         body: None,
-    };
+    });
     assert_failed(
         &ask_it(only),
         "status 301 Moved Permanently, expected 200-204, 418",
@@ -130,7 +140,7 @@ fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
     let server = start(tls_port);
     let unix = Target::unix(server.path("sock"));
     assert_passed(&ask(get("/ok"), None, Tls::Off, &unix, PATIENCE));
-    assert_passed(&ask(Probe::Tcp, None, Tls::Off, &unix, PATIENCE));
+    assert_passed(&ask(Probe::Tcp(TcpProbe), None, Tls::Off, &unix, PATIENCE));
     let tls = |tls| -> Observation {
         let target = Target::tcp(([127, 0, 0, 1], tls_port).into());
         ask(with_body("/ok", "well"), None, tls, &target, PATIENCE)
@@ -150,7 +160,7 @@ fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
     assert_failed(&tls(public.clone()), "server certificate is not trusted");
     let tcp = |tls, port| {
         let target = Target::tcp(([127, 0, 0, 1], port).into());
-        ask(Probe::Tcp, None, tls, &target, PATIENCE)
+        ask(Probe::Tcp(TcpProbe), None, tls, &target, PATIENCE)
     };
     assert_passed(&tcp(Tls::Encrypt(None), tls_port));
     assert_failed(&tcp(public, tls_port), "server certificate is not trusted");
@@ -164,7 +174,7 @@ fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
         "timed out after 500 ms while waiting for the HTTP response",
     );
     server.kill();
-    for probe in [get("/ok"), Probe::Tcp] {
+    for probe in [get("/ok"), Probe::Tcp(TcpProbe)] {
         assert_failed(
             &ask(probe, None, Tls::Off, &target(&server), PATIENCE),
             "connection refused",

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use evenkeel_monitor::probe::{Authorities, Observation, Probe, Target, Tls};
+use evenkeel_monitor::probe::{Authorities, MysqlProbe, Observation, Probe, Target, Tls};
 
 use crate::asking::{
     account, ask, assert_failed, assert_passed, assert_refused, certificates, target,
@@ -103,9 +103,9 @@ fn sql(server: &Server, text: &str) -> String {
 }
 
 fn select_one() -> Probe {
-    Probe::Mysql {
+    Probe::Mysql(MysqlProbe {
         query: "SELECT 1".to_owned(),
-    }
+    })
 }
 
 fn ask_as(server: &Server, user: &str, password: &str) -> Observation {
@@ -184,9 +184,9 @@ fn an_account_that_may_not_log_in_is_told_from_a_dead_server() {
 #[test]
 fn a_query_that_the_server_refuses_fails_with_the_servers_words() {
     let server = shared();
-    let probe = Probe::Mysql {
+    let probe = Probe::Mysql(MysqlProbe {
         query: "SELECT nonsense FROM nowhere.at_all".to_owned(),
-    };
+    });
     let monitor = Some(account("monitor", "secret"));
     let failed = ask(probe, monitor, Tls::Off, &target(&server), PATIENCE);
     assert_failed(&failed, "query failed: SELECT command denied");
@@ -195,9 +195,9 @@ fn a_query_that_the_server_refuses_fails_with_the_servers_words() {
 #[test]
 fn a_query_that_takes_too_long_ends_with_the_time_limit() {
     let server = shared();
-    let probe = Probe::Mysql {
+    let probe = Probe::Mysql(MysqlProbe {
         query: "SELECT SLEEP(30)".to_owned(),
-    };
+    });
     let monitor = Some(account("monitor", "secret"));
     let late = ask(
         probe,

@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evenkeel_monitor::probe::{Observation, Probe, Target, Tls};
+use evenkeel_monitor::probe::{
+    HttpProbe, MysqlProbe, Observation, PostgresProbe, Probe, Target, TcpProbe, Tls,
+};
 
 use crate::asking::{account, ask, assert_failed, assert_passed};
 use crate::rig::{PATIENCE, program, run, until};
@@ -65,24 +67,24 @@ fn read_to_the_end(mut stream: TcpStream) {
 }
 
 fn mysql() -> Probe {
-    Probe::Mysql {
+    Probe::Mysql(MysqlProbe {
         query: "SELECT 1".to_owned(),
-    }
+    })
 }
 
 fn postgres() -> Probe {
-    Probe::Postgres {
+    Probe::Postgres(PostgresProbe {
         query: "SELECT 1".to_owned(),
-    }
+    })
 }
 
 fn http() -> Probe {
-    Probe::Http {
+    Probe::Http(HttpProbe {
         path: "/".to_owned(),
         host: None,
         status: Vec::new(),
         body: None,
-    }
+    })
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn a_silent_peer_is_given_up_at_the_time_limit_and_left_without_a_connection() {
         "timed out after 400 ms while starting TLS",
     );
     // The TCP probe requires only that the connection is accepted.
-    assert_passed(&peer.ask(Probe::Tcp, Tls::Off));
+    assert_passed(&peer.ask(Probe::Tcp(TcpProbe), Tls::Off));
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn malformed_packets_end_the_probe_and_nothing_else() {
 #[test]
 fn the_goodbye_is_an_end_and_no_reset_though_the_peer_said_more_than_was_asked() {
     for (probe, answer) in [
-        (Probe::Tcp, ""),
+        (Probe::Tcp(TcpProbe), ""),
         (http(), "HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n"),
     ] {
         let (tx, ends) = mpsc::channel();

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use evenkeel_monitor::probe::{Authorities, Observation, Probe, Target, Tls};
+use evenkeel_monitor::probe::{Authorities, Observation, PostgresProbe, Probe, Target, Tls};
 
 use crate::asking::{
     account, ask, assert_failed, assert_passed, assert_refused, certificates, target,
@@ -145,9 +145,9 @@ fn sql(server: &Server, text: &str) -> String {
 }
 
 fn select_one() -> Probe {
-    Probe::Postgres {
+    Probe::Postgres(PostgresProbe {
         query: "SELECT 1".to_owned(),
-    }
+    })
 }
 
 fn ask_as(server: &Server, user: &str, password: &str) -> Observation {
@@ -249,9 +249,9 @@ fn tls_encrypts_with_any_certificate_and_verifies_with_the_right_one() {
 fn a_query_that_fails_or_takes_too_long_fails_in_its_words() {
     let server = shared();
     let ask_query = |query: &str, limit| {
-        let probe = Probe::Postgres {
+        let probe = Probe::Postgres(PostgresProbe {
             query: query.to_owned(),
-        };
+        });
         ask(
             probe,
             Some(account("monitor", "secret")),

@@ -2,9 +2,12 @@
 
 use std::{process::Command, time::Duration};
 
-use evenkeel_monitor::probe::{Observation, Outcome, Probe, Target, Tls};
-use evenkeel_monitor::{Database, RoleMonitor, WatchError};
+use evenkeel_monitor::probe::{
+    HttpProbe, MysqlProbe, Observation, Outcome, PostgresProbe, Probe, Target, TcpProbe, Tls,
+};
+use evenkeel_monitor::{RoleMonitor, WatchError};
 use evenkeel_proxy::settings::ProxyVersion;
+use evenkeel_wire::SqlProtocol;
 
 use crate::asking::{account, ask, target};
 use crate::rig::{PATIENCE, Server, free_port, program, until};
@@ -28,7 +31,15 @@ fn in_front_of(port: u16) -> Server {
         command
     });
     server.until("HAProxy listens", || {
-        ask(Probe::Tcp, None, Tls::Off, &target(&server), PATIENCE).outcome == Outcome::Passed
+        ask(
+            Probe::Tcp(TcpProbe),
+            None,
+            Tls::Off,
+            &target(&server),
+            PATIENCE,
+        )
+        .outcome
+            == Outcome::Passed
     });
     server
 }
@@ -70,22 +81,22 @@ fn check(port: u16, probe: &Probe, tls: &Tls) {
 fn an_http_and_a_tls_probe_begin_with_the_header() {
     let tls_port = free_port();
     let server = http::start(tls_port);
-    let get = Probe::Http {
+    let get = Probe::Http(HttpProbe {
         path: "/ok".to_owned(),
         host: None,
         status: Vec::new(),
         body: None,
-    };
+    });
     check(server.port, &get, &Tls::Off);
     check(tls_port, &get, &Tls::Encrypt(None));
-    check(tls_port, &Probe::Tcp, &Tls::Encrypt(None));
+    check(tls_port, &Probe::Tcp(TcpProbe), &Tls::Encrypt(None));
 }
 
 #[test]
 fn a_mysql_probe_begins_with_the_header() {
     let server = mysql::shared();
     let query = "SELECT 1".to_owned();
-    let probe = Probe::Mysql { query };
+    let probe = Probe::Mysql(MysqlProbe { query });
     check(server.port, &probe, &Tls::Off);
     check(server.port, &probe, &Tls::Encrypt(None));
 }
@@ -94,7 +105,7 @@ fn a_mysql_probe_begins_with_the_header() {
 fn a_postgres_probe_begins_with_the_header() {
     let server = postgres::shared();
     let query = "SELECT 1".to_owned();
-    let probe = Probe::Postgres { query };
+    let probe = Probe::Postgres(PostgresProbe { query });
     check(server.port, &probe, &Tls::Off);
     check(server.port, &probe, &Tls::Encrypt(None));
 }
@@ -113,7 +124,7 @@ fn role_queries_of_mysql_begin_with_the_header_and_leave_no_relay() {
             ..target(&front)
         };
         let account = account("monitor", "secret");
-        let mut monitor = RoleMonitor::new(Database::Mysql, account, Tls::Off, None).unwrap();
+        let mut monitor = RoleMonitor::new(SqlProtocol::Mysql, account, Tls::Off, None).unwrap();
         runtime.block_on(async {
             let first = monitor.ask(&target, false, limit(proxy_header)).await;
             let kept = monitor.ask(&target, false, limit(proxy_header)).await;

@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use evenkeel_engine::clock::now_us;
 use evenkeel_monitor::probe::Tls;
-use evenkeel_monitor::{Database, PositionQuery, ServerPosition, WatchError};
+use evenkeel_monitor::{PositionQuery, ServerPosition, WatchError};
 use evenkeel_policy::causality::{Lsn, Position, WaitSupport};
+use evenkeel_wire::SqlProtocol;
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on};
 
 fn asker() -> PositionQuery {
     let account = account("postgres", None);
-    PositionQuery::new(Database::Postgres, account, &Tls::Off).unwrap()
+    PositionQuery::new(SqlProtocol::Postgres, account, &Tls::Off).unwrap()
 }
 
 fn lsn(position: Option<&Position>) -> Option<Lsn> {

@@ -15,6 +15,7 @@ use evenkeel_policy::load::Load;
 use evenkeel_policy::route;
 use evenkeel_policy::server_set::ServerSet;
 use evenkeel_tls::{Acceptor, Connector, ServerEncryption};
+use evenkeel_wire::SqlProtocol;
 use ipnet::IpNet;
 use zeroize::Zeroizing;
 
@@ -236,15 +237,6 @@ pub struct DatabaseService {
     pin_causes: PinCauses,
     /// Statistics by worker, user and database. Each entry has one writer and is never removed.
     user_stats: Mutex<HashMap<UserStatsKey, UserStatsEntry>>,
-}
-
-/// Database protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SqlProtocol {
-    /// PostgreSQL's protocol.
-    Postgres,
-    /// Protocol of MySQL and MariaDB.
-    Mysql,
 }
 
 /// State of one protocol that the workers share; its sessions know the type.

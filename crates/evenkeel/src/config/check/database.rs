@@ -19,26 +19,25 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
 
 /// Checks that the probe uses the service's protocol, in which servers report their role.
 fn probe(Draft { plan, spans }: &Draft, protocol: SqlProtocol, problems: &mut Problems) {
-    let probe = plan.health.probe.name();
+    let probe = plan.health.probe_name();
     let own = protocol.name();
     let table = spans.upstream.home.title("health");
     let help = format!("set `probe = \"{own}\"` in {table}, or remove `probe`");
-    match plan.health.probe {
-        _ if plan.health.probe.speaks(protocol) => {}
-        Probe::Http { .. } | Probe::Mysql { .. } | Probe::Postgres { .. } => {
-            let speaks = protocol.in_words();
-            let message = format!("`probe = \"{probe}\"` does not support {speaks}");
-            problems.error(&spans.upstream.probe, "E_ROLE_PROBE", message, help);
-        }
+    let sends_nothing = matches!(plan.health.probe, None | Some(Probe::Tcp(_)));
+    if plan.health.probe_protocol() == Some(protocol) {
+        return;
+    }
+    if !sends_nothing {
+        let speaks = protocol.in_words();
+        let message = format!("`probe = \"{probe}\"` does not support {speaks}");
+        problems.error(&spans.upstream.probe, "E_ROLE_PROBE", message, help);
+    } else if plan.servers.len() > 1 && plan.monitor.is_some() {
         // A missing account is reported by another check.
-        Probe::Off | Probe::Tcp if plan.servers.len() > 1 && plan.monitor.is_some() => {
-            let message = format!(
-                "determining the primary requires a database probe, and `probe = \"{probe}\"` is \
-                 not one"
-            );
-            problems.error(&spans.upstream.probe, "E_ROLE_PROBE", message, help);
-        }
-        Probe::Off | Probe::Tcp => {}
+        let message = format!(
+            "determining the primary requires a database probe, and `probe = \"{probe}\"` is not \
+             one"
+        );
+        problems.error(&spans.upstream.probe, "E_ROLE_PROBE", message, help);
     }
 }
 
@@ -49,7 +48,7 @@ fn accounts(draft: &Draft, database: &DatabasePlan, problems: &mut Problems) {
         return;
     }
     let table = spans.upstream.home.title("monitor");
-    let asks = plan.health.probe.speaks(database.protocol);
+    let asks = plan.health.probe_protocol() == Some(database.protocol);
     if plan.servers.len() > 1 && !asks {
         let message = "determining which server is the primary requires an account";
         let help = format!("add {table} with `user` and `password_file`");

@@ -1,6 +1,8 @@
 //! Checks the account and the TLS settings of health checks.
 
-use super::super::plan::{Address, Probe, ProbeTls, ServicePlan, TlsMode};
+use evenkeel_monitor::probe::TlsUse;
+
+use super::super::plan::{Address, ProbeTls, ServicePlan, TlsMode};
 use super::super::problem::Problems;
 use super::super::service::Draft;
 
@@ -13,15 +15,12 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
 }
 
 fn logs_in(plan: &ServicePlan) -> bool {
-    matches!(
-        plan.health.probe,
-        Probe::Mysql { .. } | Probe::Postgres { .. }
-    )
+    plan.health.probe_protocol().is_some()
 }
 
 fn account(Draft { plan, spans }: &Draft, problems: &mut Problems) {
     if logs_in(plan) && spans.upstream.monitor.is_none() && plan.monitor.is_none() {
-        let probe = plan.health.probe.name();
+        let probe = plan.health.probe_name();
         let message = format!("`probe = \"{probe}\"` requires an account to log in with");
         let help = format!(
             "add {} with `user` and `password_file`, or use `probe = \"tcp\"`",
@@ -37,7 +36,7 @@ fn unused_tables(Draft { plan, spans }: &Draft, problems: &mut Problems) {
         return;
     }
     let home = spans.upstream.home;
-    let probe = plan.health.probe.name();
+    let probe = plan.health.probe_name();
     let health = home.title("health");
     if spans.upstream.monitor.is_some() {
         let title = home.title("monitor");
@@ -55,10 +54,10 @@ fn unused_tables(Draft { plan, spans }: &Draft, problems: &mut Problems) {
 
 /// Returns whether a probe that does not log in may use TLS.
 fn starts_tls(plan: &ServicePlan) -> bool {
-    match (plan.health.tls, &plan.health.probe) {
-        (ProbeTls::On, _) => true,
-        (ProbeTls::Auto, Probe::Http { .. }) => plan.server_tls.mode.is_some(),
-        (ProbeTls::Auto | ProbeTls::Off, _) => false,
+    match (plan.health.tls, plan.health.tls_use()) {
+        (ProbeTls::On, _) | (ProbeTls::Auto, TlsUse::AsSessions) => true,
+        (ProbeTls::Auto, TlsUse::IfConfigured) => plan.server_tls.mode.is_some(),
+        (ProbeTls::Auto, TlsUse::Never) | (ProbeTls::Off, _) => false,
     }
 }
 

@@ -28,7 +28,7 @@ fn a_postgres_service_without_a_file_asks_with_the_account_of_the_environment() 
     let service = plan.services.remove(0);
     assert_eq!(service.protocol.name(), "postgres");
     assert_eq!(service.balance, Algorithm::LeastConnections);
-    assert_eq!(service.health.probe.name(), "postgres");
+    assert_eq!(service.health.probe_name(), "postgres");
     let account = service.database().expect("a database").auth.clone().account;
     let account = account.expect("an account");
     assert_eq!(
@@ -45,7 +45,7 @@ fn a_mysql_service_without_a_file_asks_with_an_account_of_its_own() {
     assert_eq!(codes(&reported), [""; 0]);
     let service = reported.plan.expect("a plan").services.remove(0);
     assert_eq!(service.protocol.name(), "mysql");
-    assert_eq!(service.health.probe.name(), "mysql");
+    assert_eq!(service.health.probe_name(), "mysql");
     let monitor = service.monitor.expect("a monitor");
     assert_eq!(
         (monitor.user.as_str(), monitor.password.expose()),

@@ -1,6 +1,8 @@
 //! Defines the protocols of services, and the values of the configuration that depend on them.
 
-use super::{Algorithm, DatabasePlan};
+pub use evenkeel_wire::SqlProtocol;
+
+use super::{Algorithm, DatabasePlan, Probe};
 
 /// Protocol of a service, with the settings that only this protocol has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,29 +91,10 @@ impl Protocol {
     }
 }
 
-/// Protocol of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SqlProtocol {
-    /// PostgreSQL's protocol 3.
-    Postgres,
-    /// Protocol of MySQL and MariaDB.
-    Mysql,
-}
-
-impl SqlProtocol {
-    /// Returns the word in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            SqlProtocol::Postgres => "postgres",
-            SqlProtocol::Mysql => "mysql",
-        }
-    }
-
-    /// Returns the name for messages.
-    pub fn in_words(self) -> &'static str {
-        match self {
-            SqlProtocol::Postgres => "PostgreSQL",
-            SqlProtocol::Mysql => "MySQL",
-        }
+/// Returns the probe that logs in with a database protocol.
+pub fn probe_of(protocol: SqlProtocol) -> Probe {
+    match protocol {
+        SqlProtocol::Postgres => Probe::Postgres(Default::default()),
+        SqlProtocol::Mysql => Probe::Mysql(Default::default()),
     }
 }

@@ -10,7 +10,7 @@ use evenkeel_policy::failover_queue::PrimaryStatus;
 use evenkeel_policy::server_set::{Member, ServerSet};
 use evenkeel_policy::{causality, connection_pool, failover_queue, route};
 use evenkeel_proxy::database::{
-    self, Auth, ConnectionLimits, DatabaseService, DatabaseSnapshot, FileCredential, FileUser,
+    Auth, ConnectionLimits, DatabaseService, DatabaseSnapshot, FileCredential, FileUser,
     LoginLimits, TimeLimits,
 };
 use evenkeel_proxy::server_info::ServerInfo;
@@ -39,16 +39,12 @@ pub(in crate::control_plane) fn new_database(
     workers: usize,
     server_info: &Arc<ServerInfo>,
 ) -> Arc<DatabaseService> {
-    let protocol = match plan.protocol {
-        SqlProtocol::Mysql => database::SqlProtocol::Mysql,
-        SqlProtocol::Postgres => database::SqlProtocol::Postgres,
-    };
     let database = DatabaseService::new(
         workers,
         Arc::clone(server_info),
         pool_settings(plan),
         failover_settings(plan),
-        protocol_state(protocol),
+        protocol_state(plan.protocol),
     );
     database.set_digests_max(digests_max(plan));
     database.set_login_limits(login_limits(plan));

@@ -1,10 +1,11 @@
 //! Holds the MySQL state that the workers of a service share.
 
+use evenkeel_wire::SqlProtocol;
 use evenkeel_wire::sql::mysql::LexerModes;
 
 use super::login::Logins;
 use super::statements::Interned;
-use crate::service::database::{ProtocolState, SqlProtocol};
+use crate::service::database::ProtocolState;
 use crate::service::{Service, ServiceSnapshot};
 use crate::session_state::mysql::ObservedResultReads;
 

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evenkeel_engine::secret;
 use evenkeel_policy::statement_verifier::StatementVerifier;
+use evenkeel_wire::SqlProtocol;
 
 use super::login::Verifiers;
 use super::statements::Interned;
 use super::user_state::baseline::BaselineCache;
-use crate::service::database::{ProtocolState, SqlProtocol};
+use crate::service::database::ProtocolState;
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::pool_registry::PoolUser;
 
