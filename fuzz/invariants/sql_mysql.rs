@@ -1,8 +1,8 @@
 //! Checks invariants for any text in MySQL's dialect. The first byte selects the modes.
 
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::{digest, normalised};
-use evenkeel_wire::sql::mysql::{
+use evenkeel_sql::Dialect;
+use evenkeel_sql::digest::{digest, normalised};
+use evenkeel_sql::mysql::{
     LexerModes, StatementKind, Target, Value, assignments, facts, has_nbsp_outside_quotes,
 };
 
@@ -54,7 +54,7 @@ fn check_digest(text: &[u8], modes: LexerModes) {
     }
 }
 
-fn read_assignments(text: &[u8], found: Option<Vec<evenkeel_wire::sql::mysql::Assignment>>) {
+fn read_assignments(text: &[u8], found: Option<Vec<evenkeel_sql::mysql::Assignment>>) {
     for assignment in found.unwrap_or_default() {
         if let Target::User(span) | Target::System(_, span) = assignment.target {
             assert!(span.end as usize <= text.len());

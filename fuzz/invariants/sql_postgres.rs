@@ -1,11 +1,11 @@
 //! Checks invariants for any text in PostgreSQL's dialect.
 
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::{digest, normalised};
-use evenkeel_wire::sql::facts::StatementFacts;
-use evenkeel_wire::sql::name::{identifier, literal};
-use evenkeel_wire::sql::postgres::{Tokens, facts, set_configs};
-use evenkeel_wire::sql::token::TokenKind;
+use evenkeel_sql::Dialect;
+use evenkeel_sql::digest::{digest, normalised};
+use evenkeel_sql::facts::StatementFacts;
+use evenkeel_sql::name::{identifier, literal};
+use evenkeel_sql::postgres::{Tokens, facts, set_configs};
+use evenkeel_sql::token::TokenKind;
 
 /// Panics if reading `text` violates an invariant.
 pub(crate) fn check(text: &[u8]) {

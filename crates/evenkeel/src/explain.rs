@@ -8,10 +8,11 @@ use evenkeel_policy::route::{
     self, Decision, ResolvedHint, RouteTarget, RoutedStatement, RoutingUnit, StatementClass,
     Volatility,
 };
-use evenkeel_proxy::server_info::{Catalog, Routines};
-use evenkeel_proxy::session_state::analysis;
-use evenkeel_proxy::session_state::mysql::{self, SessionObject};
-use evenkeel_wire::sql::mysql::LexerModes;
+use evenkeel_sql::catalog::Catalog;
+use evenkeel_sql::mysql::LexerModes;
+use evenkeel_sql::routines::Routines;
+use evenkeel_sql::session_state::analysis;
+use evenkeel_sql::session_state::mysql::{self, SessionObject};
 
 use crate::config::plan::{DatabasePlan, Plan, ServicePlan, SqlProtocol};
 use crate::status::{Explanation, Question, StatementStatus};

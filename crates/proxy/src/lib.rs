@@ -18,7 +18,6 @@ mod server;
 pub mod server_info;
 mod service;
 mod session;
-pub mod session_state;
 pub mod settings;
 mod shared;
 mod sweeper;

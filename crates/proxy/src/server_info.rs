@@ -3,10 +3,8 @@
 
 mod accounts;
 mod auth_lookup_queue;
-mod catalog;
 mod databases;
 mod positions;
-pub mod routines;
 
 #[cfg(test)]
 mod tests;
@@ -17,15 +15,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
 use evenkeel_policy::causality::Writes;
+use evenkeel_sql::catalog::Catalog;
+use evenkeel_sql::routines::Routines;
 use tokio::sync::Notify;
 
 pub use accounts::{AuthMethod, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement};
 pub use auth_lookup_queue::{LookupError, LookupRequest, PostgresAuthRecord, Verifier};
-pub use catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
 pub(crate) use databases::FIRST_READING_LIMIT;
 pub use databases::{Database, Databases};
 pub use positions::{PositionTracker, Positions, ReplicaProgress};
-pub use routines::Routines;
 
 use auth_lookup_queue::LookupQueue;
 

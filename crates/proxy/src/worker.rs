@@ -16,8 +16,8 @@ use slab::Slab;
 
 use crate::service::Service;
 use crate::session::live_session::LiveSession;
-use crate::session_state::settings::Interner;
 use crate::shared::{DataPlaneShared, NO_SESSION};
+use evenkeel_sql::session_state::settings::Interner;
 
 /// Client that was accepted and has no session yet.
 pub(crate) struct Accepted {

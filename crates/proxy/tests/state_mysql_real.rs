@@ -16,14 +16,14 @@ use std::process::Command;
 
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
-use evenkeel_proxy::session_state::mysql::{
+use evenkeel_sql::mysql::LexerModes;
+use evenkeel_sql::session_state::mysql::{
     CatalogLookup, FOLLOWED, HoldPolicy, InitialSettings, ObservedResultReads, ResultReads,
     ServerSessionState, SessionState, SettingsDiff, StatementReply, TextAnalysis, bound_by_body,
     settings_diff, trackers,
 };
-use evenkeel_proxy::session_state::settings::Interner;
+use evenkeel_sql::session_state::settings::Interner;
 use evenkeel_wire::mysql::trackers::Trackers;
-use evenkeel_wire::sql::mysql::LexerModes;
 use rig::{Server, is_root, program, run};
 use session::{Answer, Connection, Part};
 

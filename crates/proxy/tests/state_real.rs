@@ -17,8 +17,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use evenkeel_proxy::session_state::analysis;
-use evenkeel_proxy::session_state::settings::{
+use evenkeel_sql::session_state::analysis;
+use evenkeel_sql::session_state::settings::{
     AcceptedSettings, Interner, ServerSessionState, SessionState, from_startup,
 };
 use evenkeel_wire::postgres::TransactionStatus;

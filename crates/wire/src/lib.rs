@@ -18,7 +18,6 @@ pub mod lsn;
 pub mod mysql;
 pub mod postgres;
 pub mod proxy_header;
-pub mod sql;
 pub mod stream_editor;
 
 /// Protocol of a database.

@@ -9,8 +9,6 @@ mod client;
 mod login;
 #[path = "../../../fuzz/invariants/mysql_server.rs"]
 mod server;
-#[path = "../../../fuzz/invariants/sql_mysql.rs"]
-mod sql;
 
 fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -48,7 +46,6 @@ fn every_corpus_file_keeps_the_codecs_promises() {
     replay("mysql_server", 30, server::check);
     replay("mysql_client", 12, client::check);
     replay("mysql_login", 30, login::check);
-    replay("sql_mysql", 12, sql::check);
 }
 
 /// Returns the corpus without the files that the fuzzer found, whose names begin with `found_`.

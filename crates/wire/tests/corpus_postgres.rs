@@ -1,4 +1,4 @@
-//! Replays the PostgreSQL and SQL fuzzers' corpora, and whole captured conversations.
+//! Replays the PostgreSQL fuzzers' corpora, and whole captured conversations.
 
 use std::path::Path;
 use std::{fs, io};
@@ -16,8 +16,6 @@ mod conversation;
 mod login;
 #[path = "../../../fuzz/invariants/postgres_server.rs"]
 mod server;
-#[path = "../../../fuzz/invariants/sql_postgres.rs"]
-mod sql;
 #[path = "../../../fuzz/invariants/postgres_startup.rs"]
 mod startup;
 
@@ -59,7 +57,6 @@ fn every_corpus_file_keeps_the_codecs_promises() {
     replay("postgres_server", 20, server::check);
     replay("postgres_login", 10, login::check);
     replay("postgres_conversation", 3, conversation::check);
-    replay("sql_postgres", 12, sql::check);
 }
 
 fn read(target: &str, name: &str) -> Vec<u8> {

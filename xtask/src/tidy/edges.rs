@@ -6,9 +6,15 @@ use super::rust::line_of;
 use super::{Problem, Tree};
 
 /// A member's folder below `crates/`, its package, and the packages of ours it may depend on.
-const CRATES: [(&str, &str, &[&str]); 8] = [
+const CRATES: [(&str, &str, &[&str]); 9] = [
     ("wire", "evenkeel-wire", &[]),
     ("policy", "evenkeel-policy", &[]),
+    (
+        "sql",
+        "evenkeel-sql",
+        // Of policy only the words of its decisions: kinds of statements, volatility, pins.
+        &["evenkeel-wire", "evenkeel-policy"],
+    ),
     ("tls", "evenkeel-tls", &[]),
     ("engine", "evenkeel-engine", &["evenkeel-tls"]),
     (
@@ -17,6 +23,7 @@ const CRATES: [(&str, &str, &[&str]); 8] = [
         &[
             "evenkeel-engine",
             "evenkeel-tls",
+            "evenkeel-sql",
             "evenkeel-wire",
             "evenkeel-policy",
         ],
@@ -29,6 +36,7 @@ const CRATES: [(&str, &str, &[&str]); 8] = [
             "evenkeel-proxy",
             "evenkeel-engine",
             "evenkeel-tls",
+            "evenkeel-sql",
             "evenkeel-wire",
             "evenkeel-policy",
         ],
@@ -36,12 +44,13 @@ const CRATES: [(&str, &str, &[&str]); 8] = [
     (
         "evenkeel",
         "evenkeel",
-        // Of wire only what the console speaks.
+        // Of sql only what `explain` asks, of wire only what the console speaks.
         &[
             "evenkeel-proxy",
             "evenkeel-monitor",
             "evenkeel-engine",
             "evenkeel-tls",
+            "evenkeel-sql",
             "evenkeel-policy",
             "evenkeel-wire",
         ],

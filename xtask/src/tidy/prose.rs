@@ -84,19 +84,19 @@ const OPENINGS: [&str; 5] = [
 
 /// Files that are to be replaced, and not rewritten. The list only shrinks.
 const REPLACED: [&str; 13] = [
-    "crates/proxy/src/server_info/catalog.rs",
-    "crates/proxy/src/server_info/catalog/resolve.rs",
-    "crates/proxy/src/server_info/catalog/routine_pins.rs",
-    "crates/proxy/src/server_info/catalog/safe_functions.rs",
-    "crates/proxy/src/server_info/catalog/user_code.rs",
-    "crates/proxy/src/server_info/routines.rs",
-    "crates/proxy/src/server_info/routines/body.rs",
-    "crates/proxy/src/session_state/analysis/body.rs",
-    "crates/proxy/src/session_state/analysis/do_block.rs",
-    "crates/proxy/src/session_state/analysis/implicit_code.rs",
-    "crates/proxy/src/session_state/analysis/languages.rs",
-    "crates/proxy/src/session_state/mysql/analysis/body.rs",
-    "crates/proxy/src/session_state/mysql/analysis/calls.rs",
+    "crates/sql/src/catalog.rs",
+    "crates/sql/src/catalog/resolve.rs",
+    "crates/sql/src/catalog/routine_pins.rs",
+    "crates/sql/src/catalog/safe_functions.rs",
+    "crates/sql/src/catalog/user_code.rs",
+    "crates/sql/src/routines.rs",
+    "crates/sql/src/routines/body.rs",
+    "crates/sql/src/session_state/analysis/body.rs",
+    "crates/sql/src/session_state/analysis/do_block.rs",
+    "crates/sql/src/session_state/analysis/implicit_code.rs",
+    "crates/sql/src/session_state/analysis/languages.rs",
+    "crates/sql/src/session_state/mysql/analysis/body.rs",
+    "crates/sql/src/session_state/mysql/analysis/calls.rs",
 ];
 
 /// The file that has to name the words.

@@ -10,7 +10,7 @@ const PLAN: &str = "crates/evenkeel/src/config/plan/protocol.rs";
 /// is the beginning of a file's name.
 const SQL_PARTS: [(&str, &str); 7] = [
     ("codec", "crates/wire/src/NAME.rs"),
-    ("analysis of statements", "crates/wire/src/sql/NAME.rs"),
+    ("analysis of statements", "crates/sql/src/NAME.rs"),
     ("session", "crates/proxy/src/session/NAME.rs"),
     ("probe", "crates/monitor/src/probe/NAME.rs"),
     ("fuzz target", "fuzz/fuzz_targets/NAME_*"),
@@ -87,7 +87,7 @@ mod tests {
             ("crates/proxy/src/session/tcp.rs", ""),
             ("crates/monitor/src/probe/tcp.rs", ""),
             ("crates/wire/src/mysql.rs", ""),
-            ("crates/wire/src/sql/mysql.rs", ""),
+            ("crates/sql/src/mysql.rs", ""),
             ("crates/proxy/src/session/mysql.rs", ""),
             ("crates/monitor/src/probe/mysql.rs", ""),
             ("fuzz/fuzz_targets/mysql_login.rs", ""),

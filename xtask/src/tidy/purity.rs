@@ -1,13 +1,14 @@
-//! `wire` and `policy` compute: they touch no clock, socket, thread, file or chance.
+//! `wire`, `sql` and `policy` compute: they touch no clock, socket, thread, file or chance.
 
 use super::rust::{code, find_words, inline_tests, line_of};
 use super::{Problem, Tree};
 
-const PURE: [&str; 2] = ["crates/wire/src/", "crates/policy/src/"];
+const PURE: [&str; 3] = ["crates/wire/src/", "crates/sql/src/", "crates/policy/src/"];
 
 /// Crates of the product without unsafe code.
-const SAFE: [&str; 6] = [
+const SAFE: [&str; 7] = [
     "crates/wire/src/",
+    "crates/sql/src/",
     "crates/policy/src/",
     "crates/tls/src/",
     "crates/proxy/src/",

@@ -23,32 +23,32 @@ pub(crate) const EXEMPTIONS: &[Exemption] = &[
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/proxy/src/session_state/analysis.rs",
+        name: "crates/sql/src/session_state/analysis.rs",
         date: "2026-11-27",
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/proxy/src/session_state/analysis/pins.rs",
+        name: "crates/sql/src/session_state/analysis/pins.rs",
         date: "2026-11-27",
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/proxy/src/session_state/mysql/analysis.rs",
+        name: "crates/sql/src/session_state/mysql/analysis.rs",
         date: "2026-11-27",
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/proxy/src/session_state/mysql/analysis/effects.rs::of_kind",
+        name: "crates/sql/src/session_state/mysql/analysis/effects.rs::of_kind",
         date: "2026-11-27",
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/proxy/src/session_state/mysql/session/apply.rs",
+        name: "crates/sql/src/session_state/mysql/session/apply.rs",
         date: "2026-11-27",
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/proxy/src/session_state/mysql/session/apply.rs::apply",
+        name: "crates/sql/src/session_state/mysql/session/apply.rs::apply",
         date: "2026-11-27",
         reason: LONGER_NAMES,
     },

@@ -1,7 +1,7 @@
 //! Reads `[[service.rule]]`: the statements that a rule matches, and its effect.
 
 use evenkeel_policy::rules::{BadPattern, Pattern, RULES_MAX};
-use evenkeel_wire::sql::digest::Digest;
+use evenkeel_sql::digest::Digest;
 use toml::de::DeValue;
 
 use super::keys;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use evenkeel_proxy::mysql_lexer_modes;
-use evenkeel_proxy::server_info::{Catalog, Databases};
+use evenkeel_proxy::server_info::Databases;
+use evenkeel_sql::catalog::Catalog;
 
 use super::ControlPlane;
 use super::service::ManagedService;

@@ -2,8 +2,8 @@
 
 use evenkeel_policy::rules::{Destination, RuleOutcome};
 use evenkeel_proxy::rules::{RuleSet, RuleText};
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::{digest, normalised};
+use evenkeel_sql::Dialect;
+use evenkeel_sql::digest::{digest, normalised};
 
 use super::ExplainContext;
 use crate::config::plan::SqlProtocol;

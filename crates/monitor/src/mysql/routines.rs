@@ -10,9 +10,7 @@ use crate::probe::{
 };
 use crate::row::{Row, UnexpectedValue};
 use crate::{WatchError, persistent::RoleQuery as _};
-use evenkeel_proxy::server_info::routines::{
-    Routine, RoutineListing, Routines, Trigger, ViewDefinition,
-};
+use evenkeel_sql::routines::{Routine, RoutineListing, Routines, Trigger, ViewDefinition};
 
 const STEP: &str = "reading routines and tables";
 

@@ -12,8 +12,8 @@ use tokio_postgres::{Error, SimpleQueryMessage};
 use super::line::{Caller, MonitorConnection, cells};
 use super::{UnexpectedValue, WatchError, is_query_error};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
-use evenkeel_proxy::server_info::{Builder, Catalog, Changes, Function, Relation, RelationKind};
-use evenkeel_proxy::session_state::analysis::Body;
+use evenkeel_sql::catalog::{Builder, Catalog, Changes, Function, Relation, RelationKind};
+use evenkeel_sql::session_state::analysis::Body;
 
 const STEP: &str = "reading the catalog";
 

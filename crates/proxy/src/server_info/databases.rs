@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::Notify;
 
-use super::Catalog;
+use evenkeel_sql::catalog::Catalog;
 
 /// Maximum number of databases whose catalogs are read; all others are unknown. An unused entry
 /// costs only its name, until another database needs its slot.
@@ -295,7 +295,7 @@ mod tests {
     fn what_was_read_of_the_former_database_of_a_name_is_not_taken_for_the_next_one() {
         let databases = Databases::default();
         let database = databases.get_or_add("shop").unwrap();
-        let catalog = || Some(Arc::new(super::super::Builder::default().build(7)));
+        let catalog = || Some(Arc::new(evenkeel_sql::catalog::Builder::default().build(7)));
         database.begin_reading();
         database.replaced();
         database.set_catalog(catalog());

@@ -177,7 +177,9 @@ fn a_database_is_read_from_when_it_is_wanted_and_read_again_when_it_is_changed_o
     assert!(news() && !news());
     let shop = databases.get("shop").unwrap();
     assert!(shop.take_used() && !shop.take_used());
-    shop.set_catalog(Some(Arc::new(Builder::default().build(1))));
+    shop.set_catalog(Some(Arc::new(
+        evenkeel_sql::catalog::Builder::default().build(1),
+    )));
     assert!(server_info.catalog("shop").is_some() && shop.is_used() && !news());
     server_info.catalog_changed("shop");
     assert!(shop.is_changed() && news());
@@ -249,7 +251,7 @@ fn whoever_comes_in_waits_for_the_first_reading_of_routines_and_for_no_other() {
     server_info.expect_routines();
     let mut waiting = Box::pin(server_info.wait_for_routines());
     assert!(poll(&mut waiting, &bell).is_pending());
-    let listed = routines::RoutineListing::default();
+    let listed = evenkeel_sql::routines::RoutineListing::default();
     server_info.set_routines(Some(Arc::new(Routines::new(1, &listed))));
     assert!(bell.0.load(Relaxed) && poll(&mut waiting, &bell).is_ready());
     server_info.expect_routines();

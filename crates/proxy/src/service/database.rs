@@ -27,9 +27,9 @@ use super::rules::{Hits, RuleSet};
 use super::stats::{ServiceStats, UserStats};
 use crate::server::Server;
 use crate::server_info::ServerInfo;
-use crate::session_state::analysis::RoutingHint;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolRegistry, PoolUser};
+use evenkeel_sql::session_state::analysis::RoutingHint;
 
 pub use super::login_limiter::LoginLimits;
 pub use super::pin_causes::{PinCause, PinCount};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use evenkeel_engine::clock;
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::{self, normalised};
+use evenkeel_sql::Dialect;
+use evenkeel_sql::digest::{self, normalised};
 
 use crate::counters::work::{LocalCounter, TimedResult, WorkCounters, WorkTotals};
 use crate::service::database::DatabaseService;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use evenkeel_policy::rules::{Destination, RuleInput, RuleOutcome, Rules, ServerGroup};
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::digest;
+use evenkeel_sql::Dialect;
+use evenkeel_sql::digest::digest;
 
 use super::stats::LocalCounter;
 use crate::error_catalog;
-use crate::session_state::{analysis, mysql};
+use evenkeel_sql::session_state::{analysis, mysql};
 
 /// Number of statements that a rule matched; each worker counts separately.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    const MYSQL: Dialect = Dialect::Mysql(evenkeel_wire::sql::mysql::LexerModes {
+    const MYSQL: Dialect = Dialect::Mysql(evenkeel_sql::mysql::LexerModes {
         ansi_quotes: false,
         no_backslash_escapes: false,
         nbsp_byte: 0,

@@ -18,9 +18,9 @@ use crate::service::database::{DatabaseSnapshot, TimeLimits};
 use crate::service::pin_causes::PinCause;
 use crate::service::rules::AppliedRules;
 use crate::session::live_session::SWEEP_INTERVAL;
-use crate::session_state::PinSource;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::worker::Worker;
+use evenkeel_sql::session_state::PinSource;
 
 /// Number of sessions so far; source of session ids.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);

@@ -65,9 +65,9 @@ use crate::session::cancel::{KillOutcome, generation};
 use crate::session::handle::SessionHandle;
 use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
-use crate::session_state::mysql::{InitialSettings, SessionState};
 use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
+use evenkeel_sql::session_state::mysql::{InitialSettings, SessionState};
 
 /// Length in bytes up to which a text is parsed. A longer one is forwarded unparsed and pins its
 /// session.

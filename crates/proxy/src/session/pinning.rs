@@ -5,7 +5,7 @@ use tracing::info;
 
 use super::handle::SessionHandle;
 use crate::service::Service;
-use crate::session_state::PinSource;
+use evenkeel_sql::session_state::PinSource;
 
 /// Sets the pins of a session whose source is known. `None`: the login, or a text that was not
 /// analyzed.

@@ -67,13 +67,13 @@ use crate::session::handle::SessionHandle;
 use crate::session::input::Input;
 use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
-use crate::session_state::PinSource;
-use crate::session_state::analysis::ParsingChange;
-use crate::session_state::settings::leftover_query::Rows;
-use crate::session_state::settings::{SessionState, SettingSet};
 use crate::upstream::database_change::ActiveDatabaseChange;
 use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
+use evenkeel_sql::session_state::PinSource;
+use evenkeel_sql::session_state::analysis::ParsingChange;
+use evenkeel_sql::session_state::settings::leftover_query::Rows;
+use evenkeel_sql::session_state::settings::{SessionState, SettingSet};
 
 /// Maximum length of a Query or Parse that is analyzed. A longer one is forwarded and pins its
 /// session.

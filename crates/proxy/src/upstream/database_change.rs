@@ -8,10 +8,10 @@ use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::PoolKey;
 
 use crate::service::Service;
-use crate::session_state::analysis;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::PoolMessage;
 use crate::worker::Worker;
+use evenkeel_sql::session_state::analysis;
 
 /// Delay before the first round. A statement without a reply by then waits for other sessions or is
 /// running; a statement that the server refuses immediately closes no connections.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use evenkeel_engine::clock::now_us;
 use evenkeel_monitor::{RoutineReader, WatchError};
-use evenkeel_proxy::server_info::{Routines, ServerInfo};
+use evenkeel_proxy::server_info::ServerInfo;
+use evenkeel_sql::routines::Routines;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 

@@ -17,8 +17,8 @@ use crate::service::ServiceSnapshot;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
 use crate::session::placement::{CatchUpTarget, PlacementTarget};
-use crate::session_state::mysql::{ResultReads, SettingsDiff, settings_diff};
 use crate::upstream::connect_error::ConnectErrorKind;
+use evenkeel_sql::session_state::mysql::{ResultReads, SettingsDiff, settings_diff};
 
 impl Session<'_> {
     /// Requests a connection for the command. Returns true if one was acquired.

@@ -20,7 +20,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::AppliedRules;
 use crate::session::placement::{CatchUpTarget, PlacementTarget, ReadRequest};
-use crate::session_state::mysql::TextAnalysis;
+use evenkeel_sql::session_state::mysql::TextAnalysis;
 
 /// Time in milliseconds for which a session reads on the primary after a replica could not be
 /// prepared for it.

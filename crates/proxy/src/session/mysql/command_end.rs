@@ -18,7 +18,7 @@ use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::counters::work::StatementResult;
 use crate::service::activity::SessionActivity;
 use crate::session::placement::Placement;
-use crate::session_state::mysql::{HoldPolicy, StateQuery};
+use evenkeel_sql::session_state::mysql::{HoldPolicy, StateQuery};
 
 /// Time in milliseconds that a client which sends follow-up queries has for the next one, while
 /// other clients wait for a connection.

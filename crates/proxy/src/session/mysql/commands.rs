@@ -13,7 +13,7 @@ use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
 use crate::session::cancel::{KillOutcome, KillRequest, forward_kill, kill};
 use crate::session::statement_interner::OF_CLIENT_MAX;
-use crate::session_state::mysql::TextAnalysis;
+use evenkeel_sql::session_state::mysql::TextAnalysis;
 
 /// Result of the dispatch of a command.
 pub(super) enum RequestDisposition {

@@ -6,25 +6,25 @@ use evenkeel_engine::clock;
 use evenkeel_policy::causality::{Consistency, Position};
 use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
+use evenkeel_sql::Dialect;
+use evenkeel_sql::digest::digest;
+use evenkeel_sql::mysql::{TokenKind, Tokens};
 use evenkeel_wire::gtid;
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::server_scanner::{End as ResultEnd, Event};
 use evenkeel_wire::mysql::trackers::{Change, Trackers};
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::digest;
-use evenkeel_wire::sql::mysql::{TokenKind, Tokens};
 
 use super::Session;
 use super::active_request::{CommandKind, CommandStatement};
 use super::server::{ServerConnection, session_state};
 use super::statements::{PrepareContext, READING, Statement};
 use crate::session::pinning;
-use crate::session_state::PinSource;
-use crate::session_state::mysql::{
+use evenkeel_sql::session_state::PinSource;
+use evenkeel_sql::session_state::mysql::{
     self, CatalogLookup, SessionState, StatementReply, TextAnalysis,
 };
-use crate::session_state::settings::SettingSet;
-use crate::session_state::templates;
+use evenkeel_sql::session_state::settings::SettingSet;
+use evenkeel_sql::session_state::templates;
 
 impl Session<'_> {
     /// Returns the analysis of a text.

@@ -21,7 +21,7 @@ use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::AcquireOutcome;
-use crate::session_state::mysql::{Effect, EffectKind, TextAnalysis};
+use evenkeel_sql::session_state::mysql::{Effect, EffectKind, TextAnalysis};
 
 /// Returns whether and how an error affects retries ("Server Error Message Reference").
 pub(super) fn failure_of(report: &ErrorReport<'_>) -> FailureKind {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_wire::sql::Dialect;
+use evenkeel_sql::Dialect;
 
 use super::Session;
 use super::active_request::CommandKind;

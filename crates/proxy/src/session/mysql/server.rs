@@ -24,15 +24,15 @@ use super::user_state::UserState;
 use crate::error_catalog;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::session_state::mysql::{
-    ExportedState, ServerSessionState, StateQuery, TrackerRestore, trackers,
-};
-use crate::session_state::settings::Interner;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
+use evenkeel_sql::session_state::mysql::{
+    ExportedState, ServerSessionState, StateQuery, TrackerRestore, trackers,
+};
+use evenkeel_sql::session_state::settings::Interner;
 
 /// Server connection that a session acquires exclusively.
 pub(crate) struct ServerConnection {

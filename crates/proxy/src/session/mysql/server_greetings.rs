@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use evenkeel_engine::{clock, timers};
+use evenkeel_sql::mysql::LexerModes;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::greeting::Greeting;
 use evenkeel_wire::mysql::password::{self, Nonce};
 use evenkeel_wire::mysql::{build, build::GreetingFields};
-use evenkeel_wire::sql::mysql::LexerModes;
 use tokio::sync::Notify;
 
 use super::server_login;

@@ -17,12 +17,12 @@ use super::server_greetings::{ServerGreeting, Version};
 use super::shared::MysqlService;
 use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
-use crate::session_state::mysql as state;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::server_login::{reach, reach_same_peer, with_login_timeout};
 use crate::worker::Worker;
+use evenkeel_sql::session_state::mysql as state;
 
 /// Result of a login at a server, with session trackers enabled.
 pub(super) struct ServerLogin {

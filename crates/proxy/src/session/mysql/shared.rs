@@ -1,13 +1,13 @@
 //! Holds the MySQL state that the workers of a service share.
 
+use evenkeel_sql::mysql::LexerModes;
 use evenkeel_wire::SqlProtocol;
-use evenkeel_wire::sql::mysql::LexerModes;
 
 use super::login::Logins;
 use super::statements::Interned;
 use crate::service::database::ProtocolState;
 use crate::service::{Service, ServiceSnapshot};
-use crate::session_state::mysql::ObservedResultReads;
+use evenkeel_sql::session_state::mysql::ObservedResultReads;
 
 /// MySQL state of a service, kept as long as the service lives.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use crate::service::rules::AppliedRules;
 use crate::session::statement_interner::{
     self, MemorySize, OF_CLIENT_MAX, StatementBudget, new_id,
 };
-use crate::session_state::mysql::{Effect, TextAnalysis};
+use evenkeel_sql::session_state::mysql::{Effect, TextAnalysis};
 
 /// Statement as prepared by clients.
 pub(crate) type Statement = statement_interner::SharedStatement<PrepareContext, TextAnalysis>;

@@ -9,10 +9,10 @@ use super::server::ServerConnection;
 use super::server_login::Baseline;
 use super::shared::MysqlService;
 use crate::service::database::DatabaseService;
-use crate::session_state::mysql::TextAnalysis;
-use crate::session_state::templates::Templates;
 use crate::upstream::pool_registry::PoolUser;
 use crate::upstream::worker_pool;
+use evenkeel_sql::session_state::mysql::TextAnalysis;
+use evenkeel_sql::session_state::templates::Templates;
 
 /// State shared by the sessions of one user on one worker.
 pub(crate) type Account = worker_pool::UserPools<ServerConnection>;

@@ -23,7 +23,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::AppliedRules;
 use crate::session::placement::{PlacementTarget, ReadRequest};
-use crate::session_state::analysis::{self, TextAnalysis};
+use evenkeel_sql::session_state::analysis::{self, TextAnalysis};
 
 /// Bytes of buffer memory that a client keeps for its next request.
 const SPARE_LENGTH_MAX: usize = 256;

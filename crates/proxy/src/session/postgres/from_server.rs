@@ -21,7 +21,7 @@ use super::{ExitReason, Session, Stage};
 use crate::error_catalog::COPY_UNDECIDABLE;
 use crate::session::input::Input;
 use crate::session::pinning;
-use crate::session_state::analysis::EffectKind;
+use evenkeel_sql::session_state::analysis::EffectKind;
 
 #[derive(Default)]
 pub(super) struct ScanResult {

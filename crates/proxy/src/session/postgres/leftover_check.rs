@@ -18,9 +18,9 @@ use super::server::ServerConnection;
 use super::user_state::Account;
 use super::{ExitReason, Session, Stage};
 use crate::service::Service;
-use crate::session_state::PinSource;
-use crate::session_state::settings::leftover_query::{self, Leftover};
 use crate::worker::Worker;
+use evenkeel_sql::session_state::PinSource;
+use evenkeel_sql::session_state::settings::leftover_query::{self, Leftover};
 
 /// SQLSTATE if the user may not query the state.
 const INSUFFICIENT_PRIVILEGE: [u8; 5] = *b"42501";

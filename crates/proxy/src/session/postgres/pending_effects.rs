@@ -6,10 +6,10 @@ use std::sync::Arc;
 use evenkeel_policy::route::StatementClass;
 use evenkeel_wire::postgres::conversation::RequestToken;
 
-use evenkeel_wire::sql::facts::Discard;
+use evenkeel_sql::facts::Discard;
 
 use super::prepared::{PARSE, UNNAMED, UNREAD, unnamed_of};
-use crate::session_state::analysis::{Effect, EffectKind, TextAnalysis};
+use evenkeel_sql::session_state::analysis::{Effect, EffectKind, TextAnalysis};
 
 /// Client's unnamed prepared statement.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 use super::Session;
 use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
 use super::statements::Statement;
-use crate::session_state::analysis::{ParsingChange, TextAnalysis};
+use evenkeel_sql::session_state::analysis::{ParsingChange, TextAnalysis};
 
 /// Portals that may exist; a name is recorded once one of that name has effects.
 #[derive(Default)]

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_sql::{Dialect, postgres};
 use evenkeel_wire::postgres::conversation::Request;
-use evenkeel_wire::sql::{Dialect, postgres};
 
 use super::Session;
 use super::server::ServerConnection;
 use super::statements::{PrepareContext, Statement, new_id};
-use crate::session_state::analysis::{ParsingChange, sets_anything};
+use evenkeel_sql::session_state::analysis::{ParsingChange, sets_anything};
 
 impl Session<'_> {
     /// Returns how texts are parsed; `None`: they cannot be analyzed.

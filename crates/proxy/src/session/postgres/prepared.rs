@@ -22,7 +22,7 @@ use super::statements::{self, NAME_PREFIX, is_ours, name_of};
 use super::{ExitReason, Session, sequences};
 use crate::error_catalog;
 use crate::session::statement_interner::OF_CLIENT_MAX;
-use crate::session_state::analysis::{EffectKind, TextAnalysis};
+use evenkeel_sql::session_state::analysis::{EffectKind, TextAnalysis};
 
 /// Marks tokens of Parses that name a statement; the outcome of others is not tracked.
 pub(super) const PARSE: u64 = 1 << 62;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_sql::Dialect;
+use evenkeel_sql::digest::digest;
 use evenkeel_wire::postgres::conversation::{LocalReply, Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::names::parse_parts;
 use evenkeel_wire::postgres::{TransactionStatus, build};
-use evenkeel_wire::sql::Dialect;
-use evenkeel_wire::sql::digest::digest;
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::active_request::text_of_query;
@@ -17,10 +17,12 @@ use super::server::ServerConnection;
 use super::statements::{self};
 use super::{ExitReason, LONG_TEXT, Session, sequences};
 use crate::session::pinning;
-use crate::session_state::PinSource;
-use crate::session_state::analysis::{self, CatalogLookup, Effect, EffectKind, TextAnalysis};
-use crate::session_state::templates::TemplateContext;
 use crate::upstream::database_change::ActiveDatabaseChange;
+use evenkeel_sql::session_state::PinSource;
+use evenkeel_sql::session_state::analysis::{
+    self, CatalogLookup, Effect, EffectKind, TextAnalysis,
+};
+use evenkeel_sql::session_state::templates::TemplateContext;
 
 impl Session<'_> {
     pub(super) fn query(

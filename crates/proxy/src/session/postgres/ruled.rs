@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
+use evenkeel_sql::Dialect;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
-use evenkeel_wire::sql::Dialect;
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;

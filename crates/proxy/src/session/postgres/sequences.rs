@@ -7,7 +7,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
 use super::server::ServerConnection;
-use crate::session_state::analysis::TextAnalysis;
+use evenkeel_sql::session_state::analysis::TextAnalysis;
 
 /// Message for a use of `currval` or `lastval` that cannot be separated from other sessions'
 /// values.

@@ -20,13 +20,15 @@ use super::user_state::{Reports, UserState};
 use crate::error_catalog;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::session_state::settings::leftover_query::Rows;
-use crate::session_state::settings::{ExportedState, Interner, ServerSessionState, is_of_server};
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
+use evenkeel_sql::session_state::settings::leftover_query::Rows;
+use evenkeel_sql::session_state::settings::{
+    ExportedState, Interner, ServerSessionState, is_of_server,
+};
 
 /// Server connection and the state that is tracked of it.
 pub(crate) struct ServerConnection {

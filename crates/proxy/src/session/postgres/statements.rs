@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use evenkeel_wire::sql::Dialect;
+use evenkeel_sql::Dialect;
 use rustc_hash::FxHashMap;
 
 use crate::session::statement_interner::{self, MemorySize, OF_CLIENT_MAX, StatementBudget};
-use crate::session_state::analysis::{Effect, TextAnalysis};
-use crate::session_state::settings::ParseSettings;
+use evenkeel_sql::session_state::analysis::{Effect, TextAnalysis};
+use evenkeel_sql::session_state::settings::ParseSettings;
 
 pub(crate) use crate::session::statement_interner::new_id;
 
@@ -421,7 +421,11 @@ mod tests {
             backslashes: None,
             exclusive_id: 0,
         };
-        let read = || Arc::new(crate::session_state::analysis::read(text, false, None));
+        let read = || {
+            Arc::new(evenkeel_sql::session_state::analysis::read(
+                text, false, None,
+            ))
+        };
         Interned::default().statement(text, &within, 0, read)
     }
 

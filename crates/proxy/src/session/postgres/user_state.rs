@@ -9,13 +9,16 @@ use std::sync::Arc;
 use self::baseline::{BaselineEntry, WorkerBaseline};
 use super::server::ServerConnection;
 use super::shared::{PostgresService, UserHistory};
-use crate::server_info::{Catalog, Database};
+use crate::server_info::Database;
 use crate::service::database::DatabaseService;
-use crate::session_state::analysis::TextAnalysis;
-use crate::session_state::settings::{Interner, ServerSessionState, SessionState, SettingSet};
-use crate::session_state::templates::Templates;
 use crate::upstream::pool_registry::{Parameters, PoolUser};
 use crate::upstream::worker_pool;
+use evenkeel_sql::catalog::Catalog;
+use evenkeel_sql::session_state::analysis::TextAnalysis;
+use evenkeel_sql::session_state::settings::{
+    Interner, ServerSessionState, SessionState, SettingSet,
+};
+use evenkeel_sql::session_state::templates::Templates;
 
 /// Identity of a session at the servers, with its pools.
 pub(crate) type Account = worker_pool::UserPools<ServerConnection>;

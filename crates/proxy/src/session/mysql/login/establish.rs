@@ -20,9 +20,9 @@ use super::{ClientHandshake, InitialState, LoginError, LoginHandler, LoginReques
 use crate::service::ServiceSnapshot;
 use crate::session::handle::SessionHandle;
 use crate::session::login_connection;
-use crate::session_state::mysql::status_of;
 use crate::upstream::pool_registry::{self, PoolHandle, PoolUser};
 use crate::upstream::worker_pool::PoolableConnection;
+use evenkeel_sql::session_state::mysql::status_of;
 
 /// Capabilities that a server connection and its clients must share exactly: they change the
 /// meaning or format of statements, or the format of results. The EOF after columns contains flags

@@ -22,10 +22,10 @@ use super::super::shared::MysqlService;
 use super::rows::{Answer, Row, Rows};
 use super::{Pair, question};
 use crate::server::Server;
-use crate::session_state::mysql as state;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind, ErrorCode};
 use crate::upstream::pool_registry::PoolHandle;
 use crate::worker::Worker;
+use evenkeel_sql::session_state::mysql as state;
 
 /// Maximum length in bytes of a server packet during the login and the initial queries.
 const PACKET_LENGTH_MAX: u32 = 64 * 1024;

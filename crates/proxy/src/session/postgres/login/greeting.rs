@@ -29,9 +29,11 @@ use crate::session::acquirer::Acquirer;
 use crate::session::handle::SessionHandle;
 use crate::session::login_connection;
 use crate::session::placement::Placement;
-use crate::session_state::analysis::ParsingChange;
-use crate::session_state::settings::{self, SessionState, SettingSet, StartupError, spelling};
 use crate::upstream::pool_registry::{Credential, PoolUser};
+use evenkeel_sql::session_state::analysis::ParsingChange;
+use evenkeel_sql::session_state::settings::{
+    self, SessionState, SettingSet, StartupError, spelling,
+};
 
 /// Initial state of a session.
 pub(super) struct InitialState {

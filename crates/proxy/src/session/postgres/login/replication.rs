@@ -20,9 +20,9 @@ use crate::session::acquirer::{AcquireError, Acquirer};
 use crate::session::handle::SessionHandle;
 use crate::session::login_connection::{self, LoginConnection};
 use crate::session::placement::Placement;
-use crate::session_state::PinSource;
-use crate::session_state::settings::SessionState;
 use crate::upstream::pool_registry::Parameters;
+use evenkeel_sql::session_state::PinSource;
+use evenkeel_sql::session_state::settings::SessionState;
 
 /// Guard that retires the client's pool, so that its connection is assigned to no other session.
 struct Alone<'a>(&'a Account);

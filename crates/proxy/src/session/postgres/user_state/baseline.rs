@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Reports;
 use crate::session::postgres::server::ServerConnection;
-use crate::session_state::settings::{
+use crate::upstream::pool_registry::PoolUser;
+use evenkeel_sql::session_state::settings::{
     self, AcceptedSettings, ExportedState, Interner, ServerSessionState, SessionState, SettingSet,
 };
-use crate::upstream::pool_registry::PoolUser;
 
 /// Limit above which entries of users and databases without a session are removed.
 const KNOWN_MAX: usize = 1_000;

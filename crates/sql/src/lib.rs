@@ -1,0 +1,46 @@
+//! Reads SQL statements of PostgreSQL, MySQL and MariaDB: their kinds, the objects that they name,
+//! their effects on data, and the session state that they leave. Pure: no socket, no clock.
+//!
+//! The modules in the order in which they build on each other:
+//!
+//! 1. [`postgres`] and [`mysql`] split a text into tokens as the server's own scanner does
+//!    ([`token`], [`name`], [`hint`]), and read facts from them in one pass: `facts` returns the
+//!    kinds of the statements and the names in them, without a syntax tree. [`facts`] has the types
+//!    of PostgreSQL's. Constructs that are not understood are reported as unknown, and the router
+//!    treats those as writes.
+//! 2. [`catalog`] (PostgreSQL) and [`routines`] (MySQL) contain the functions, views, tables and
+//!    triggers that the names may mean, as the control plane has read them from the servers.
+//! 3. [`session_state`] combines both: its `analysis` returns what a text does, in the words of
+//!    `policy` (`route::StatementClass`, `pins::Pin`), and its `SessionState` follows the settings
+//!    that a client has made.
+//! 4. [`digest`] and [`template`] compare texts: texts that differ in literals only have one
+//!    digest, and a template finds those that one analysis is valid for.
+//!
+//! Sessions of `proxy` call this crate for each statement, and `explain` calls it for an operator.
+//! Each dialect has its words in `words.rs`, the effects of its statements in
+//! `analysis/effects.rs`, and their routing in `analysis/routing.rs`.
+#![forbid(unsafe_code)]
+
+pub mod catalog;
+pub mod digest;
+pub mod facts;
+pub mod hint;
+pub mod mysql;
+pub mod name;
+pub mod postgres;
+pub mod routines;
+pub mod session_state;
+pub mod template;
+pub mod token;
+
+/// SQL dialect of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// MySQL or MariaDB, with the lexer modes of the session.
+    Mysql(mysql::LexerModes),
+    /// PostgreSQL.
+    Postgres {
+        /// True if the session's `standard_conforming_strings` is off.
+        backslashes: bool,
+    },
+}

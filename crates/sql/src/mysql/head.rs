@@ -1,0 +1,378 @@
+//! Classifies statements that are not queries by their first words.
+
+use super::facts::{Isolation, StatementKind, TransactionCompletion, VariableScope};
+use super::lexer::{Token, TokenKind, Tokens};
+use super::set;
+use super::words as w;
+use crate::token::{Span, Word};
+
+/// Tokens after the first one of a statement, with one token read ahead.
+#[derive(Clone)]
+pub(super) struct TokenCursor<'a> {
+    tokens: Tokens<'a>,
+    pub(super) token: Token,
+}
+
+impl<'a> TokenCursor<'a> {
+    /// Creates a cursor; the next token of `tokens` must be the statement's second.
+    pub(super) fn new(tokens: &Tokens<'a>) -> Self {
+        let mut tokens = tokens.clone();
+        let token = tokens.next_token();
+        TokenCursor { tokens, token }
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.token = self.tokens.next_token();
+    }
+
+    /// Returns the current token as written.
+    pub(super) fn written(&self) -> &'a [u8] {
+        self.token.span.of(self.tokens.text())
+    }
+
+    /// Advances if the current token is the word. Returns whether it was.
+    pub(super) fn take(&mut self, word: Word) -> bool {
+        let found = self.token.is(word);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Advances if the current token is any of the words. Returns whether it was.
+    pub(super) fn take_any(&mut self, words: &[Word]) -> bool {
+        words.iter().any(|word| self.take(*word))
+    }
+
+    /// Advances if the current token is of that kind, and returns its position.
+    pub(super) fn take_kind(&mut self, kind: TokenKind) -> Option<Span> {
+        let span = self.token.span;
+        (self.token.kind == kind).then(|| {
+            self.advance();
+            span
+        })
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        matches!(self.token.kind, TokenKind::End | TokenKind::Semicolon)
+    }
+
+    /// Returns whether any of the words comes before the end.
+    fn has(mut self, words: &[Word]) -> bool {
+        while !self.at_end() {
+            if self.take_any(words) {
+                return true;
+            }
+            self.advance();
+        }
+        false
+    }
+
+    fn continues_after_comma(&self) -> bool {
+        let mut cursor = self.clone();
+        while !cursor.at_end() && cursor.token.kind != TokenKind::Comma {
+            cursor.advance();
+        }
+        self.tokens.modes().mariadb && !cursor.at_end()
+    }
+
+    fn name(&mut self) -> Option<Span> {
+        let span = self.token.span;
+        self.token.is_name().then(|| {
+            self.advance();
+            span
+        })
+    }
+
+    /// Returns the name at the current token if it is the last token.
+    fn last_name(&mut self) -> Option<Span> {
+        let name = self.name()?;
+        self.at_end().then_some(name)
+    }
+}
+
+/// Returns the kind of a statement from its first word and the `tokens` after it.
+pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
+    let cursor = TokenCursor::new(tokens);
+    match word {
+        w::SELECT | w::VALUES | w::TABLE => StatementKind::Select,
+        w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => StatementKind::Write,
+        w::WITH => with(cursor),
+        w::CREATE | w::ALTER | w::RENAME | w::TRUNCATE | w::GRANT | w::REVOKE => StatementKind::Ddl,
+        w::DROP => drop(cursor),
+        w::ANALYZE | w::OPTIMIZE | w::REPAIR | w::CHECK | w::CHECKSUM => analyze(word, cursor),
+        w::LOAD => load(cursor),
+        w::CALL => StatementKind::Call,
+        w::DO => StatementKind::Do,
+        w::XA => StatementKind::Xa,
+        w::HANDLER => StatementKind::Handler,
+        w::SHOW | w::HELP => StatementKind::Show,
+        w::EXPLAIN | w::DESCRIBE | w::DESC => explain(cursor),
+        w::FLUSH => StatementKind::Flush {
+            lock: cursor.has(&[w::LOCK, w::EXPORT]),
+        },
+        _ => session(word, cursor).unwrap_or(StatementKind::Unknown),
+    }
+}
+
+/// Returns whether the CREATE or ALTER before `tokens` concerns an object whose body may hold
+/// semicolons.
+pub(super) fn is_program(tokens: &Tokens<'_>) -> bool {
+    const PROGRAMS: [Word; 5] = [w::PROCEDURE, w::FUNCTION, w::TRIGGER, w::EVENT, w::PACKAGE];
+    let mut cursor = TokenCursor::new(tokens);
+    if cursor.take(w::OR) {
+        cursor.take(w::REPLACE);
+    }
+    if cursor.take(w::DEFINER) {
+        // `=` and a name, then `@host` or the parentheses of CURRENT_USER().
+        cursor.advance();
+        cursor.advance();
+        while !cursor.at_end() && cursor.token.kind != TokenKind::Word {
+            cursor.advance();
+        }
+    }
+    cursor.take(w::AGGREGATE);
+    cursor.take_any(&PROGRAMS)
+}
+
+/// Classifies commands on the transaction and the session. Returns `None` if the syntax is not as
+/// documented.
+fn session(word: Word, mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    match word {
+        w::BEGIN => {
+            cursor.take(w::WORK);
+            let (read_only, snapshot) = (None, false);
+            cursor.at_end().then_some(StatementKind::Begin {
+                read_only,
+                snapshot,
+            })
+        }
+        w::START if cursor.take(w::TRANSACTION) => begin(cursor),
+        w::COMMIT => ending(&mut cursor).map(StatementKind::Commit),
+        w::ROLLBACK => rollback(cursor),
+        w::SAVEPOINT => cursor.last_name().map(StatementKind::Savepoint),
+        w::RELEASE if cursor.take(w::SAVEPOINT) => cursor.last_name().map(StatementKind::Release),
+        w::SET => set(cursor),
+        w::USE => cursor.last_name().map(StatementKind::Use),
+        w::KILL => kill(cursor),
+        w::LOCK if cursor.take_any(&[w::TABLES, w::TABLE]) => Some(StatementKind::LockTables),
+        w::LOCK if cursor.take(w::INSTANCE) => Some(StatementKind::LockInstance),
+        w::UNLOCK if cursor.take_any(&[w::TABLES, w::TABLE]) => Some(StatementKind::UnlockTables),
+        w::UNLOCK if cursor.take(w::INSTANCE) => Some(StatementKind::UnlockInstance),
+        w::BACKUP if cursor.take(w::UNLOCK) => Some(StatementKind::UnlockInstance),
+        w::BACKUP if cursor.take(w::STAGE) && cursor.take(w::END) => {
+            Some(StatementKind::UnlockInstance)
+        }
+        w::BACKUP => Some(StatementKind::LockInstance),
+        w::PREPARE => cursor.name().map(StatementKind::Prepare),
+        w::EXECUTE if cursor.token.is(w::IMMEDIATE) => None,
+        w::EXECUTE => cursor.name().map(StatementKind::Execute),
+        w::DEALLOCATE if cursor.take(w::PREPARE) => {
+            cursor.last_name().map(StatementKind::Deallocate)
+        }
+        w::GET => Some(StatementKind::GetDiagnostics),
+        _ => None,
+    }
+}
+
+/// Returns the kind by the verb of `WITH … (…) verb`: the first one outside parentheses.
+fn with(mut cursor: TokenCursor<'_>) -> StatementKind {
+    let mut depth = 0_u32;
+    loop {
+        match cursor.token.kind {
+            TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => {
+                depth = depth.saturating_sub(1);
+                cursor.advance();
+                // `WITH q AS (…) (SELECT …)`
+                if depth == 0 && cursor.token.kind == TokenKind::Open {
+                    return super::parenthesised(&cursor.tokens);
+                }
+                continue;
+            }
+            TokenKind::Word if depth == 0 => match cursor.token.word {
+                w::SELECT | w::VALUES | w::TABLE => return StatementKind::Select,
+                w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => return StatementKind::Write,
+                _ => {}
+            },
+            _ => {}
+        }
+        cursor.advance();
+    }
+}
+
+fn drop(mut cursor: TokenCursor<'_>) -> StatementKind {
+    match cursor.take(w::PREPARE) {
+        true => cursor
+            .last_name()
+            .map_or(StatementKind::Unknown, StatementKind::Deallocate),
+        false => StatementKind::Ddl,
+    }
+}
+
+/// Classifies ANALYZE of a table, or MariaDB's ANALYZE of a statement, which executes it.
+fn analyze(word: Word, mut cursor: TokenCursor<'_>) -> StatementKind {
+    if word != w::ANALYZE {
+        return StatementKind::Maintenance;
+    }
+    cursor.take(w::LOCAL);
+    if cursor.take_any(&[w::TABLE, w::TABLES]) || !cursor.token.is_name() {
+        return StatementKind::Maintenance;
+    }
+    StatementKind::Explain { analyze: true }
+}
+
+fn load(mut cursor: TokenCursor<'_>) -> StatementKind {
+    if !cursor.take_any(&[w::DATA, w::XML]) {
+        return StatementKind::Unknown;
+    }
+    while cursor.take_any(&[w::LOW_PRIORITY, w::CONCURRENT, w::BULK]) {}
+    let local = cursor.token.is(w::LOCAL);
+    StatementKind::LoadData { local }
+}
+
+/// Parses EXPLAIN, with options, of a statement, a connection or a table.
+fn explain(mut cursor: TokenCursor<'_>) -> StatementKind {
+    let mut analyze = false;
+    let mut first = true;
+    loop {
+        if cursor.take(w::ANALYZE) {
+            analyze = true;
+        } else if first && cursor.token.is(w::FORMAT) {
+            cursor.advance();
+            cursor.take_kind(TokenKind::Operator);
+            cursor.advance();
+        } else if !(first && cursor.take_any(&[w::EXTENDED, w::PARTITIONS])) {
+            break;
+        }
+        first = false;
+        // Both `FORMAT = TREE ANALYZE` and `ANALYZE FORMAT = TREE` are valid.
+        if cursor.token.is(w::FORMAT) {
+            first = true;
+        }
+    }
+    if cursor.take(w::INTO) {
+        // `EXPLAIN … INTO @x`
+        return StatementKind::Unknown;
+    }
+    StatementKind::Explain { analyze }
+}
+
+fn begin(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    let (mut read_only, mut snapshot) = (None, false);
+    while !cursor.at_end() {
+        if cursor.take(w::READ) {
+            read_only = Some(cursor.take(w::ONLY));
+            if read_only == Some(false) && !cursor.take(w::WRITE) {
+                return None;
+            }
+        } else if cursor.take(w::WITH) && cursor.take(w::CONSISTENT) && cursor.take(w::SNAPSHOT) {
+            snapshot = true;
+        } else {
+            return None;
+        }
+        let _ = cursor.take_kind(TokenKind::Comma);
+    }
+    Some(StatementKind::Begin {
+        read_only,
+        snapshot,
+    })
+}
+
+/// Parses `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`.
+fn ending(cursor: &mut TokenCursor<'_>) -> Option<TransactionCompletion> {
+    cursor.take(w::WORK);
+    let mut ending = TransactionCompletion::default();
+    if cursor.take(w::AND) {
+        let no = cursor.take(w::NO);
+        ending.chain = cursor.take(w::CHAIN) && !no;
+    }
+    let no = cursor.take(w::NO);
+    ending.release = cursor.take(w::RELEASE) && !no;
+    cursor.at_end().then_some(ending)
+}
+
+fn rollback(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    cursor.take(w::WORK);
+    if cursor.take(w::TO) {
+        cursor.take(w::SAVEPOINT);
+        return cursor.last_name().map(StatementKind::RollbackTo);
+    }
+    ending(&mut cursor).map(StatementKind::Rollback)
+}
+
+fn kill(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    cursor.take_any(&[w::HARD, w::SOFT]);
+    let mut query = false;
+    if !cursor.take(w::CONNECTION) {
+        query = cursor.take(w::QUERY);
+    }
+    if cursor.take(w::USER) || query && cursor.take(w::ID) {
+        return Some(StatementKind::KillOther);
+    }
+    let connection = cursor.take_kind(TokenKind::Number);
+    let connection = connection.filter(|_| cursor.at_end());
+    Some(StatementKind::Kill { query, connection })
+}
+
+fn set(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
+    let scope = set::scope(&mut cursor.clone());
+    let mut ahead = cursor.clone();
+    if scope != VariableScope::Implicit {
+        ahead.advance();
+    }
+    if ahead.take(w::TRANSACTION) {
+        return transaction(ahead, scope);
+    }
+    if cursor.token.is(w::PASSWORD) || cursor.token.is(w::DEFAULT) {
+        // SET PASSWORD or SET DEFAULT ROLE; on MariaDB further assignments may follow a comma.
+        return (!cursor.continues_after_comma()).then_some(StatementKind::Ddl);
+    }
+    if cursor.take(w::ROLE) {
+        return Some(StatementKind::SetRole);
+    }
+    // MariaDB's SET STATEMENT … FOR, and SET RESOURCE GROUP.
+    if cursor.token.is(w::STATEMENT) || cursor.token.is(w::RESOURCE) {
+        return None;
+    }
+    Some(StatementKind::Set)
+}
+
+fn transaction(mut cursor: TokenCursor<'_>, scope: VariableScope) -> Option<StatementKind> {
+    let (mut read_only, mut isolation) = (None, None);
+    while !cursor.at_end() {
+        if cursor.take(w::ISOLATION) {
+            cursor.take(w::LEVEL).then_some(())?;
+            isolation = Some(level(&mut cursor)?);
+        } else if cursor.take(w::READ) {
+            read_only = Some(cursor.take(w::ONLY));
+            if read_only == Some(false) && !cursor.take(w::WRITE) {
+                return None;
+            }
+        } else {
+            return None;
+        }
+        let _ = cursor.take_kind(TokenKind::Comma);
+    }
+    Some(StatementKind::SetTransaction {
+        scope,
+        read_only,
+        isolation,
+    })
+}
+
+fn level(cursor: &mut TokenCursor<'_>) -> Option<Isolation> {
+    if cursor.take(w::SERIALIZABLE) {
+        return Some(Isolation::Serializable);
+    }
+    if cursor.take(w::REPEATABLE) {
+        return cursor.take(w::READ).then_some(Isolation::RepeatableRead);
+    }
+    cursor.take(w::READ).then_some(())?;
+    if cursor.take(w::COMMITTED) {
+        return Some(Isolation::ReadCommitted);
+    }
+    let found = cursor.take(w::UNCOMMITTED);
+    found.then_some(Isolation::ReadUncommitted)
+}

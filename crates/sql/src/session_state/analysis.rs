@@ -1,0 +1,512 @@
+//! Analyzes PostgreSQL texts: where their statements may run, and which session state they leave.
+
+mod body;
+mod do_block;
+mod effects;
+mod functional_notation;
+mod implicit_code;
+mod languages;
+mod parsing_change;
+mod pins;
+mod routing;
+mod source;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use body::Body;
+pub use parsing_change::{ParsingChange, sets_anything};
+pub use pins::builtin_pins;
+pub use split::parts;
+
+use std::sync::Arc;
+
+use crate::facts::{self, Discard};
+use crate::{hint, postgres};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::{
+    self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+};
+use smallvec::{SmallVec, smallvec};
+
+use super::PinSource;
+use crate::catalog::Catalog;
+
+/// Maximum effects of a tracked text, since each execution carries them.
+pub(super) const EFFECTS_MAX: usize = 1_000;
+
+/// Information about the functions and relations of a database.
+pub trait CatalogLookup {
+    /// Returns the worst volatility of all functions of that name.
+    fn function(&self, name: &[u8]) -> Volatility;
+
+    /// Returns the volatility of a table, a view or any other relation that can be read.
+    fn relation(&self, name: &[u8]) -> Volatility;
+
+    /// Returns the worst volatility of code that is called unnamed: by operators, casts, types.
+    fn implied(&self) -> Volatility {
+        Volatility::None
+    }
+
+    /// Returns the pins that such implicit code may cause. `None`: users can replace none of it.
+    fn implicit_pins(&self) -> Option<Pins> {
+        None
+    }
+
+    /// Returns the pins that event triggers may cause. `None`: there are none.
+    fn event_pins(&self) -> Option<Pins> {
+        None
+    }
+
+    /// Returns the pins that a call of a function or procedure of that name may cause. `None`: none
+    /// of that name is known.
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
+        let _ = name;
+        Some(Pins::NONE)
+    }
+
+    /// Returns whether users have created functions of that name.
+    fn is_user_function(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Returns whether any function that does more than read can be called as a field of a row.
+    fn has_row_functions(&self) -> bool {
+        false
+    }
+
+    /// Returns whether there are languages in which functions keep state that later sessions find.
+    fn has_languages(&self) -> bool {
+        false
+    }
+
+    /// Returns whether `row.name` may call such a function, see
+    /// [`CatalogLookup::has_row_functions`].
+    fn is_row_function(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Returns whether reading from, or writing to, a relation of that name runs user-defined code.
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        let _ = (name, is_written);
+        false
+    }
+
+    /// Returns the pins that triggers may cause on writing to the named table or reading from it.
+    fn triggers(&self, name: &[u8]) -> Pins {
+        let _ = name;
+        Pins::NONE
+    }
+
+    /// Returns the pins that functions may cause on reading from the named view.
+    fn views(&self, name: &[u8]) -> Pins {
+        let _ = name;
+        Pins::NONE
+    }
+}
+
+impl CatalogLookup for Catalog {
+    fn function(&self, name: &[u8]) -> Volatility {
+        Catalog::function(self, name)
+    }
+
+    fn relation(&self, name: &[u8]) -> Volatility {
+        Catalog::relation(self, name)
+    }
+
+    fn implied(&self) -> Volatility {
+        Catalog::implied(self)
+    }
+
+    fn implicit_pins(&self) -> Option<Pins> {
+        Catalog::implicit_pins(self)
+    }
+
+    fn event_pins(&self) -> Option<Pins> {
+        Catalog::event_pins(self)
+    }
+
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
+        Catalog::call_pins(self, name)
+    }
+
+    fn is_user_function(&self, name: &[u8]) -> bool {
+        Catalog::is_user_function(self, name)
+    }
+
+    fn has_row_functions(&self) -> bool {
+        Catalog::has_row_functions(self)
+    }
+
+    fn has_languages(&self) -> bool {
+        Catalog::has_languages(self)
+    }
+
+    fn is_row_function(&self, name: &[u8]) -> bool {
+        Catalog::is_row_function(self, name)
+    }
+
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+        Catalog::runs_code(self, name, is_written)
+    }
+
+    fn triggers(&self, name: &[u8]) -> Pins {
+        Catalog::triggers(self, name)
+    }
+
+    fn views(&self, name: &[u8]) -> Pins {
+        Catalog::views(self, name)
+    }
+}
+
+/// Analysis of one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextAnalysis {
+    /// Statements for the router, in order.
+    pub statements: SmallVec<[RoutedStatement; 1]>,
+    /// Routing hint from a comment.
+    pub hint: Option<RoutingHint>,
+    /// Effects on the session, in the order of the statements; mostly empty.
+    pub effects: SmallVec<[Effect; 1]>,
+    /// True if the catalog of the database may differ after the text.
+    pub changes_catalog: bool,
+    /// True if functions may differ after the text.
+    pub changes_functions: bool,
+    /// True if temporary objects may now shadow objects of the same names.
+    pub may_shadow_tables: bool,
+    /// True if the text calls `nextval()`, as far as is known, so that `lastval()` is its own.
+    pub uses_nextval: bool,
+    /// True if the text calls `lastval()` or `currval()`, as far as is known.
+    pub uses_lastval: bool,
+    /// True if it is unknown whether the text calls `lastval()` or `currval()`.
+    pub may_use_lastval: bool,
+    /// True if called code may act outside of its transaction, whose outcome then proves nothing.
+    pub has_external_effects: bool,
+    /// Change to how later texts of the session are parsed.
+    pub parsing_change: ParsingChange,
+    /// True if effects may occur after the end of the text: through a cursor, a statement that it
+    /// prepares, or a trigger that is deferred until COMMIT.
+    pub may_run_later: bool,
+    /// True if the text may set an unknown search path, even if only for its transaction.
+    pub may_set_search_path: bool,
+    /// True if the text may write; reading the write needs a position sampled after its commit.
+    pub writes: bool,
+    /// Digest of the text, used for its statistics; zero if none.
+    pub digest: u64,
+    /// The first object of the text that pins, for display.
+    pub object: Option<Box<str>>,
+    /// The text, for display, if it may pin.
+    pub source: Option<Arc<PinSource>>,
+    /// The effect on whole databases, if any.
+    pub database_change: Option<Box<DatabaseChange>>,
+}
+
+/// Effect of a text on whole databases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseChange {
+    /// Database that all other sessions must leave before the statement has an effect.
+    pub database: Box<str>,
+    /// Names whose meaning changes: dropped, created, or renamed.
+    pub affected_names: Box<[Box<str>]>,
+    /// True if the database continues to exist under another name.
+    pub is_rename: bool,
+}
+
+/// Routing hint from a comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RoutingHint {
+    /// The primary.
+    Primary,
+    /// A replica.
+    Replica,
+    /// The server of that name.
+    Server(Box<[u8]>),
+}
+
+impl RoutingHint {
+    /// Resolves the hint for the router; `position` returns the index of the named server.
+    #[must_use]
+    pub fn resolve(&self, position: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
+        match self {
+            RoutingHint::Primary => route::ResolvedHint::Primary,
+            RoutingHint::Replica => route::ResolvedHint::Replica,
+            RoutingHint::Server(name) => route::ResolvedHint::Server(position(name)),
+        }
+    }
+}
+
+/// Effect of a statement on its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// Index of the statement in the text, from 0.
+    pub statement: u32,
+    /// Kind of the effect.
+    pub kind: EffectKind,
+}
+
+/// Kind of an effect on the session. All but [`EffectKind::Pin`] apply only after the server
+/// reports that the statement is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EffectKind {
+    /// Pins as soon as the statement is sent, and remains even if the statement fails.
+    Pin(Pin),
+    /// Pins when the statement is complete; a failure undoes it.
+    PinOnSuccess(Pin),
+    /// Ends pins when the transaction of the statement commits.
+    Release(UnpinEvent),
+    /// A setting of the session: the name in lower case, the value in the form for `set_config`.
+    Set {
+        /// Name of the setting.
+        name: Box<[u8]>,
+        /// New value.
+        value: Box<[u8]>,
+    },
+    /// Resets the setting to its value at the start of the session.
+    Reset(Box<[u8]>),
+    /// RESET ALL.
+    ResetAll,
+    /// Modes of the current transaction only.
+    SetTransaction(TransactionModes),
+    /// COMMIT or PREPARE TRANSACTION.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+    /// SAVEPOINT.
+    Savepoint(Box<[u8]>),
+    /// RELEASE.
+    ReleaseSavepoint(Box<[u8]>),
+    /// ROLLBACK TO.
+    RollbackTo(Box<[u8]>),
+    /// PREPARE in SQL, which pins ([`Pin::Prepared`]).
+    Prepare(Box<[u8]>),
+    /// EXECUTE in SQL.
+    Execute(Box<[u8]>),
+    /// DEALLOCATE of one statement.
+    Deallocate(Box<[u8]>),
+    /// DEALLOCATE ALL.
+    DeallocateAll,
+    /// DISCARD.
+    Discard(Discard),
+}
+
+impl TextAnalysis {
+    /// Returns whether other literals in the text leave the analysis unchanged: the text is one
+    /// plain read or write without effects.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        let is_plain = |one: &RoutedStatement| {
+            matches!(one.kind, StatementClass::Read | StatementClass::Write)
+        };
+        self.statements.len() == 1
+            && self.statements.iter().all(is_plain)
+            && self.effects.is_empty()
+            && self.hint.is_none()
+            && !self.changes_catalog
+            && !self
+                .statements
+                .iter()
+                .any(|one| one.traits.any(RoutingTraits::ASSIGNS))
+    }
+
+    /// Returns whether earlier plans may become invalid. An unreadable text does not count, since
+    /// otherwise no plan could be shared.
+    #[must_use]
+    pub fn changes_plans(&self) -> bool {
+        let changes = |one: &RoutedStatement| {
+            matches!(one.kind, StatementClass::Ddl | StatementClass::Routine)
+        };
+        self.changes_catalog && self.statements.iter().any(changes)
+    }
+
+    /// Returns whether the text creates objects that may be temporary without a keyword for it.
+    #[must_use]
+    pub fn creates_tables(&self) -> bool {
+        let makes = |one: &RoutedStatement| {
+            one.kind == StatementClass::Ddl || one.traits.any(RoutingTraits::MAKES_TABLE)
+        };
+        self.changes_catalog && self.statements.iter().any(makes)
+    }
+
+    /// Returns whether any statement is a CALL or DO, which may commit before it ends.
+    #[must_use]
+    pub fn runs_procedures(&self) -> bool {
+        self.statements
+            .iter()
+            .any(|one| one.kind == StatementClass::Routine)
+    }
+
+    /// Returns whether the end of any statement is relevant to the session.
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        !self.effects.is_empty() || self.runs_procedures()
+    }
+
+    /// Returns the effects of one statement of the text.
+    pub fn effects_of(&self, statement: usize) -> &[Effect] {
+        let statement = u32::try_from(statement).unwrap_or(u32::MAX);
+        let effects = &self.effects;
+        let begin = effects.partition_point(|effect| effect.statement < statement);
+        let end = effects.partition_point(|effect| effect.statement <= statement);
+        effects.get(begin..end).unwrap_or_default()
+    }
+
+    /// Returns the analysis of a text with more effects or statements than are tracked.
+    fn too_large(hint: Option<RoutingHint>) -> TextAnalysis {
+        TextAnalysis {
+            hint,
+            parsing_change: ParsingChange::Anything,
+            may_set_search_path: true,
+            may_run_later: true,
+            ..TextAnalysis::unreadable()
+        }
+    }
+
+    /// Returns the analysis of a text that cannot be parsed because of its encoding.
+    #[must_use]
+    pub fn unreadable() -> TextAnalysis {
+        TextAnalysis {
+            statements: smallvec![RoutedStatement {
+                kind: StatementClass::Unknown,
+                traits: RoutingTraits::OBSCURE,
+                calls: Volatility::Unknown,
+            }],
+            hint: None,
+            effects: smallvec![Effect {
+                statement: 0,
+                kind: EffectKind::Pin(Pin::Unknown),
+            }],
+            changes_catalog: true,
+            changes_functions: true,
+            may_shadow_tables: true,
+            uses_nextval: false,
+            uses_lastval: false,
+            may_use_lastval: true,
+            has_external_effects: true,
+            parsing_change: ParsingChange::Nothing,
+            may_set_search_path: false,
+            may_run_later: false,
+            writes: true,
+            digest: 0,
+            database_change: None,
+            object: None,
+            source: None,
+        }
+    }
+}
+
+/// Analyzes a text. `backslashes`: `standard_conforming_strings` of the session is off. If its
+/// `client_encoding` is not [`postgres::encoding_is_safe`], use [`TextAnalysis::unreadable`]
+/// instead.
+#[must_use]
+pub fn read(text: &[u8], backslashes: bool, catalog: Option<&dyn CatalogLookup>) -> TextAnalysis {
+    analyze_with_doubts(text, backslashes, catalog, false)
+}
+
+/// Analyzes a text like [`read`]. `doubts_functions`: user functions may have changed
+/// since the catalog was read.
+#[must_use]
+pub fn analyze_with_doubts(
+    text: &[u8],
+    backslashes: bool,
+    catalog: Option<&dyn CatalogLookup>,
+    doubts_functions: bool,
+) -> TextAnalysis {
+    let facts = postgres::facts(text, backslashes);
+    if facts.is_cut() {
+        return TextAnalysis::too_large(facts.hint().map(owned_hint));
+    }
+    let mut analysis = TextAnalysis {
+        statements: SmallVec::new(),
+        hint: facts.hint().map(owned_hint),
+        effects: SmallVec::new(),
+        changes_catalog: false,
+        changes_functions: false,
+        may_shadow_tables: false,
+        uses_nextval: false,
+        uses_lastval: false,
+        may_use_lastval: false,
+        has_external_effects: false,
+        parsing_change: ParsingChange::Nothing,
+        may_set_search_path: false,
+        may_run_later: false,
+        writes: false,
+        digest: 0,
+        object: None,
+        source: None,
+        database_change: None,
+    };
+    let mut context = AnalysisContext {
+        text,
+        backslashes,
+        catalog,
+        doubts_functions,
+    };
+    for (index, statement) in facts.statements().enumerate() {
+        let routed = routing::statement(&context, statement);
+        analysis.writes |= routing::may_write(statement.kind, &routed);
+        let changes_catalog = routing::changes_catalog(statement.kind, &routed);
+        analysis.changes_catalog |= changes_catalog;
+        analysis.changes_functions |=
+            changes_catalog && routing::names_routine(&context, statement);
+        analysis.statements.push(routed);
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
+        effects::collect(&context, statement, &mut effects);
+        analysis.object = analysis.object.take().or_else(|| effects.object.take());
+        analysis.may_shadow_tables |= effects.may_shadow_tables(statement);
+        analysis.uses_nextval |= effects.uses_nextval;
+        analysis.uses_lastval |= effects.uses_lastval;
+        analysis.may_use_lastval |= effects.may_use_lastval;
+        analysis.database_change = analysis
+            .database_change
+            .or_else(|| database_change(&context, statement));
+        analysis.has_external_effects |= routing::acts_outside(&context, statement);
+        analysis.may_run_later |=
+            analysis.has_external_effects || routing::may_run_later(statement);
+        let change = parsing_change::of(&context, statement, &effects);
+        analysis.parsing_change = analysis.parsing_change.max(change);
+        analysis.may_set_search_path |= parsing_change::sets_path(&context, statement, &effects);
+        if analysis.effects.len() > EFFECTS_MAX {
+            return TextAnalysis::too_large(analysis.hint);
+        }
+        context.doubts_functions |= analysis.changes_functions;
+    }
+    analysis
+}
+
+/// Input for the analysis of a statement.
+struct AnalysisContext<'a> {
+    text: &'a [u8],
+    backslashes: bool,
+    catalog: Option<&'a dyn CatalogLookup>,
+    /// True if user-defined functions may differ from the catalog.
+    doubts_functions: bool,
+}
+
+/// Returns the effect of a statement that drops, renames, moves or copies a database.
+fn database_change(
+    context: &AnalysisContext<'_>,
+    statement: &facts::StatementFacts,
+) -> Option<Box<DatabaseChange>> {
+    if statement.kind != facts::StatementKind::Ddl {
+        return None;
+    }
+    let found = postgres::database_change(context.text, statement, context.backslashes)?;
+    let name = |name: &[u8]| Box::from(String::from_utf8_lossy(name));
+    let affected_names = found.affected_names.iter().map(|one| name(one)).collect();
+    Some(Box::new(DatabaseChange {
+        database: name(&found.database),
+        affected_names,
+        is_rename: found.is_rename,
+    }))
+}
+
+fn owned_hint(hint: hint::HintComment<'_>) -> RoutingHint {
+    match hint {
+        hint::HintComment::Primary => RoutingHint::Primary,
+        hint::HintComment::Replica => RoutingHint::Replica,
+        hint::HintComment::Server(name) => RoutingHint::Server(name.into()),
+    }
+}

@@ -1,0 +1,326 @@
+//! Collects the effects of each kind of statement on the session.
+
+use crate::facts::{
+    Discard, Isolation, SetConfig, Setting, SettingName, SettingValue, StatementFacts,
+    StatementKind, StatementTraits, TransactionModes,
+};
+use crate::name::identifier;
+use crate::postgres;
+use crate::token::Span;
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use smallvec::SmallVec;
+
+use super::super::settings::values;
+use super::{AnalysisContext, Effect, EffectKind, do_block, implicit_code, pins, routing};
+
+/// Collector of the effects of one statement.
+pub(super) struct EffectCollector<'a> {
+    pub(super) statement: u32,
+    pub(super) list: &'a mut SmallVec<[Effect; 1]>,
+    /// True if the statement calls `nextval()`, which pins only if `lastval()` or `currval()` is
+    /// read.
+    pub(super) uses_nextval: bool,
+    /// True if the statement reads `lastval()` or `currval()`.
+    pub(super) uses_lastval: bool,
+    /// True if it is unknown whether the statement reads `lastval()` or `currval()`.
+    pub(super) may_use_lastval: bool,
+    /// True if called code may create temporary objects until the end of the transaction.
+    pub(super) shadows_tables: bool,
+    /// True if called code may change settings that affect parsing until the end of the
+    /// transaction.
+    pub(super) changes_parsing: bool,
+    /// Setting, function, table or view that pins.
+    pub(super) object: Option<Box<str>>,
+    /// Number of effects that were in the list before this statement.
+    before: usize,
+    /// Pins of this statement that are already in the list.
+    pins: Pins,
+    pins_on_success: Pins,
+}
+
+impl<'a> EffectCollector<'a> {
+    pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
+        Self {
+            statement,
+            before: list.len(),
+            list,
+            uses_nextval: false,
+            uses_lastval: false,
+            may_use_lastval: false,
+            shadows_tables: false,
+            changes_parsing: false,
+            object: None,
+            pins: Pins::NONE,
+            pins_on_success: Pins::NONE,
+        }
+    }
+
+    /// Returns the effects of this statement.
+    pub(super) fn of_statement(&self) -> &[Effect] {
+        self.list.get(self.before..).unwrap_or_default()
+    }
+
+    /// Returns whether temporary objects may now shadow others of the same names, even if only
+    /// until the end of the transaction.
+    pub(super) fn may_shadow_tables(&self, statement: &StatementFacts) -> bool {
+        let pins = self.pins.and(self.pins_on_success);
+        let is_run = statement.kind != (StatementKind::Explain { analyze: false });
+        pins.has(Pin::TemporaryTable)
+            || self.shadows_tables
+            || is_run
+                && statement
+                    .traits
+                    .any(StatementTraits::TEMPORARY.and(StatementTraits::OBSCURE))
+    }
+
+    pub(super) fn push(&mut self, does: EffectKind) {
+        self.list.push(Effect {
+            statement: self.statement,
+            kind: does,
+        });
+    }
+
+    /// Collects the effects of an object. If it is the first that pins, it is recorded as `object`.
+    pub(super) fn of_object(&mut self, what: &str, name: &[u8], collect: impl FnOnce(&mut Self)) {
+        let before = (self.pins, self.pins_on_success);
+        collect(self);
+        if self.object.is_none() && before != (self.pins, self.pins_on_success) {
+            let name = String::from_utf8_lossy(name);
+            self.object = Some(format!("{what} {name}").into());
+        }
+    }
+
+    /// Adds a pin, unless it is already in the list.
+    pub(super) fn pin(&mut self, pin: Pin) {
+        if !self.pins.has(pin) {
+            self.pins.add(pin);
+            self.push(EffectKind::Pin(pin));
+        }
+    }
+
+    pub(super) fn pin_on_success(&mut self, pin: Pin) {
+        if !self.pins.and(self.pins_on_success).has(pin) {
+            self.pins_on_success.add(pin);
+            self.push(EffectKind::PinOnSuccess(pin));
+        }
+    }
+}
+
+pub(super) fn collect(
+    context: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    of_kind(context, statement, effects);
+    if pins::may_be(context, statement) {
+        pins::collect(context, statement, effects);
+    }
+    implicit_code::collect(context, statement, effects);
+}
+
+fn of_kind(
+    context: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    let name = |span: Span| -> Box<[u8]> { identifier(span.of(context.text)).into() };
+    match statement.kind {
+        StatementKind::Select if statement.traits.any(StatementTraits::SETS_LITERALS) => {
+            for call in postgres::set_configs(context.text, statement, context.backslashes) {
+                set_config(context, call, effects);
+            }
+        }
+        StatementKind::Commit { .. } | StatementKind::PrepareTransaction => {
+            effects.push(EffectKind::Commit)
+        }
+        StatementKind::Rollback { .. } => effects.push(EffectKind::Rollback),
+        StatementKind::Savepoint(span) => effects.push(EffectKind::Savepoint(name(span))),
+        StatementKind::Release(span) => effects.push(EffectKind::ReleaseSavepoint(name(span))),
+        StatementKind::RollbackTo(span) => effects.push(EffectKind::RollbackTo(name(span))),
+        StatementKind::Set(setting) => set(context, setting, effects),
+        StatementKind::SetTransaction { modes, session, .. } => {
+            set_transaction(modes, session, effects)
+        }
+        StatementKind::Reset(setting) => reset(context, setting, effects),
+        StatementKind::ResetAll => {
+            effects.push(EffectKind::ResetAll);
+            effects.push(EffectKind::Release(UnpinEvent::ResetAll));
+        }
+        StatementKind::Listen(_) => effects.pin_on_success(Pin::Listen),
+        StatementKind::Unlisten(None) => effects.push(EffectKind::Release(UnpinEvent::UnlistenAll)),
+        StatementKind::Declare { hold: true, .. } => effects.pin_on_success(Pin::HeldCursor),
+        StatementKind::CloseCursor(None) => effects.push(EffectKind::Release(UnpinEvent::CloseAll)),
+        StatementKind::Prepare(span) => effects.push(EffectKind::Prepare(name(span))),
+        StatementKind::Execute(span) => effects.push(EffectKind::Execute(name(span))),
+        StatementKind::Explain { .. } | StatementKind::Ddl => {
+            let executed = postgres::executed(context.text, statement, context.backslashes);
+            if let Some(span) = executed {
+                effects.push(EffectKind::Execute(name(span)));
+            }
+        }
+        StatementKind::Deallocate(Some(span)) => effects.push(EffectKind::Deallocate(name(span))),
+        StatementKind::Deallocate(None) => {
+            effects.push(EffectKind::DeallocateAll);
+            effects.push(EffectKind::Release(UnpinEvent::DeallocateAll));
+        }
+        StatementKind::Discard(what) => discard(what, effects),
+        StatementKind::Load => effects.pin(Pin::Library),
+        StatementKind::Do => do_block::collect(context, statement, effects),
+        // The server rejects a text that ends inside a string.
+        StatementKind::Unknown if !statement.traits.any(StatementTraits::BROKEN) => {
+            effects.pin_on_success(Pin::Unknown);
+        }
+        _ => {}
+    }
+}
+
+fn discard(what: Discard, effects: &mut EffectCollector<'_>) {
+    effects.push(EffectKind::Discard(what));
+    match what {
+        Discard::All => effects.push(EffectKind::Release(UnpinEvent::DiscardAll)),
+        Discard::Sequences => effects.push(EffectKind::Release(UnpinEvent::DiscardSequences)),
+        Discard::Temp => effects.push(EffectKind::Release(UnpinEvent::DiscardTemp)),
+        Discard::Plans => {}
+    }
+}
+
+fn set(context: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectCollector<'_>) {
+    let Some(name) = setting_name(context, setting.name) else {
+        if !setting.local {
+            pin_untracked(None, effects);
+        }
+        return;
+    };
+    if of_transaction(&name, effects, || value_word(context, setting.value)) {
+        return;
+    }
+    match setting.value {
+        _ if &*name == b"seed" => effects.pin(Pin::RandomSeed),
+        _ if setting.local => {}
+        SettingValue::Default => effects.push(EffectKind::Reset(name)),
+        SettingValue::Unknown => pin_untracked(Some(&name), effects),
+        SettingValue::Literals(span) => {
+            let written = span.of(context.text);
+            let values = postgres::set_values(written, context.backslashes);
+            match values.map(|values| values::flattened(&name, &values)) {
+                Some(value) => effects.push(EffectKind::Set { name, value }),
+                None => pin_untracked(Some(&name), effects),
+            }
+        }
+    }
+}
+
+/// Pins for an untrackable change of a setting that outlives its transaction. `None`: the name of
+/// the setting is unknown, too.
+fn pin_untracked(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
+    let collect = |effects: &mut EffectCollector<'_>| {
+        effects.pin_on_success(Pin::Settings);
+        if name.is_none_or(values::is_role) {
+            effects.pin_on_success(Pin::Role);
+        }
+    };
+    match name {
+        Some(name) => effects.of_object("setting", name, collect),
+        None => collect(effects),
+    }
+}
+
+fn reset(context: &AnalysisContext<'_>, setting: SettingName, effects: &mut EffectCollector<'_>) {
+    match setting_name(context, setting) {
+        Some(name) => effects.push(EffectKind::Reset(name)),
+        None => pin_untracked(None, effects),
+    }
+}
+
+fn set_config(context: &AnalysisContext<'_>, call: SetConfig, effects: &mut EffectCollector<'_>) {
+    let text = |span: Span| postgres::string_value(span.of(context.text), context.backslashes);
+    let name = text(call.name).and_then(|name| values::name(&name));
+    let is_null = call.value.of(context.text).eq_ignore_ascii_case(b"null");
+    let value = text(call.value);
+    let Some(name) = name else {
+        if !call.local {
+            pin_untracked(None, effects);
+        }
+        return;
+    };
+    if of_transaction(&name, effects, || value.as_deref().map(<[u8]>::to_vec)) || call.local {
+        return;
+    }
+    match value {
+        _ if is_null => effects.push(EffectKind::Reset(name)),
+        _ if &*name == b"seed" => effects.pin(Pin::RandomSeed),
+        Some(value) => effects.push(EffectKind::Set {
+            name,
+            value: value.into(),
+        }),
+        None => pin_untracked(Some(&name), effects),
+    }
+}
+
+/// Handles settings that each transaction resets: they are not tracked for the session. Returns
+/// whether `name` is one.
+fn of_transaction(
+    name: &[u8],
+    effects: &mut EffectCollector<'_>,
+    value: impl Fn() -> Option<Vec<u8>>,
+) -> bool {
+    let mut modes = TransactionModes::default();
+    match name {
+        b"transaction_read_only" => modes.read_only = value().as_deref().and_then(values::boolean),
+        b"transaction_isolation" => {
+            let serializable = |value: Vec<u8>| value.eq_ignore_ascii_case(b"serializable");
+            modes.isolation = value().map(|value| match serializable(value) {
+                true => Isolation::Serializable,
+                false => Isolation::ReadCommitted,
+            });
+        }
+        b"transaction_deferrable" => {}
+        _ => return false,
+    }
+    effects.push(EffectKind::SetTransaction(routing::modes(modes)));
+    true
+}
+
+fn value_word(context: &AnalysisContext<'_>, value: SettingValue) -> Option<Vec<u8>> {
+    let SettingValue::Literals(span) = value else {
+        return None;
+    };
+    let values = postgres::set_values(span.of(context.text), context.backslashes)?;
+    values.first().map(|value| value.to_vec())
+}
+
+/// Handles SET TRANSACTION; SET SESSION CHARACTERISTICS sets the defaults of later transactions.
+fn set_transaction(modes: TransactionModes, session: bool, effects: &mut EffectCollector<'_>) {
+    if !session {
+        return effects.push(EffectKind::SetTransaction(routing::modes(modes)));
+    }
+    let on = |on: bool| -> &'static [u8] { if on { b"on" } else { b"off" } };
+    let isolation = modes.isolation.map(|isolation| -> &'static [u8] {
+        match isolation {
+            Isolation::ReadUncommitted => b"read uncommitted",
+            Isolation::ReadCommitted => b"read committed",
+            Isolation::RepeatableRead => b"repeatable read",
+            Isolation::Serializable => b"serializable",
+        }
+    });
+    let settings: [(&[u8], Option<&[u8]>); 3] = [
+        (b"default_transaction_read_only", modes.read_only.map(on)),
+        (b"default_transaction_isolation", isolation),
+        (b"default_transaction_deferrable", modes.deferrable.map(on)),
+    ];
+    for (name, value) in settings {
+        if let Some(value) = value {
+            effects.push(EffectKind::Set {
+                name: name.into(),
+                value: value.into(),
+            });
+        }
+    }
+}
+
+pub(super) fn setting_name(context: &AnalysisContext<'_>, name: SettingName) -> Option<Box<[u8]>> {
+    match name {
+        SettingName::Known(name) => Some(name.as_bytes().into()),
+        SettingName::Written(span) => values::written_name(span.of(context.text)),
+    }
+}

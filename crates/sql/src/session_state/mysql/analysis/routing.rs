@@ -1,0 +1,358 @@
+//! Converts the facts of a statement to the router's types.
+
+use crate::mysql;
+use crate::token::Word;
+use evenkeel_policy::pins::Pin;
+use evenkeel_policy::route::{
+    self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+};
+
+use super::super::previous_results::ResultReads;
+use super::{AnalysisContext, calls, set};
+
+/// Returns the statement in the form that the router uses.
+pub(super) fn statement(
+    context: &AnalysisContext<'_>,
+    facts: &mysql::StatementFacts,
+) -> RoutedStatement {
+    let kind = kind(context, facts);
+    RoutedStatement {
+        kind,
+        traits: traits(facts, kind),
+        calls: calls(context, facts, kind),
+    }
+}
+
+/// Returns whether other sessions may see new data after the statement commits.
+pub(super) fn may_write(statement: &RoutedStatement) -> bool {
+    const WRITING: RoutingTraits = RoutingTraits::WRITES
+        .and(RoutingTraits::MAKES_TABLE)
+        .and(RoutingTraits::SEQUENCE)
+        .and(RoutingTraits::OBSCURE);
+    match statement.kind {
+        StatementClass::Write
+        | StatementClass::Ddl
+        | StatementClass::Routine
+        | StatementClass::Unknown => true,
+        StatementClass::Read
+        | StatementClass::Asks
+        | StatementClass::Server
+        | StatementClass::Session
+        | StatementClass::Setting => {
+            statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether the catalog's routines and tables may differ after the statement. Temporary
+/// tables do not count: other sessions do not see them, and their session is pinned.
+pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> bool {
+    match statement.kind {
+        StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
+        StatementClass::Unknown => facts.kind == mysql::StatementKind::Unknown,
+        _ => false,
+    }
+}
+
+/// Returns what the statement reads about the preceding one. An unreadable statement may read
+/// anything.
+pub(super) fn needs(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> ResultReads {
+    use mysql::{StatementKind as Kind, StatementTraits as Traits};
+    let of = |traits: Traits, needs: ResultReads| match facts.traits.any(traits) {
+        true => needs,
+        false => ResultReads::NONE,
+    };
+    let calls = !facts.functions.as_slice().is_empty();
+    let hidden = match facts.kind {
+        Kind::Call | Kind::Execute(_) | Kind::Unknown => ResultReads::ALL.as_possible(),
+        Kind::GetDiagnostics => ResultReads::DIAGNOSTICS,
+        _ if reads_results_within(context, facts) => ResultReads::ALL.as_possible(),
+        _ if calls => ResultReads::INSERT_ID.as_possible(),
+        _ => ResultReads::NONE,
+    };
+    // These statements may leave the insert id unchanged.
+    let sets = match facts.kind {
+        Kind::LoadData { .. } => true,
+        Kind::Write => returns(context, facts),
+        _ => false,
+    };
+    let sets = sets || facts.traits.any(Traits::SETS_INSERT_ID);
+    let hidden = match sets {
+        true => hidden.and(ResultReads::INSERT_ID.as_possible()),
+        false => hidden,
+    };
+    hidden
+        .and(of(Traits::READS_INSERT_ID, ResultReads::INSERT_ID))
+        .and(match facts.traits.any(Traits::READS_FOUND_ROWS) {
+            true => counts(context, facts),
+            false => ResultReads::NONE,
+        })
+        .and(of(Traits::DIAGNOSTICS, ResultReads::DIAGNOSTICS))
+}
+
+/// Returns whether a function or view that it names reads results of the preceding statement.
+fn reads_results_within(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    let (calls, views) = calls::bonds(context, facts);
+    calls.has(Pin::FoundRows) || views.has(Pin::FoundRows) || views.has(Pin::InsertId)
+}
+
+/// Returns whether the reply to an insert may be a result, which has no insert id. The position of
+/// the word is not checked.
+fn returns(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    const WORD: &[u8] = b"returning";
+    let text = facts.span.of(context.text);
+    let is_it = |part: &[u8]| part.eq_ignore_ascii_case(WORD);
+    context.modes.mariadb && text.windows(WORD.len()).any(is_it)
+}
+
+/// Returns which results this statement sets for the next one of the same text.
+/// An insert may leave the insert id unchanged.
+pub(super) fn answers(kind: mysql::StatementKind) -> ResultReads {
+    use mysql::StatementKind as Kind;
+    match kind {
+        Kind::Select => ResultReads::FOUND_ROWS.and(ResultReads::ROW_COUNT),
+        Kind::Write => ResultReads::ROW_COUNT.and(ResultReads::DIAGNOSTICS),
+        _ => ResultReads::NONE,
+    }
+}
+
+/// Returns which of FOUND_ROWS() and ROW_COUNT() the statement calls.
+fn counts(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> ResultReads {
+    let mut needs = ResultReads::NONE;
+    let sql = facts.span.of(context.text);
+    let mut tokens = context.tokens(facts);
+    loop {
+        let token = tokens.next_token();
+        if token.kind == mysql::TokenKind::End {
+            return needs;
+        }
+        if calls::is_named(token, sql, b"found_rows") {
+            needs = needs.and(ResultReads::FOUND_ROWS);
+        } else if calls::is_named(token, sql, b"row_count") {
+            needs = needs.and(ResultReads::ROW_COUNT);
+        }
+    }
+}
+
+/// Returns whether the statement has exactly one reply: code that a routine runs may have more.
+pub(super) fn has_one_reply(kind: mysql::StatementKind) -> bool {
+    use mysql::StatementKind as Kind;
+    !matches!(
+        kind,
+        Kind::Call | Kind::Execute(_) | Kind::Unknown | Kind::Explain { analyze: true }
+    )
+}
+
+/// Returns whether the statement runs as a whole or not at all, since it contains no COMMIT.
+pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
+    use mysql::StatementKind as Kind;
+    matches!(
+        kind,
+        Kind::Select
+            | Kind::Write
+            | Kind::LoadData { .. }
+            | Kind::Show
+            | Kind::Explain { .. }
+            | Kind::Set
+            | Kind::Use(_)
+    )
+}
+
+fn kind(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {
+    use mysql::{StatementKind as Kind, StatementTraits as Has, VariableScope};
+    let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
+    match facts.kind {
+        Kind::Empty => StatementClass::Empty,
+        Kind::Select | Kind::Show if facts.traits.any(of_server) => StatementClass::Asks,
+        Kind::Explain { .. } if explains_connection(context, facts) => StatementClass::Server,
+        Kind::Select | Kind::Show | Kind::Explain { .. } => StatementClass::Read,
+        Kind::Write | Kind::LoadData { .. } => StatementClass::Write,
+        Kind::Ddl | Kind::Maintenance => StatementClass::Ddl,
+        Kind::Begin { read_only, .. } => StatementClass::Begin(TransactionModes {
+            read_only,
+            isolation: None,
+        }),
+        Kind::Commit(ending) | Kind::Rollback(ending) if ending.chain => {
+            StatementClass::Begin(TransactionModes::default())
+        }
+        Kind::Commit(_)
+        | Kind::Rollback(_)
+        | Kind::Savepoint(_)
+        | Kind::Release(_)
+        | Kind::RollbackTo(_) => StatementClass::EndTransaction,
+        Kind::Set => set::kind(context, facts),
+        Kind::SetTransaction { scope, .. } => match scope {
+            VariableScope::Session => StatementClass::Setting,
+            VariableScope::Global => StatementClass::Server,
+            // The statement pins to the connection on which the transaction will run.
+            VariableScope::Implicit => StatementClass::Session,
+        },
+        Kind::Use(_) => StatementClass::Setting,
+        Kind::Kill { .. } | Kind::KillOther | Kind::Flush { lock: false } => StatementClass::Server,
+        Kind::LockTables | Kind::LockInstance | Kind::Flush { lock: true } => StatementClass::Lock,
+        Kind::SetRole
+        | Kind::UnlockTables
+        | Kind::UnlockInstance
+        | Kind::Handler
+        | Kind::Prepare(_)
+        | Kind::Deallocate(_)
+        | Kind::GetDiagnostics => StatementClass::Session,
+        Kind::Call | Kind::Do => StatementClass::Routine,
+        Kind::Xa | Kind::Execute(_) | Kind::Unknown => StatementClass::Unknown,
+    }
+}
+
+/// Returns whether it is `EXPLAIN [FORMAT = …] FOR CONNECTION …`: connections belong to one server.
+fn explains_connection(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    const TOKENS_MAX: usize = 6;
+    let mut tokens = context.tokens(facts);
+    let mut is_for = false;
+    for _ in 0..TOKENS_MAX {
+        let token = tokens.next_token();
+        if is_for && token.is(Word::of("connection")) {
+            return true;
+        }
+        is_for = token.is(Word::of("for"));
+    }
+    false
+}
+
+/// Converts the isolation level to the router's type.
+pub(super) fn isolation(level: mysql::Isolation) -> route::Isolation {
+    match level {
+        mysql::Isolation::Serializable => route::Isolation::Serializable,
+        _ => route::Isolation::Weaker,
+    }
+}
+
+const TRAITS: &[(mysql::StatementTraits, RoutingTraits)] = &[
+    (mysql::StatementTraits::WRITES, RoutingTraits::WRITES),
+    (
+        mysql::StatementTraits::LOCKS_ROWS,
+        RoutingTraits::LOCKS_ROWS,
+    ),
+    (
+        mysql::StatementTraits::INTO_FILE,
+        RoutingTraits::MAKES_TABLE,
+    ),
+    (mysql::StatementTraits::TEMPORARY, RoutingTraits::TEMPORARY),
+    (
+        mysql::StatementTraits::NAMED_LOCK,
+        RoutingTraits::NAMED_LOCK,
+    ),
+    (mysql::StatementTraits::NEXT_VALUE, RoutingTraits::SEQUENCE),
+    (
+        mysql::StatementTraits::CURRENT_VALUE,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::READS_FOUND_ROWS,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::READS_INSERT_ID,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::DIAGNOSTICS,
+        RoutingTraits::REMEMBERS,
+    ),
+    (
+        mysql::StatementTraits::SETS_INSERT_ID,
+        RoutingTraits::ASSIGNS,
+    ),
+    (mysql::StatementTraits::SETS_UNKNOWN, RoutingTraits::ASSIGNS),
+    (
+        mysql::StatementTraits::SPECIAL_FUNCTION,
+        RoutingTraits::OBSCURE,
+    ),
+    (
+        mysql::StatementTraits::CONNECTION_ID,
+        RoutingTraits::OBSCURE,
+    ),
+    (mysql::StatementTraits::VERSIONED, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::BROKEN, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::TOO_DEEP, RoutingTraits::OBSCURE),
+    (mysql::StatementTraits::CATALOG, RoutingTraits::CATALOG),
+];
+
+fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits {
+    let mut traits = RoutingTraits::NONE;
+    if facts.kind == (mysql::StatementKind::Explain { analyze: false }) {
+        // The statement is planned, not run.
+        return traits;
+    }
+    if facts.functions.is_cut()
+        || facts.tables.is_cut() && matches!(kind, StatementClass::Read | StatementClass::Asks)
+    {
+        traits = traits.and(RoutingTraits::OBSCURE);
+    }
+    if facts.traits == mysql::StatementTraits::NONE {
+        return traits;
+    }
+    for (found, trait_of) in TRAITS {
+        if facts.traits.any(*found) {
+            traits = traits.and(*trait_of);
+        }
+    }
+    if kind != StatementClass::Setting && facts.traits.any(mysql::StatementTraits::SETS_VARIABLES) {
+        traits = traits.and(RoutingTraits::ASSIGNS);
+    }
+    traits
+}
+
+/// Returns the worst volatility of all calls and reads. Nothing is looked up for a statement that
+/// cannot be a read.
+fn calls(
+    context: &AnalysisContext<'_>,
+    facts: &mysql::StatementFacts,
+    kind: StatementClass,
+) -> Volatility {
+    if !matches!(
+        kind,
+        StatementClass::Read
+            | StatementClass::Asks
+            | StatementClass::Setting
+            | StatementClass::Server
+            | StatementClass::Session
+    ) {
+        return Volatility::None;
+    }
+    let is_run = facts.kind != (mysql::StatementKind::Explain { analyze: false });
+    let called = match is_run {
+        true => facts.functions.as_slice(),
+        false => &[],
+    };
+    let tables = facts.tables.as_slice();
+    let Some(lookup) = context.lookup else {
+        return match called.is_empty() && tables.is_empty() {
+            true => Volatility::None,
+            false => Volatility::Unknown,
+        };
+    };
+    let named = |span: crate::token::Span| mysql::identifier(span.of(context.text));
+    let functions = called.iter().map(|name| lookup.function(&named(name.name)));
+    let relations = tables.iter().map(|name| {
+        let schema = named(name.schema);
+        match is_system_schema(&schema) {
+            true => Volatility::Stable,
+            false => lookup.relation(&named(name.name)),
+        }
+    });
+    Volatility::worst(functions.chain(relations))
+}
+
+/// Returns whether the schema is one of the server itself. Users create objects there at their own
+/// risk.
+fn is_system_schema(name: &[u8]) -> bool {
+    let schemas: [&[u8]; 4] = [
+        b"information_schema",
+        b"performance_schema",
+        b"mysql",
+        b"sys",
+    ];
+    schemas
+        .iter()
+        .any(|schema| name.eq_ignore_ascii_case(schema))
+}
