@@ -20,6 +20,17 @@
 //! Each dialect has its words in `words.rs`, the effects of its statements in
 //! `analysis/effects.rs`, and their routing in `analysis/routing.rs`.
 #![forbid(unsafe_code)]
+// No text may cause a panic here. Tests may panic.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
 
 pub mod catalog;
 pub mod digest;

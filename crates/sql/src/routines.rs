@@ -120,7 +120,12 @@ impl Routines {
         routines.resolve_views(listed);
         // What a body leaves behind hangs on what it calls, and on the triggers of what it writes
         // to.
-        for _ in 0..=listed.routines.len() + listed.triggers.len() + listed.views.len() {
+        let counts = [
+            listed.routines.len(),
+            listed.triggers.len(),
+            listed.views.len(),
+        ];
+        for _ in 0..=counts.into_iter().sum() {
             let before = (routines.binds.clone(), routines.triggers.clone());
             let before = (before, routines.views.clone());
             for routine in &listed.routines {

@@ -17,7 +17,7 @@ impl UserCode {
         let mut reads = HashSet::new();
         let mut writes = HashSet::new();
         loop {
-            let known = reads.len() + writes.len();
+            let known = reads.len().saturating_add(writes.len());
             for one in relations {
                 if is_of_users(&one.functions) || any(&one.relations, &reads) {
                     reads.insert(one.oid);
@@ -28,7 +28,7 @@ impl UserCode {
                     writes.insert(one.oid);
                 }
             }
-            if known == reads.len() + writes.len() {
+            if known == reads.len().saturating_add(writes.len()) {
                 return UserCode {
                     reads: names(relations, &reads),
                     writes: names(relations, &writes),

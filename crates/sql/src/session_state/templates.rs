@@ -61,18 +61,25 @@ impl<M: Clone> Templates<M> {
             self.slots.resize_with(SLOTS, TemplateSlot::default);
         }
         let mut recent = self.recent.iter();
-        if let Some(known) = recent.find_map(|&index| self.slots[index].find(text, context)) {
+        let find = |&index: &usize| self.slots.get(index)?.find(text, context);
+        if let Some(known) = recent.find_map(find) {
             return known.clone();
         }
         let shape = shape(text);
         let index = (shape >> 57) as usize % SLOTS;
-        let slot = &mut self.slots[index];
-        if let Some(known) = slot.find(text, context) {
-            self.recent[self.oldest] = index;
-            self.oldest = (self.oldest + 1) % RECENT;
-            return known.clone();
+        if let Some(known) = self
+            .slots
+            .get(index)
+            .and_then(|slot| slot.find(text, context))
+        {
+            let known = known.clone();
+            self.remember(index);
+            return known;
         }
         let analysis = read();
+        let Some(slot) = self.slots.get_mut(index) else {
+            return analysis;
+        };
         let is_known_shape = std::mem::replace(&mut slot.shape, shape) == shape;
         if is_known_shape && is_fixed(&analysis) {
             let template = Template::of(text, context.dialect);
@@ -85,6 +92,14 @@ impl<M: Clone> Templates<M> {
             });
         }
         analysis
+    }
+
+    /// Records that a slot matched, in place of the slot that did so the longest time ago.
+    fn remember(&mut self, index: usize) {
+        if let Some(oldest) = self.recent.get_mut(self.oldest) {
+            *oldest = index;
+        }
+        self.oldest = self.oldest.wrapping_add(1) % RECENT;
     }
 }
 

@@ -288,10 +288,10 @@ pub(super) fn words(code: &[u8]) -> impl Iterator<Item = Span> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let rest = code.get(at..)?;
-        let start = at + rest.iter().position(is_of_word)?;
+        let start = at.saturating_add(rest.iter().position(is_of_word)?);
         let rest = code.get(start..)?;
         let length = rest.iter().position(|byte| !is_of_word(byte));
-        at = start + length.unwrap_or(rest.len());
+        at = start.saturating_add(length.unwrap_or(rest.len()));
         Some(Span {
             start: u32::try_from(start).ok()?,
             end: u32::try_from(at).ok()?,

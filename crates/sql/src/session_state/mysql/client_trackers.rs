@@ -87,7 +87,7 @@ const NAMES: [&str; 5] = [
 ];
 
 pub(super) fn names(mariadb: bool) -> &'static [&'static str] {
-    let count = NAMES.len() - usize::from(mariadb);
+    let count = NAMES.len().saturating_sub(usize::from(mariadb));
     NAMES.get(..count).unwrap_or_default()
 }
 

@@ -54,8 +54,8 @@ pub(super) fn of_login(number: u16, mariadb: bool, version: u32) -> Collation {
         return Collation::Default;
     }
     let known = known::KNOWN.binary_search_by_key(&number, |(known, _)| *known);
-    if let Ok(index) = known {
-        let (_, name) = known::KNOWN[index];
+    let known = known.ok().and_then(|index| known::KNOWN.get(index));
+    if let Some((_, name)) = known {
         return match name.starts_with("utf8mb3") && names_it_utf8(mariadb, version) {
             true => Collation::Number(number),
             false => Collation::Named(name),

@@ -113,7 +113,7 @@ impl Rows {
     /// Adds bytes of DataRow messages, or of the RowDescription before them.
     pub fn add(&mut self, bytes: &[u8]) {
         let skipped = self.skipped.min(bytes.len());
-        self.skipped -= skipped;
+        self.skipped = self.skipped.saturating_sub(skipped);
         let bytes = bytes.get(skipped..).unwrap_or_default();
         let free = ANSWER_LENGTH_MAX.saturating_sub(self.bytes.len());
         let bytes = bytes.get(..free).unwrap_or(bytes);
@@ -128,10 +128,10 @@ impl Rows {
     /// Parses the complete reply.
     pub fn read(&self) -> Leftover {
         let mut left = Leftover::default();
-        let (mut at, mut read) = (0, 0);
+        let (mut at, mut read) = (0_usize, 0_u64);
         while let Some((kind, name, length)) = row(self.bytes.get(at..).unwrap_or_default()) {
-            at += length;
-            read += 1;
+            at = at.saturating_add(length);
+            read = read.saturating_add(1);
             let Some((pin, _)) = QUERIES.get(kind) else {
                 left.pins.add(Pin::Unknown);
                 continue;
@@ -172,7 +172,9 @@ impl fmt::Display for Leftover {
 fn row(bytes: &[u8]) -> Option<(usize, &[u8], usize)> {
     let rest = bytes.strip_prefix(b"D")?;
     let (length, rest) = rest.split_first_chunk::<4>()?;
-    let length = 1 + usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    let length = usize::try_from(u32::from_be_bytes(*length))
+        .ok()?
+        .saturating_add(1);
     let (columns, rest) = rest.split_first_chunk::<2>()?;
     let (kind, rest) = column(rest)?;
     let (name, _) = column(rest)?;

@@ -361,9 +361,9 @@ impl SessionState {
         let pending = self.pending.as_deref().into_iter();
         let changes = pending.flat_map(|pending| pending.committed.iter().chain(&pending.changes));
         let changed: usize = changes.chain([&change]).map(SettingChange::length).sum();
-        let length = |(name, value): (&[u8], &[u8])| CHANGE_LENGTH + name.len() + value.len();
-        let current: usize = self.settings.iter().map(length).sum();
-        if changed + current <= LENGTH_MAX {
+        let lengths = |(name, value): (&[u8], &[u8])| [CHANGE_LENGTH, name.len(), value.len()];
+        let current: usize = self.settings.iter().flat_map(lengths).sum();
+        if changed.saturating_add(current) <= LENGTH_MAX {
             return self.change(change);
         }
         if let SettingChange::Set(name, _) | SettingChange::Reset(name) = &change

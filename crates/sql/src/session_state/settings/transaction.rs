@@ -135,11 +135,11 @@ impl TransactionChanges {
 impl SettingChange {
     pub(super) fn length(&self) -> usize {
         let own = match self {
-            SettingChange::Set(name, value) => name.len() + value.len(),
+            SettingChange::Set(name, value) => name.len().saturating_add(value.len()),
             SettingChange::Reset(name) => name.len(),
             SettingChange::ResetAll | SettingChange::Everything => 0,
         };
-        CHANGE_LENGTH + own
+        CHANGE_LENGTH.saturating_add(own)
     }
 
     pub(super) fn touches(&self, name: &[u8]) -> bool {

@@ -412,8 +412,8 @@ impl SessionState {
         let key = [b"@", name].concat();
         let is_own = |(name, _): &(&[u8], &[u8])| name.first() == Some(&b'@');
         let others = self.settings.iter().filter(is_own);
-        let length = |(name, value): (&[u8], &[u8])| VARIABLE_LENGTH + name.len() + value.len();
-        let length: usize = others.map(length).sum();
+        let lengths = |(name, value): (&[u8], &[u8])| [VARIABLE_LENGTH, name.len(), value.len()];
+        let length: usize = others.flat_map(lengths).sum();
         if length.saturating_add(literal.len()) > VARIABLES_LENGTH_MAX {
             return self.pin(Pin::Variables);
         }

@@ -171,8 +171,10 @@ impl SessionState {
         interner: &Interner,
     ) {
         server.owners.count_owner = ResultOwners::NO_CLIENT;
-        let count = 1 + client_trackers::names(self.modes.mariadb).len();
-        let Some((results, trackers)) = row.split_first().filter(|_| row.len() == count) else {
+        let count = client_trackers::names(self.modes.mariadb).len();
+        let columns = row.split_first();
+        let Some((results, trackers)) = columns.filter(|(_, trackers)| trackers.len() == count)
+        else {
             // The row was longer than the limit for stored answers.
             return self.pin(Pin::Unknown);
         };
