@@ -9,6 +9,7 @@ mod timeline;
 mod upgrade;
 
 use evenkeel_proxy::counters;
+use evenkeel_wire::SqlProtocol;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
@@ -143,6 +144,13 @@ pub struct ServiceStatus {
     pub servers: Vec<ServerStatus>,
     /// Status of a service with a database protocol. `None` for TCP.
     pub database: Option<DatabaseStatus>,
+}
+
+impl ServiceStatus {
+    /// Returns whether each pool belongs to a database.
+    pub fn has_database_pools(&self) -> bool {
+        SqlProtocol::named(&self.protocol).is_some_and(SqlProtocol::fixes_database)
+    }
 }
 
 /// State of a service.

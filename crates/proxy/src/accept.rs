@@ -9,7 +9,8 @@ use arc_swap::ArcSwap;
 use evenkeel_engine::listen::{self, AcceptedClient, Listener, ListenerHandle};
 
 use crate::event::Event;
-use crate::service::{Assignment, Service};
+use crate::service::Service;
+use crate::settings::Assignment;
 use crate::worker::{Accepted, Worker};
 
 /// Surplus of sessions over the least loaded worker at which an accepted client is handed over; a
@@ -68,7 +69,7 @@ async fn accept_clients(
 fn assign(worker: &Rc<Worker>, accepted: Accepted) {
     let shared = &worker.shared;
     let sessions = &shared.sessions;
-    let assignment = accepted.service.protocol.assignment();
+    let assignment = accepted.service.snapshot().settings.assignment;
     let weight = |index: usize| match assignment {
         Assignment::Gather => shared.pooled_weight(index),
         Assignment::Keep => sessions[index].load(Relaxed),

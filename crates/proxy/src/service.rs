@@ -86,33 +86,7 @@ impl ServiceSnapshot {
 }
 
 /// Protocol of a service, with the state that its workers share.
-#[derive(Debug, Clone)]
-pub enum Protocol {
-    /// Bytes are relayed unchanged.
-    Tcp,
-    /// Protocol of a database: sessions are parsed, and server connections pooled.
-    Sql(Arc<DatabaseService>),
-}
-
-/// Way in which accepted clients are assigned to workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Assignment {
-    /// The accepting worker keeps a client unless it has many more than others: short connections
-    /// would notice the wake-up of another worker.
-    Keep,
-    /// The least loaded worker gets each client, after the first ones have gathered at one worker.
-    Gather,
-}
-
-impl Protocol {
-    pub(crate) fn assignment(&self) -> Assignment {
-        match self {
-            Protocol::Tcp => Assignment::Keep,
-            // Sessions are long.
-            Protocol::Sql(_) => Assignment::Gather,
-        }
-    }
-}
+pub type Protocol = evenkeel_wire::Protocol<Arc<DatabaseService>>;
 
 /// A service; lives until it is removed from the configuration and its sessions have ended.
 #[derive(Debug)]
@@ -152,10 +126,7 @@ impl Service {
 
     /// Returns the shared state of a service with a database protocol. `None` for other protocols.
     pub fn database(&self) -> Option<&Arc<DatabaseService>> {
-        match &self.protocol {
-            Protocol::Sql(database) => Some(database),
-            Protocol::Tcp => None,
-        }
+        self.protocol.database()
     }
 
     /// Returns the current snapshot.

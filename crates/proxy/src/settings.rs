@@ -37,6 +37,19 @@ pub struct ServiceSettings {
     pub server_speaks_first: bool,
     /// Detection of half-dead peers.
     pub keepalive: Keepalive,
+    /// Assignment of accepted clients to workers.
+    pub assignment: Assignment,
+}
+
+/// Way in which accepted clients are assigned to workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assignment {
+    /// The accepting worker keeps a client unless it has many more than others: short connections
+    /// would notice the wake-up of another worker.
+    Keep,
+    /// The least loaded worker gets each client, after the first ones have gathered at one worker.
+    /// For long sessions.
+    Gather,
 }
 
 /// Version of the PROXY protocol that is sent to servers.

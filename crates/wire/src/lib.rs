@@ -20,6 +20,42 @@ pub mod postgres;
 pub mod proxy_header;
 pub mod stream_editor;
 
+/// Protocol of a service: the one list of protocols, from the configuration to the sessions. `D` is
+/// what belongs to database protocols only, such as their settings, or the state of their sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol<D> {
+    /// None: bytes are relayed unchanged.
+    Tcp,
+    /// Protocol of a database: sessions are parsed, and servers have roles.
+    Sql(D),
+}
+
+impl<D> Protocol<D> {
+    /// Returns what belongs to a database protocol. `None` for other protocols.
+    pub fn database(&self) -> Option<&D> {
+        match self {
+            Protocol::Sql(database) => Some(database),
+            Protocol::Tcp => None,
+        }
+    }
+
+    /// Returns what belongs to a database protocol. `None` for other protocols.
+    pub fn database_mut(&mut self) -> Option<&mut D> {
+        match self {
+            Protocol::Sql(database) => Some(database),
+            Protocol::Tcp => None,
+        }
+    }
+
+    /// Returns the same protocol with a converted value.
+    pub fn map<E>(&self, convert: impl FnOnce(&D) -> E) -> Protocol<E> {
+        match self {
+            Protocol::Sql(database) => Protocol::Sql(convert(database)),
+            Protocol::Tcp => Protocol::Tcp,
+        }
+    }
+}
+
 /// Protocol of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlProtocol {
@@ -30,6 +66,21 @@ pub enum SqlProtocol {
 }
 
 impl SqlProtocol {
+    /// Returns the protocol of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = [SqlProtocol::Postgres, SqlProtocol::Mysql].into_iter();
+        all.find(|protocol| protocol.name() == name)
+    }
+
+    /// Returns whether a server connection remains in the database that its login named. MySQL's
+    /// change it at any time.
+    pub const fn fixes_database(self) -> bool {
+        match self {
+            SqlProtocol::Postgres => true,
+            SqlProtocol::Mysql => false,
+        }
+    }
+
     /// Returns the word in the configuration.
     pub const fn name(self) -> &'static str {
         match self {

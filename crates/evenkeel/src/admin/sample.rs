@@ -200,7 +200,7 @@ fn orders() -> ServiceStatus {
     ServiceStatus {
         name: "orders".into(),
         cluster: Some("db".into()),
-        protocol: "tcp".into(),
+        protocol: "postgres".into(),
         listen: vec!["0.0.0.0:3306".into(), "unix:/run/orders.sock".into()],
         balance: "least-connections".into(),
         role: "primary".into(),

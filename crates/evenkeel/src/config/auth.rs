@@ -102,15 +102,21 @@ fn read_account(
 }
 
 fn read_query(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) -> Option<String> {
-    if protocol == SqlProtocol::Mysql {
-        protocol::refuse(
-            protocol.name(),
-            "postgres",
-            &POSTGRES_KEYS,
-            (table, problems),
-        );
-        return None;
+    match protocol {
+        SqlProtocol::Postgres => read_postgres_query(table, problems),
+        SqlProtocol::Mysql => {
+            protocol::refuse(
+                protocol.name(),
+                "postgres",
+                &POSTGRES_KEYS,
+                (table, problems),
+            );
+            None
+        }
     }
+}
+
+fn read_postgres_query(table: &Table<'_>, problems: &mut Problems) -> Option<String> {
     let query = table.text("query", problems)?;
     if !query.contains("$1") {
         let message = "`query` has no `$1`, so it does not select one user";

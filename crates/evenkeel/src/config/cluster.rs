@@ -1,7 +1,7 @@
 //! Reads one `[[cluster]]`, and finds the cluster that a service names.
 
 use super::keys;
-use super::plan::{Protocol, SqlProtocol};
+use super::plan::Protocol;
 use super::problem::{Problems, SourceSpan};
 use super::protocol;
 use super::reader::{Table, listed};
@@ -63,13 +63,15 @@ impl ServerSource<'_> {
     /// Returns the servers with their settings, and their places.
     pub(super) fn upstream(
         self,
-        sql: Option<SqlProtocol>,
+        protocol: &Protocol,
         table: &Table<'_>,
         sources: &Sources,
         problems: &mut Problems,
     ) -> (Upstream, UpstreamSpans) {
         match self {
-            ServerSource::Own => upstream::read((Home::Service, sql), table, sources, problems),
+            ServerSource::Own => {
+                upstream::read((Home::Service, protocol), table, sources, problems)
+            }
             ServerSource::Cluster(cluster) => {
                 (cluster.upstream.clone(), cluster.upstream_spans.clone())
             }
@@ -97,7 +99,7 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     if let Some(sql) = sql {
         protocol::refuse_send_proxy(sql, table, problems);
     }
-    let home = (Home::Cluster, sql);
+    let home = (Home::Cluster, protocol.as_ref().unwrap_or(&Protocol::Tcp));
     let (upstream, upstream_spans) = upstream::read(home, table, sources, problems);
     ClusterDraft {
         name,

@@ -8,8 +8,8 @@ use evenkeel_policy::balance::Algorithm;
 use super::file::Loaded;
 use super::keys;
 use super::plan::{
-    Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Protocol, Secret, ServerPlan,
-    ServicePlan, SqlProtocol, probe_of,
+    Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Protocol, ProtocolInfo, Secret,
+    ServerPlan, ServicePlan, SqlProtocol,
 };
 use super::problem::Problems;
 use super::reader::listed;
@@ -89,7 +89,7 @@ fn read_protocol(flags: &Flags, problems: &mut Problems) -> Protocol {
 /// one.
 fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
     let (scheme, rest) = text.split_once("://")?;
-    let protocol = Protocol::of_scheme(scheme);
+    let protocol = ProtocolInfo::of_scheme(scheme).map(|info| (info.new)());
     if protocol.is_some() || scheme == "unix" {
         return protocol;
     }
@@ -120,7 +120,7 @@ fn read_servers(flags: &Flags, protocol: &Protocol, problems: &mut Problems) -> 
         let named = scheme("--to", text, problems);
         if let Some(named) = named.filter(|named| named != protocol) {
             let message = format!("--to: `{text}` has a different protocol than `--listen`");
-            let help = format!("write `--listen {}://…`", named.name());
+            let help = format!("write `--listen {}://…`", ProtocolInfo::of(&named).name);
             problems.error(&None, "E_BOTH", message, help);
             continue;
         }
@@ -134,7 +134,7 @@ fn read_servers(flags: &Flags, protocol: &Protocol, problems: &mut Problems) -> 
 fn address_of(text: &str) -> Option<&str> {
     match text.split_once("://") {
         None | Some(("unix", _)) => Some(text),
-        Some((scheme, rest)) => Protocol::of_scheme(scheme).map(|_| rest),
+        Some((scheme, rest)) => ProtocolInfo::of_scheme(scheme).map(|_| rest),
     }
 }
 
@@ -145,6 +145,7 @@ fn read_account(
     variable: impl Fn(&str) -> Option<String>,
     problems: &mut Problems,
 ) {
+    let probe = service.protocol_info().default_probe(true);
     let Some(database) = service.protocol.database_mut() else {
         return;
     };
@@ -169,7 +170,7 @@ fn read_account(
         lag_query: None,
     };
     database.auth = auth::from_monitor(Some(&monitor));
-    service.health.probe = Some(probe_of(database.protocol));
+    service.health.probe = Some(probe);
     service.monitor = Some(monitor);
 }
 

@@ -1,6 +1,6 @@
 //! Lists all keys of the file, for the reader, the suggestions and the documentation.
 
-use super::plan::{Health, Probe, Protocol};
+use super::plan::{Health, PROTOCOL_NAMES, Probe};
 
 /// Table of the file.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ pub static CLUSTER: Section = Section {
     ],
 };
 
-const PROTOCOL: Key = word("protocol", &Protocol::NAMES);
+const PROTOCOL: Key = word("protocol", PROTOCOL_NAMES);
 const SEND_PROXY: Key = word("send_proxy", &["off", "v1", "v2"]);
 
 /// `[[service]]`

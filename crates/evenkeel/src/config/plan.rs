@@ -24,7 +24,7 @@ pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
 pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
-pub use protocol::{Protocol, SqlProtocol, probe_of};
+pub use protocol::{PROTOCOL_NAMES, Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
@@ -191,17 +191,18 @@ pub struct ServicePlan {
 impl ServicePlan {
     /// Returns a service with all defaults of its protocol.
     pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
+        let info = ProtocolInfo::of(&protocol);
         ServicePlan {
             name,
             cluster: None,
             listen: Vec::new(),
-            balance: protocol.default_balance(),
+            balance: info.balance,
             role: Role::Any,
             servers: Vec::new(),
             max_connections: 10_000,
             connect_timeout_ms: 2_000,
             retries: 3,
-            idle_timeout_ms: protocol.default_idle_timeout_ms(),
+            idle_timeout_ms: info.idle_timeout_ms,
             half_close_timeout_ms: 300_000,
             queue: Queue::default(),
             slow_start_ms: 0,
@@ -211,16 +212,24 @@ impl ServicePlan {
             accept_proxy_from: Vec::new(),
             send_proxy: SendProxy::Off,
             keepalive: Keepalive::default(),
-            health: Health::default(),
+            health: Health {
+                probe: Some(info.default_probe(false)),
+                ..Health::default()
+            },
             monitor: None,
             server_tls: ServerTls::default(),
             protocol,
         }
     }
 
+    /// Returns the properties of the protocol.
+    pub fn protocol_info(&self) -> &'static ProtocolInfo {
+        ProtocolInfo::of(&self.protocol)
+    }
+
     /// Returns the settings of a service with a database protocol. `None` for other protocols.
     pub fn database(&self) -> Option<&DatabasePlan> {
-        self.protocol.database()
+        self.protocol.database().map(|database| &**database)
     }
 }
 

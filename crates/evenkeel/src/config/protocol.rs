@@ -1,11 +1,11 @@
 //! Reads `protocol`, and checks which keys of a service it permits.
 
 use super::keys;
-use super::plan::{Protocol, SqlProtocol};
+use super::plan::{Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 use super::problem::Problems;
 use super::reader::Table;
 
-/// Keys that require a database protocol.
+/// Keys that require a protocol with pooled server connections.
 const DATABASE_KEYS: [&str; 13] = [
     "query_timeout_ms",
     "transaction_timeout_ms",
@@ -22,8 +22,9 @@ const DATABASE_KEYS: [&str; 13] = [
     "failover",
 ];
 
-/// Keys that require `protocol = "tcp"`, with advice for database protocols.
-const TCP_KEYS: [(&str, &str); 9] = [
+/// Keys that require a protocol in which each client has its own server connection, with advice for
+/// others.
+const PER_CLIENT_KEYS: [(&str, &str); 9] = [
     (
         "role",
         "remove it: one service handles both; writes go to the primary, and reads to the replicas \
@@ -86,29 +87,49 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
     if value.is_none() {
         return Some(Protocol::Tcp);
     }
-    Protocol::named(table.word("protocol", problems)?)
+    let info = ProtocolInfo::named(table.word("protocol", problems)?)?;
+    Some((info.new)())
 }
 
 /// Reports keys that require another protocol.
 pub(super) fn check_keys(protocol: &Protocol, table: &Table<'_>, problems: &mut Problems) {
-    match protocol {
-        Protocol::Tcp => refuse_database_keys(protocol.name(), table, problems),
-        Protocol::Sql(_) => refuse(protocol.name(), "tcp", &TCP_KEYS, (table, problems)),
+    let info = ProtocolInfo::of(protocol);
+    match info.connections {
+        ServerConnections::PerClient => refuse_pooled_keys(info.name, table, problems),
+        ServerConnections::Pooled => {
+            refuse_per_client_keys(info.name, &PER_CLIENT_KEYS, table, problems);
+        }
     }
 }
 
 /// Reports `send_proxy` of a cluster of databases.
 pub(super) fn refuse_send_proxy(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) {
-    refuse(protocol.name(), "tcp", &[SEND_PROXY], (table, problems));
+    refuse_per_client_keys(protocol.name(), &[SEND_PROXY], table, problems);
 }
 
-fn refuse_database_keys(protocol: &str, table: &Table<'_>, problems: &mut Problems) {
+fn refuse_per_client_keys(
+    protocol: &str,
+    keys: &[(&str, &str)],
+    table: &Table<'_>,
+    problems: &mut Problems,
+) {
+    let owners: Vec<_> = ProtocolInfo::names_with(ServerConnections::PerClient).collect();
+    refuse(
+        protocol,
+        &owners.join("\"` and `\""),
+        keys,
+        (table, problems),
+    );
+}
+
+fn refuse_pooled_keys(protocol: &str, table: &Table<'_>, problems: &mut Problems) {
+    let owners: Vec<_> = ProtocolInfo::names_with(ServerConnections::Pooled).collect();
     let given = |key: &&str| table.value(key).is_some();
     for key in DATABASE_KEYS.into_iter().filter(given) {
-        let message = format!(
-            "`{key}` is for `protocol = \"postgres\"` and `\"mysql\"`, not for `{protocol}`"
-        );
-        let help = format!("set `protocol = \"postgres\"` or `\"mysql\"`, or remove `{key}`");
+        let and = owners.join("\"` and `\"");
+        let message = format!("`{key}` is for `protocol = \"{and}\"`, not for `{protocol}`");
+        let or = owners.join("\"` or `\"");
+        let help = format!("set `protocol = \"{or}\"`, or remove `{key}`");
         problems.error(&table.key_span(key), "E_PROTOCOL_KEY", message, help);
     }
 }

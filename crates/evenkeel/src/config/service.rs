@@ -8,7 +8,9 @@ use toml::de::DeValue;
 
 use super::cluster::ClusterDraft;
 use super::keys;
-use super::plan::{AllDown, Keepalive, Listen, OnServerDown, Protocol, Queue, ServicePlan};
+use super::plan::{
+    AllDown, Keepalive, Listen, OnServerDown, Protocol, Queue, ServerConnections, ServicePlan,
+};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
 use super::server;
@@ -59,13 +61,12 @@ pub(super) fn read(
         protocol::check_keys(&plan.protocol, table, problems);
     }
     read_listen(table, &mut plan, &mut spans, problems);
-    let sql = plan.database().map(|database| database.protocol);
     plan.cluster = servers.cluster_name();
-    let (upstream, upstream_spans) = servers.upstream(sql, table, sources, problems);
+    let (upstream, upstream_spans) = servers.upstream(&plan.protocol, table, sources, problems);
     upstream.put_into(&mut plan);
     spans.upstream = upstream_spans;
     read_balance(table, &mut plan, problems);
-    if is_known && plan.protocol.has_role_key() {
+    if is_known && plan.protocol_info().connections == ServerConnections::PerClient {
         plan.role = role::read(table, problems);
     }
     read_limits(table, &mut plan, problems);
@@ -230,7 +231,7 @@ fn read_tables(
         spans.auth = table.key_span("auth");
         spans.tls = table.key_span("tls");
         let monitor = plan.monitor.as_ref();
-        *database = database::read(database.protocol, table, monitor, sources, problems);
+        **database = database::read(database.protocol, table, monitor, sources, problems);
         let splits = database.split.reads;
         database.rules = rule::read(table, &plan.servers, splits, problems);
     }

@@ -4,7 +4,7 @@
 use super::health;
 use super::keys::{self, Section};
 use super::plan::{Health, Monitor, SendProxy, ServerPlan, ServerTls};
-use super::plan::{ServicePlan, SqlProtocol, probe_of};
+use super::plan::{Protocol, ProtocolInfo, ServicePlan};
 use super::problem::{Problems, SourceSpan};
 use super::reader::Table;
 use super::server::{self, ServerSpans};
@@ -85,9 +85,9 @@ impl Upstream {
     }
 }
 
-/// Reads the keys and tables. `sql` is the protocol of a database, whose probe is the default.
+/// Reads the keys and tables. The protocol determines the default probe.
 pub(super) fn read(
-    (home, sql): (Home, Option<SqlProtocol>),
+    (home, protocol): (Home, &Protocol),
     table: &Table<'_>,
     sources: &Sources,
     problems: &mut Problems,
@@ -108,9 +108,8 @@ pub(super) fn read(
         monitor: None,
         server_tls: ServerTls::default(),
     };
-    if let (Some(sql), true) = (sql, table.value("monitor").is_some()) {
-        upstream.health.probe = Some(probe_of(sql));
-    }
+    let has_account = table.value("monitor").is_some();
+    upstream.health.probe = Some(ProtocolInfo::of(protocol).default_probe(has_account));
     if let Some(health) = table.table("health", health_keys, problems) {
         upstream.health = health::read(&health, &upstream.health, problems);
         spans.health = health.span.clone();

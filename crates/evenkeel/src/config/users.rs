@@ -86,13 +86,16 @@ fn check_user(
     (protocol, source): (SqlProtocol, AuthSource),
     problems: &mut Problems,
 ) {
-    if protocol == SqlProtocol::Mysql {
-        protocol::refuse(
-            protocol.name(),
-            "postgres",
-            &POSTGRES_KEYS,
-            (table, problems),
-        );
+    match protocol {
+        SqlProtocol::Postgres => {}
+        SqlProtocol::Mysql => {
+            protocol::refuse(
+                protocol.name(),
+                "postgres",
+                &POSTGRES_KEYS,
+                (table, problems),
+            );
+        }
     }
     let mut given = CREDENTIALS
         .into_iter()

@@ -194,7 +194,7 @@ impl ControlPlane {
             None => Err(format!(
                 "service {wanted:?} uses protocol {}; only services with `protocol = \"postgres\"` \
                  or `\"mysql\"` pool server connections",
-                managed.plan.protocol.name()
+                managed.plan.protocol_info().name
             )),
         }
     }
@@ -203,13 +203,14 @@ impl ControlPlane {
 /// Checks that the service has pools for each database. MySQL connections change their database
 /// with each client.
 fn check_database(managed: &ManagedService, database: &str) -> Result<(), String> {
-    match managed.plan.database().map(|plan| plan.protocol) {
-        Some(SqlProtocol::Mysql) => Err(format!(
+    let protocol = managed.plan.database().map(|plan| plan.protocol);
+    match protocol.is_none_or(SqlProtocol::fixes_database) {
+        false => Err(format!(
             "service {:?} uses MySQL, whose server connections do not belong to a database: omit \
              {database:?} to act on the whole service",
             managed.plan.name
         )),
-        Some(SqlProtocol::Postgres) | None => Ok(()),
+        true => Ok(()),
     }
 }
 

@@ -249,6 +249,7 @@ pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
         send_proxy: proxy_version(plan.send_proxy),
         server_speaks_first: probe.is_some_and(Probe::server_speaks_first),
         keepalive: keepalive(&plan.keepalive),
+        assignment: plan.protocol_info().assignment,
     }
 }
 

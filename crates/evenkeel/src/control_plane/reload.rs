@@ -8,7 +8,7 @@ use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_engine::listen::ListenError;
 use evenkeel_policy::server_set::ServerSet;
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::{Protocol, Server, ServiceSnapshot};
+use evenkeel_proxy::{Server, ServiceSnapshot};
 
 use super::cluster::needs_roles;
 use super::database::snapshot;
@@ -337,14 +337,11 @@ impl ControlPlane {
             database: None,
         };
         let workers = self.data_plane.workers();
-        let (protocol, server_info) = match &plan.protocol {
-            config::Protocol::Tcp => (Protocol::Tcp, None),
-            config::Protocol::Sql(database) => {
-                let server_info = ServerInfo::new(workers, now_us());
-                let shared = snapshot::new_database(database, workers, &server_info);
-                (Protocol::Sql(shared), Some(server_info))
-            }
-        };
+        let mut server_info = None;
+        let protocol = plan.protocol.map(|database| {
+            let server_info = server_info.insert(ServerInfo::new(workers, now_us()));
+            snapshot::new_database(database, workers, server_info)
+        });
         let mut service = ManagedService {
             plan: plan.clone(),
             service: self.data_plane.add_service(&plan.name, snapshot, protocol),
@@ -400,7 +397,7 @@ impl ControlPlane {
 
 /// Returns whether a service continues under a new plan. Sessions of another protocol cannot.
 fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
-    before.name == now.name && before.protocol.name() == now.protocol.name()
+    before.name == now.name && before.protocol_info().name == now.protocol_info().name
 }
 
 /// Formats a problem as one log line.

@@ -56,7 +56,7 @@ impl Removal {
         let until_ms = since_ms.saturating_add(plan.drain_limit_ms);
         Self {
             service: Arc::clone(service),
-            protocol: plan.protocol.name(),
+            protocol: plan.protocol_info().name,
             server: None,
             removed_service: None,
             servers,

@@ -113,7 +113,7 @@ impl ControlPlane {
         ServiceStatus {
             name: plan.name.clone(),
             cluster: plan.cluster.clone(),
-            protocol: plan.protocol.name().to_owned(),
+            protocol: plan.protocol_info().name.to_owned(),
             listen: managed
                 .listening
                 .iter()

@@ -26,7 +26,7 @@ fn check_mysql(lines: &str, expected: &str, words: &str) {
 #[test]
 fn the_defaults_are_those_of_a_pooler() {
     let service = of("");
-    assert_eq!(service.protocol.name(), "mysql");
+    assert_eq!(service.protocol_info().name, "mysql");
     assert_eq!(service.balance.name(), "least-connections");
     assert_eq!(service.idle_timeout_ms, 0);
     assert_eq!(service.health.probe_name(), "mysql");

@@ -71,7 +71,7 @@ fn check_postgres(lines: &str, expected: &str, words: &str) {
 #[test]
 fn the_defaults_are_those_of_a_pooler() {
     let service = of(&postgres(""));
-    assert_eq!(service.protocol.name(), "postgres");
+    assert_eq!(service.protocol_info().name, "postgres");
     assert_eq!(service.balance.name(), "least-connections");
     assert_eq!(service.idle_timeout_ms, 0);
     assert_eq!(service.health.probe_name(), "postgres");

@@ -205,14 +205,13 @@ impl CommandRunner<'_> {
     }
 }
 
-/// Returns the services whose pools are per database (all but MySQL), or an error if there is
-/// none.
+/// Returns the services whose pools are per database, or an error if there is none.
 fn services_with_database_pools(
     database: &str,
     status: &Status,
 ) -> Result<Vec<String>, ConsoleError> {
     let services = status.services.iter();
-    let meant = services.filter(|one| one.database.is_some() && one.protocol != "mysql");
+    let meant = services.filter(|one| one.has_database_pools());
     let names: Vec<String> = meant.map(|one| one.name.clone()).collect();
     match names.is_empty() {
         false => Ok(names),

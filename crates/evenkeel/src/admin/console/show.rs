@@ -13,7 +13,6 @@ pub(super) use variables::VARIABLES;
 use super::Console;
 use super::error::ConsoleError;
 use super::stats::{DatabaseCounters, totals};
-use crate::config::plan::SqlProtocol;
 use crate::log::rfc3339;
 use crate::status::{
     ClientStatus, Connections, DatabaseStatus, RuleStatus, ServerStatus, ServiceStatus, Status,
@@ -126,12 +125,11 @@ impl PooledService<'_> {
         }
     }
 
-    /// Returns the database that keys a client's pool. Empty for MySQL, whose pools are shared by
-    /// all schemas.
+    /// Returns the database that keys a client's pool. Empty if all databases share a pool.
     fn pool_database<'c>(&self, client: &'c ClientStatus) -> &'c str {
-        match self.service.protocol == SqlProtocol::Mysql.name() {
-            true => "",
-            false => &client.database,
+        match self.service.has_database_pools() {
+            true => &client.database,
+            false => "",
         }
     }
 

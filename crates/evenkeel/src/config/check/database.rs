@@ -114,8 +114,11 @@ pub(in super::super) fn peers(
     problems: &mut Problems,
 ) {
     let cancels = |draft: &&Draft| {
-        let database = draft.plan.database();
-        database.is_some_and(|database| database.protocol == SqlProtocol::Postgres)
+        let protocol = draft.plan.database().map(|database| database.protocol);
+        match protocol {
+            Some(SqlProtocol::Postgres) => true,
+            Some(SqlProtocol::Mysql) | None => false,
+        }
     };
     let mut served = drafts.iter().filter(cancels);
     if span.is_some() && served.next().is_none() {

@@ -26,7 +26,7 @@ fn a_postgres_service_without_a_file_asks_with_the_account_of_the_environment() 
     assert_eq!(codes(&loaded), [""; 0]);
     let mut plan = loaded.plan.expect("a plan");
     let service = plan.services.remove(0);
-    assert_eq!(service.protocol.name(), "postgres");
+    assert_eq!(service.protocol_info().name, "postgres");
     assert_eq!(service.balance, Algorithm::LeastConnections);
     assert_eq!(service.health.probe_name(), "postgres");
     let account = service.database().expect("a database").auth.clone().account;
@@ -44,7 +44,7 @@ fn a_mysql_service_without_a_file_asks_with_an_account_of_its_own() {
     let reported = loaded("mysql://127.0.0.1:1", "a:1,mysql://b:1", &account);
     assert_eq!(codes(&reported), [""; 0]);
     let service = reported.plan.expect("a plan").services.remove(0);
-    assert_eq!(service.protocol.name(), "mysql");
+    assert_eq!(service.protocol_info().name, "mysql");
     assert_eq!(service.health.probe_name(), "mysql");
     let monitor = service.monitor.expect("a monitor");
     assert_eq!(

@@ -1,100 +1,130 @@
-//! Defines the protocols of services, and the values of the configuration that depend on them.
+//! Describes the protocols of services in one table.
 
+use evenkeel_proxy::settings::Assignment;
 pub use evenkeel_wire::SqlProtocol;
 
 use super::{Algorithm, DatabasePlan, Probe};
 
 /// Protocol of a service, with the settings that only this protocol has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// None: bytes are relayed unchanged.
-    Tcp,
-    /// Protocol of a database: sessions are parsed, and servers have roles.
-    Sql(Box<DatabasePlan>),
+pub type Protocol = evenkeel_wire::Protocol<Box<DatabasePlan>>;
+
+/// Properties of a protocol: a row of the table.
+#[derive(Debug)]
+pub struct ProtocolInfo {
+    /// Word in the file, and scheme of URLs.
+    pub name: &'static str,
+    /// Further schemes of URLs.
+    pub schemes: &'static [&'static str],
+    /// Returns the protocol with default settings.
+    pub new: fn() -> Protocol,
+    /// Returns the probe that uses the protocol.
+    pub probe: fn() -> Probe,
+    /// Algorithm of services that name none.
+    pub balance: Algorithm,
+    /// Idle limit of sessions, in milliseconds; zero: none.
+    pub idle_timeout_ms: u64,
+    /// Assignment of accepted clients to workers.
+    pub assignment: Assignment,
+    /// Use of server connections.
+    pub connections: ServerConnections,
 }
 
-impl Protocol {
-    /// Words in the file.
-    pub const NAMES: [&str; 3] = ["tcp", "postgres", "mysql"];
-
-    /// Returns a database protocol with default settings.
-    pub fn sql(protocol: SqlProtocol) -> Protocol {
-        Protocol::Sql(Box::new(DatabasePlan::new(protocol)))
-    }
-
-    /// Returns the protocol of a word in the file, with default settings.
-    pub fn named(word: &str) -> Option<Protocol> {
-        match word {
-            "tcp" => Some(Protocol::Tcp),
-            "postgres" => Some(Protocol::sql(SqlProtocol::Postgres)),
-            "mysql" => Some(Protocol::sql(SqlProtocol::Mysql)),
-            _ => None,
-        }
-    }
-
-    /// Returns the protocol of a URL's scheme. Schemes have further names.
-    pub fn of_scheme(scheme: &str) -> Option<Protocol> {
-        match scheme {
-            "postgresql" => Protocol::named("postgres"),
-            "mariadb" => Protocol::named("mysql"),
-            name => Protocol::named(name),
-        }
-    }
-
-    /// Returns the settings of a database protocol. `None` for other protocols.
-    pub fn database(&self) -> Option<&DatabasePlan> {
-        match self {
-            Protocol::Sql(database) => Some(database),
-            Protocol::Tcp => None,
-        }
-    }
-
-    /// Returns the settings of a database protocol. `None` for other protocols.
-    pub fn database_mut(&mut self) -> Option<&mut DatabasePlan> {
-        match self {
-            Protocol::Sql(database) => Some(database),
-            Protocol::Tcp => None,
-        }
-    }
-
-    /// Returns the algorithm of services that name none.
-    pub fn default_balance(&self) -> Algorithm {
-        match self {
-            Protocol::Tcp => Algorithm::RoundRobin,
-            Protocol::Sql(_) => Algorithm::LeastConnections,
-        }
-    }
-
-    /// Returns the idle limit of sessions, in milliseconds; zero: none.
-    pub fn default_idle_timeout_ms(&self) -> u64 {
-        match self {
-            Protocol::Tcp => 28_800_000,
-            // Pools of applications may be idle for days, and an idle session needs few resources.
-            Protocol::Sql(_) => 0,
-        }
-    }
-
-    /// Returns whether a service uses the servers of one role, which its key `role` names.
-    pub fn has_role_key(&self) -> bool {
-        match self {
-            Protocol::Tcp => true,
-            Protocol::Sql(_) => false,
-        }
-    }
-
-    /// Returns the word in the file.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Protocol::Tcp => "tcp",
-            Protocol::Sql(database) => database.protocol.name(),
-        }
-    }
+/// Use of server connections, on which the keys of a service depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerConnections {
+    /// Each client has its own. Keys set the choice of its server.
+    PerClient,
+    /// Clients share them. Keys set logins, pools and the routing of statements.
+    Pooled,
 }
 
-/// Returns the probe that logs in with a database protocol.
-pub fn probe_of(protocol: SqlProtocol) -> Probe {
-    match protocol {
-        SqlProtocol::Postgres => Probe::Postgres(Default::default()),
-        SqlProtocol::Mysql => Probe::Mysql(Default::default()),
+const TCP: ProtocolInfo = ProtocolInfo {
+    name: "tcp",
+    schemes: &[],
+    new: || Protocol::Tcp,
+    probe: || Probe::Tcp(Default::default()),
+    balance: Algorithm::RoundRobin,
+    idle_timeout_ms: 28_800_000,
+    // Sessions may be short.
+    assignment: Assignment::Keep,
+    connections: ServerConnections::PerClient,
+};
+
+const POSTGRES: ProtocolInfo = ProtocolInfo {
+    name: SqlProtocol::Postgres.name(),
+    schemes: &["postgresql"],
+    new: || Protocol::Sql(Box::new(DatabasePlan::new(SqlProtocol::Postgres))),
+    probe: || Probe::Postgres(Default::default()),
+    balance: Algorithm::LeastConnections,
+    // Pools of applications may be idle for days, and an idle session needs few resources.
+    idle_timeout_ms: 0,
+    assignment: Assignment::Gather,
+    connections: ServerConnections::Pooled,
+};
+
+const MYSQL: ProtocolInfo = ProtocolInfo {
+    name: SqlProtocol::Mysql.name(),
+    schemes: &["mariadb"],
+    new: || Protocol::Sql(Box::new(DatabasePlan::new(SqlProtocol::Mysql))),
+    probe: || Probe::Mysql(Default::default()),
+    ..POSTGRES
+};
+
+/// Generates the list of all rows, and the function that finds a protocol's row.
+macro_rules! protocols {
+    ($($protocol:pat => $info:ident,)+) => {
+        /// Words in the file.
+        pub const PROTOCOL_NAMES: &[&str] = &[$($info.name),+];
+
+        const ALL: &[&ProtocolInfo] = &[$(&$info),+];
+
+        fn info_of(protocol: evenkeel_wire::Protocol<SqlProtocol>) -> &'static ProtocolInfo {
+            use evenkeel_wire::Protocol;
+            match protocol {
+                $($protocol => &$info,)+
+            }
+        }
+    };
+}
+
+protocols! {
+    Protocol::Tcp => TCP,
+    Protocol::Sql(SqlProtocol::Postgres) => POSTGRES,
+    Protocol::Sql(SqlProtocol::Mysql) => MYSQL,
+}
+
+impl ProtocolInfo {
+    /// Returns the properties of a protocol.
+    pub fn of(protocol: &Protocol) -> &'static ProtocolInfo {
+        info_of(protocol.map(|database| database.protocol))
+    }
+
+    /// Returns the protocol of a word in the file.
+    pub fn named(word: &str) -> Option<&'static ProtocolInfo> {
+        ALL.iter().copied().find(|info| info.name == word)
+    }
+
+    /// Returns the protocol of a URL's scheme.
+    pub fn of_scheme(scheme: &str) -> Option<&'static ProtocolInfo> {
+        let is_meant = |info: &&ProtocolInfo| info.name == scheme || info.schemes.contains(&scheme);
+        ALL.iter().copied().find(is_meant)
+    }
+
+    /// Returns the words of all protocols with that use of server connections.
+    pub fn names_with(connections: ServerConnections) -> impl Iterator<Item = &'static str> {
+        let those = ALL
+            .iter()
+            .filter(move |info| info.connections == connections);
+        those.map(|info| info.name)
+    }
+
+    /// Returns the probe of services that name none: that of the protocol, if it needs no account
+    /// or there is one.
+    pub fn default_probe(&self, has_account: bool) -> Probe {
+        let probe = (self.probe)();
+        match has_account || probe.sql_protocol().is_none() {
+            true => probe,
+            false => (TCP.probe)(),
+        }
     }
 }
