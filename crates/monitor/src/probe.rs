@@ -24,9 +24,9 @@ use std::{
 use evenkeel_tls::SetupError;
 pub use evenkeel_tls::{Authorities, Tls};
 use evenkeel_wire::SqlProtocol;
+use evenkeel_wire::proxy_header::ProxyVersion;
 
 pub use self::{http::HttpProbe, mysql::MysqlProbe, postgres::PostgresProbe, tcp::TcpProbe};
-use evenkeel_proxy::settings::ProxyVersion;
 
 /// A server, and the first bytes of connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_engine::socket::Keepalive;
+use evenkeel_wire::proxy_header::ProxyVersion;
 use ipnet::IpNet;
 
 /// Settings of one service; its servers and algorithm are in the
@@ -50,13 +51,4 @@ pub enum Assignment {
     /// The least loaded worker gets each client, after the first ones have gathered at one worker.
     /// For long sessions.
     Gather,
-}
-
-/// Version of the PROXY protocol that is sent to servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ProxyVersion {
-    /// One line of text.
-    V1,
-    /// Binary.
-    V2,
 }

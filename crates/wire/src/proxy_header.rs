@@ -27,6 +27,15 @@ pub const LINE_LENGTH_MAX: usize = 107;
 /// peer can use.
 pub const BLOCK_LENGTH_MAX: usize = 4096;
 
+/// Version of the protocol, of a header to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProxyVersion {
+    /// One line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
 /// Result of parsing the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {

@@ -44,7 +44,7 @@ const CRATES: [(&str, &str, &[&str]); 9] = [
     (
         "evenkeel",
         "evenkeel",
-        // Of sql only what `explain` asks, of wire only what the console speaks.
+        // Of sql only what `explain` asks, of wire only what the console speaks, and values.
         &[
             "evenkeel-proxy",
             "evenkeel-monitor",

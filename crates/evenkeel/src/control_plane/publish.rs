@@ -10,7 +10,8 @@ use evenkeel_policy::cluster::Role;
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::server_set::{Member, ServerSet};
 use evenkeel_proxy::ServiceSnapshot;
-use evenkeel_proxy::settings::{ProxyVersion, ServiceSettings};
+use evenkeel_proxy::settings::ServiceSettings;
+use evenkeel_wire::proxy_header::ProxyVersion;
 
 use super::ControlPlane;
 use super::database::snapshot::set_primary_status;

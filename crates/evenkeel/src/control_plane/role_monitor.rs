@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_monitor::{RoleMonitor, WatchError};
 use evenkeel_proxy::Server;
-use evenkeel_proxy::settings::ProxyVersion;
+use evenkeel_wire::proxy_header::ProxyVersion;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 

@@ -7,14 +7,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use evenkeel_wire::proxy_header;
+use evenkeel_wire::proxy_header::{self, ProxyVersion};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, UnixStream},
 };
 
 use super::{Target, TargetAddress};
-use evenkeel_proxy::settings::ProxyVersion;
 
 /// Number of first bytes kept for the error text.
 const HEARD_BYTES_MAX: usize = 32;

@@ -6,8 +6,8 @@ use evenkeel_monitor::probe::{
     HttpProbe, MysqlProbe, Observation, Outcome, PostgresProbe, Probe, Target, TcpProbe, Tls,
 };
 use evenkeel_monitor::{RoleMonitor, WatchError};
-use evenkeel_proxy::settings::ProxyVersion;
 use evenkeel_wire::SqlProtocol;
+use evenkeel_wire::proxy_header::ProxyVersion;
 
 use crate::asking::{account, ask, target};
 use crate::rig::{PATIENCE, Server, free_port, program, until};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::timers;
-use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed};
+use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed, ProxyVersion};
 
 use crate::record::{Record, TerminationReason};
 use crate::service::Service;
 use crate::session::live_session::LiveSession;
-use crate::settings::{ProxyVersion, ServiceSettings};
+use crate::settings::ServiceSettings;
 
 /// Returns whether the peer must send a header first.
 pub(super) fn expects_proxy_header(settings: &ServiceSettings, peer: Option<SocketAddr>) -> bool {

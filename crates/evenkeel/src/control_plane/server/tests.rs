@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use evenkeel_proxy::settings::ProxyVersion;
+use evenkeel_wire::proxy_header::ProxyVersion;
 
 use super::*;
 use crate::config::{Sources, parse};
