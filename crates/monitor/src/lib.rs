@@ -34,3 +34,7 @@ pub use mysql::routines::RoutineReader;
 pub use position::{PositionQuery, ServerPosition};
 pub use postgres::{catalog::CatalogReader, logins::PostgresAuthQuery};
 pub use role_monitor::RoleMonitor;
+
+/// Clock of the caller, in microseconds. Reports carry its times, so that the caller can compare
+/// them with those of its other events, such as writes of sessions.
+pub type Clock = fn() -> u64;

@@ -2,11 +2,10 @@
 
 use std::{future::pending, time::Duration};
 
-use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::cluster::{RoleReport, report::ReplicationState};
 use tokio::time::timeout;
 
-use super::WatchError;
+use super::{Clock, WatchError};
 use crate::probe::{Progress, Target};
 
 /// Time limit for closing a connection with the protocol's termination message.
@@ -45,6 +44,7 @@ pub(super) trait RoleQuery: Send {
 pub(super) struct PersistentConnection<M: RoleQuery> {
     monitor: M,
     kept: Option<KeptConnection<M::Link>>,
+    now_us: Clock,
 }
 
 struct KeptConnection<L> {
@@ -53,10 +53,11 @@ struct KeptConnection<L> {
 }
 
 impl<M: RoleQuery> PersistentConnection<M> {
-    pub(super) fn new(monitor: M) -> Self {
+    pub(super) fn new(monitor: M, now_us: Clock) -> Self {
         Self {
             monitor,
             kept: None,
+            now_us,
         }
     }
 
@@ -94,7 +95,7 @@ impl<M: RoleQuery> PersistentConnection<M> {
             None => self.monitor.connect(target, progress).await?,
         };
         progress.logged_in(STEP);
-        let queried_ms = now_ms();
+        let queried_ms = (self.now_us)() / 1_000;
         let (status, link) = self.monitor.query_role(link, target, progress).await?;
         let report = RoleReport {
             queried_ms,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_policy::causality::{Position, WaitSupport};
 use evenkeel_wire::SqlProtocol;
 
-use super::{WatchError, mysql, postgres};
+use super::{Clock, WatchError, mysql, postgres};
 use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
 
 /// Position of a server.
@@ -33,16 +33,21 @@ enum Kind {
 }
 
 impl PositionQuery {
-    /// Checks everything that can be checked without the server.
+    /// Checks everything that can be checked without the server. Results carry times of `now_us`.
     pub fn new(
         protocol: SqlProtocol,
         account: MonitorAccount,
         tls: &Tls,
+        now_us: Clock,
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self(match protocol {
-            SqlProtocol::Mysql => Kind::Mysql(Box::new(mysql::position::Asker::new(account, tls)?)),
+            SqlProtocol::Mysql => {
+                let asker = mysql::position::Asker::new(account, tls, now_us)?;
+                Kind::Mysql(Box::new(asker))
+            }
             SqlProtocol::Postgres => {
-                Kind::Postgres(Box::new(postgres::position::Asker::new(account, tls)?))
+                let asker = postgres::position::Asker::new(account, tls, now_us)?;
+                Kind::Postgres(Box::new(asker))
             }
         }))
     }

@@ -10,7 +10,7 @@ use evenkeel_wire::SqlProtocol;
 
 use crate::persistent::PersistentConnection;
 use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
-use crate::{WatchError, mysql, postgres};
+use crate::{Clock, WatchError, mysql, postgres};
 
 /// Queries one server's role on request. Build one per server.
 pub struct RoleMonitor(Kind);
@@ -23,20 +23,22 @@ enum Kind {
 impl RoleMonitor {
     /// Checks everything that can be checked without the server. `lag_query` returns one row and
     /// one column: a replica's lag in milliseconds, or NULL; it is executed on replicas only.
+    /// Reports carry times of `now_us`.
     pub fn new(
         protocol: SqlProtocol,
         account: MonitorAccount,
         tls: Tls,
         lag_query: Option<String>,
+        now_us: Clock,
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self(match protocol {
             SqlProtocol::Mysql => {
                 let monitor = mysql::Monitor::new(account, tls, lag_query)?;
-                Kind::Mysql(Box::new(PersistentConnection::new(monitor)))
+                Kind::Mysql(Box::new(PersistentConnection::new(monitor, now_us)))
             }
             SqlProtocol::Postgres => {
                 let monitor = postgres::Monitor::new(account, &tls, lag_query)?;
-                Kind::Postgres(Box::new(PersistentConnection::new(monitor)))
+                Kind::Postgres(Box::new(PersistentConnection::new(monitor, now_us)))
             }
         }))
     }

@@ -31,10 +31,9 @@ const CRATES: [(&str, &str, &[&str]); 9] = [
     (
         "monitor",
         "evenkeel-monitor",
-        // Of proxy only values that the servers report, and of engine the clock: both are to move.
+        // Of proxy only catalogs of servers, which are to move.
         &[
             "evenkeel-proxy",
-            "evenkeel-engine",
             "evenkeel-tls",
             "evenkeel-sql",
             "evenkeel-wire",

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_engine::clock::now_us;
 use evenkeel_monitor::probe::{MonitorAccount, ProbeSetupError, Tls};
 use evenkeel_monitor::{MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader};
 use evenkeel_policy::causality::{Lsn, Position};
@@ -166,7 +167,7 @@ impl MonitorTasks {
         let samples = watch::Sender::new(0);
         let protocol = self.sources.protocol;
         for listed in servers {
-            let query = PositionQuery::new(protocol, account.clone(), &listed.tls);
+            let query = PositionQuery::new(protocol, account.clone(), &listed.tls, now_us);
             let follower = PositionFollower {
                 server_id: listed.id(),
                 source: MonitoredPosition {

@@ -318,7 +318,7 @@ mod tests {
                 port,
             },
             server: Arc::new(server),
-            monitor: RoleMonitor::new(SqlProtocol::Mysql, account, Tls::Off, None).unwrap(),
+            monitor: RoleMonitor::new(SqlProtocol::Mysql, account, Tls::Off, None, || 0).unwrap(),
             timeout: Duration::from_secs(2),
             schedule: Arc::default(),
             proxy_header: None,

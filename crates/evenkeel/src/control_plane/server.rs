@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_engine::clock::now_ms;
+use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_engine::fast_random;
 use evenkeel_monitor::RoleMonitor;
 use evenkeel_monitor::probe::{
@@ -100,7 +100,7 @@ impl MonitorConfig {
         let protocol = protocol.unwrap_or(SqlProtocol::Mysql);
         let lag_query = self.monitor.as_ref().and_then(|one| one.lag_query.clone());
         let account = self.account().ok_or("no monitor account configured")?;
-        RoleMonitor::new(protocol, account, self.tls(address)?, lag_query)
+        RoleMonitor::new(protocol, account, self.tls(address)?, lag_query, now_us)
             .map_err(|error| error.to_string())
     }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use evenkeel_engine::clock::now_us;
 use evenkeel_policy::causality::{Position, WaitSupport};
 use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
@@ -12,7 +11,7 @@ use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::catch_panic, mysql::malformed,
 };
 use crate::row::{Row, UnexpectedValue, only};
-use crate::{ServerPosition, WatchError, persistent::RoleQuery as _};
+use crate::{Clock, ServerPosition, WatchError, persistent::RoleQuery as _};
 
 const STEP: &str = "querying its replication position";
 
@@ -20,13 +19,19 @@ const STEP: &str = "querying its replication position";
 pub(crate) struct Asker {
     monitor: Monitor,
     kept: Option<(Target, Link)>,
+    now_us: Clock,
 }
 
 impl Asker {
-    pub(crate) fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
+    pub(crate) fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+        now_us: Clock,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             monitor: Monitor::named(account, tls.clone(), "evenkeel-position")?,
             kept: None,
+            now_us,
         })
     }
 
@@ -83,7 +88,7 @@ impl Asker {
             Some(link) => link,
             None => self.monitor.connect(target, progress).await?,
         };
-        let (queried_us, question) = (now_us(), link.dialect.position());
+        let (queried_us, question) = ((self.now_us)(), link.dialect.position());
         let (facts, link) = self.answer(link, question, target, progress).await?;
         Ok((read(&facts, queried_us)?, link))
     }

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use evenkeel_engine::clock::now_us;
 use evenkeel_policy::causality::{Lsn, Position, WAL_SEGMENT_BYTES, WaitSupport};
 use evenkeel_wire::lsn;
 use tokio_postgres::{Row, Statement};
 
 use super::line::{Caller, MonitorConnection};
 use super::{UnexpectedValue, WatchError, answer};
-use crate::ServerPosition;
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
+use crate::{Clock, ServerPosition};
 
 /// Facts that do not change during a connection, except the timeline.
 const CIRCUMSTANCES: &str = "SELECT \
@@ -39,6 +38,7 @@ const STEP: &str = "querying its WAL position";
 pub(crate) struct Asker {
     caller: Caller,
     kept: Option<Kept>,
+    now_us: Clock,
 }
 
 struct Kept {
@@ -52,10 +52,15 @@ struct Kept {
 }
 
 impl Asker {
-    pub(crate) fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
+    pub(crate) fn new(
+        account: MonitorAccount,
+        tls: &Tls,
+        now_us: Clock,
+    ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             caller: Caller::new(account, tls, "evenkeel-position")?,
             kept: None,
+            now_us,
         })
     }
 
@@ -97,7 +102,7 @@ impl Asker {
         // A canceled query leaves its reply on the connection.
         kept.line.give_up();
         kept.line.begin_answer();
-        let queried_us = now_us();
+        let queried_us = (self.now_us)();
         let row = kept.line.client.query_one(&kept.statement, &[]).await;
         let row = row.map_err(|error| self.caller.classify(&error, &kept.line, progress))?;
         let place = kept.read(&row, queried_us)?;

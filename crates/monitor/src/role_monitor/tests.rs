@@ -19,7 +19,7 @@ fn no_debug_output_shows_the_password() {
         database: None,
     };
     for database in [SqlProtocol::Mysql, SqlProtocol::Postgres] {
-        let watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
+        let watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None, || 0).unwrap();
         assert!(!format!("{watcher:?}").contains("s3cret"));
     }
 }
@@ -85,7 +85,7 @@ impl Bench {
         let fake = Fake::default();
         Self {
             behaviour: fake.behaviour.clone(),
-            keeper: PersistentConnection::new(fake),
+            keeper: PersistentConnection::new(fake, || 5_000),
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()
@@ -105,6 +105,7 @@ impl Bench {
     fn check(&mut self, target: &str, fresh: bool, expect: (u32, bool)) {
         let report = self.ask(target, fresh).unwrap();
         assert_eq!((report.status, report.fresh), (said(expect.0), expect.1));
+        assert_eq!(report.queried_ms, 5);
     }
 }
 
@@ -161,7 +162,8 @@ fn a_question_may_be_asked_in_a_task_of_its_own() {
         .build()
         .unwrap();
     for database in [SqlProtocol::Mysql, SqlProtocol::Postgres] {
-        let mut watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None).unwrap();
+        let mut watcher =
+            RoleMonitor::new(database, account.clone(), Tls::Off, None, || 0).unwrap();
         let target = Target::unix("/nonexistent/socket".into());
         let ask = sendable(watcher.ask(&target, false, Duration::from_secs(5)));
         let reported = bench.runtime.block_on(ask);

@@ -124,7 +124,8 @@ fn role_queries_of_mysql_begin_with_the_header_and_leave_no_relay() {
             ..target(&front)
         };
         let account = account("monitor", "secret");
-        let mut monitor = RoleMonitor::new(SqlProtocol::Mysql, account, Tls::Off, None).unwrap();
+        let mut monitor =
+            RoleMonitor::new(SqlProtocol::Mysql, account, Tls::Off, None, || 0).unwrap();
         runtime.block_on(async {
             let first = monitor.ask(&target, false, limit(proxy_header)).await;
             let kept = monitor.ask(&target, false, limit(proxy_header)).await;

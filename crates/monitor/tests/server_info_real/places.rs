@@ -1,8 +1,8 @@
 //! Tests the positions of a real primary and its replica.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use evenkeel_engine::clock::now_us;
 use evenkeel_monitor::probe::Tls;
 use evenkeel_monitor::{PositionQuery, ServerPosition, WatchError};
 use evenkeel_policy::causality::{Lsn, Position, WaitSupport};
@@ -13,7 +13,13 @@ use crate::server::{Postgres, account, block_on};
 
 fn asker() -> PositionQuery {
     let account = account("postgres", None);
-    PositionQuery::new(SqlProtocol::Postgres, account, &Tls::Off).unwrap()
+    PositionQuery::new(SqlProtocol::Postgres, account, &Tls::Off, now_us).unwrap()
+}
+
+/// Returns the microseconds since the first call.
+fn now_us() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_micros() as u64
 }
 
 fn lsn(position: Option<&Position>) -> Option<Lsn> {
