@@ -2,6 +2,7 @@
 //! is an argument.
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod balance;
 pub mod causality;
 pub mod cluster;

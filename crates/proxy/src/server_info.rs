@@ -1,7 +1,6 @@
 //! Provides sessions with information about a service's servers that the control plane collects:
 //! catalogs, positions, logins. Sessions never query a server themselves.
 
-mod accounts;
 mod auth_lookup_queue;
 mod databases;
 mod positions;
@@ -14,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
+use evenkeel_policy::accounts::{LookupError, MysqlAuthRecords, PostgresAuthRecord};
 use evenkeel_policy::causality::Writes;
 use evenkeel_sql::catalog::Catalog;
 use evenkeel_sql::routines::Routines;
 use tokio::sync::Notify;
 
-pub use accounts::{AuthMethod, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement};
-pub use auth_lookup_queue::{LookupError, LookupRequest, PostgresAuthRecord, Verifier};
+pub use auth_lookup_queue::LookupRequest;
 pub(crate) use databases::FIRST_READING_LIMIT;
 pub use databases::{Database, Databases};
 pub use positions::{PositionTracker, Positions, ReplicaProgress};

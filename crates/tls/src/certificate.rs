@@ -46,23 +46,13 @@ const HASHES: [(&str, Hash); 17] = [
     ("2.16.840.1.101.3.4.2.4", Hash::Sha224),
 ];
 
-/// Subject and issuer of a certificate, in the format of servers (`X509_NAME_oneline`). An empty
-/// name in an account's requirements matches any name.
+/// Subject and issuer of a certificate, in the format of servers (`X509_NAME_oneline`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Names {
-    /// SUBJECT.
+    /// The subject.
     pub subject: Vec<u8>,
-    /// ISSUER.
+    /// The issuer.
     pub issuer: Vec<u8>,
-}
-
-impl Names {
-    /// Returns whether a certificate with the names `shown` meets these requirements.
-    #[must_use]
-    pub fn are_those_of(&self, shown: &Names) -> bool {
-        let fits = |wanted: &[u8], shown: &[u8]| wanted.is_empty() || wanted == shown;
-        fits(&self.subject, &shown.subject) && fits(&self.issuer, &shown.issuer)
-    }
 }
 
 /// Returns the first common name of the subject, which PostgreSQL compares with the user name.

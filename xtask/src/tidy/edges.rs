@@ -31,9 +31,7 @@ const CRATES: [(&str, &str, &[&str]); 9] = [
     (
         "monitor",
         "evenkeel-monitor",
-        // Of proxy only catalogs of servers, which are to move.
         &[
-            "evenkeel-proxy",
             "evenkeel-tls",
             "evenkeel-sql",
             "evenkeel-wire",

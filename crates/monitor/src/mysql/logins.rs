@@ -3,7 +3,9 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use evenkeel_tls::Names;
+use evenkeel_policy::accounts::{
+    AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, RequiredNames, TlsRequirement,
+};
 use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
 use tokio::sync::{Mutex, Semaphore};
 use zeroize::Zeroizing;
@@ -13,9 +15,6 @@ use crate::WatchError;
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
     mysql::{Login, catch_panic, malformed},
-};
-use evenkeel_proxy::server_info::{
-    AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
 };
 
 const STEP: &str = "looking up a user";
@@ -326,7 +325,7 @@ fn read(row: Row, mariadb: bool) -> Option<MysqlAuthRecord> {
         user: text(1)?,
         is_locked: is(2),
         is_expired: is(3),
-        requires: requires(&text(4)?, || Names {
+        requires: requires(&text(4)?, || RequiredNames {
             subject: bytes(5).map(|bytes| bytes.to_vec()).unwrap_or_default(),
             issuer: bytes(6).map(|bytes| bytes.to_vec()).unwrap_or_default(),
         }),
@@ -336,12 +335,12 @@ fn read(row: Row, mariadb: bool) -> Option<MysqlAuthRecord> {
 }
 
 /// Parses MariaDB's number of the requirement; MySQL's names are mapped to it.
-fn requires(number: &str, names: impl FnOnce() -> Names) -> TlsRequirement {
+fn requires(number: &str, names: impl FnOnce() -> RequiredNames) -> TlsRequirement {
     match number {
         "0" => TlsRequirement::Nothing,
         "1" => TlsRequirement::Tls,
         // X509; names may remain from an earlier setting.
-        "2" => TlsRequirement::Certificate(Names::default()),
+        "2" => TlsRequirement::Certificate(RequiredNames::default()),
         // Also unknown future values: too strict rather than too lenient.
         _ => TlsRequirement::Certificate(names()),
     }

@@ -13,7 +13,7 @@ use tokio_postgres::{
 use super::line::{Caller, MonitorConnection};
 use super::{UnexpectedValue, WatchError, is_query_error};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages};
-use evenkeel_proxy::server_info::{LookupError, PostgresAuthRecord, Verifier};
+use evenkeel_policy::accounts::{LookupError, PostgresAuthRecord, Verifier};
 
 /// Uses the server's clock, and reports roles that may not log in at all.
 const QUERY: &str = "SELECT account.rolname, account.rolpassword, \

@@ -2,7 +2,7 @@
 
 use evenkeel_monitor::PostgresAuthQuery;
 use evenkeel_monitor::probe::Tls;
-use evenkeel_proxy::server_info::{LookupError, PostgresAuthRecord, Verifier};
+use evenkeel_policy::accounts::{LookupError, PostgresAuthRecord, Verifier};
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on, shared};

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use evenkeel_monitor::probe::Target;
 use evenkeel_monitor::{MysqlAuthQuery, PostgresAuthQuery};
-use evenkeel_proxy::server_info::{
-    LookupError, LookupRequest, MysqlAuthRecords, PostgresAuthRecord, ServerInfo,
-};
+use evenkeel_policy::accounts::{LookupError, MysqlAuthRecords, PostgresAuthRecord};
+use evenkeel_proxy::server_info::{LookupRequest, ServerInfo};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use evenkeel_monitor::probe::Tls;
 use evenkeel_policy::Load;
-use evenkeel_proxy::server_info::Verifier;
+use evenkeel_policy::accounts::Verifier;
 use evenkeel_proxy::{Endpoint, Server};
 use tokio::sync::Semaphore;
 

@@ -4,6 +4,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use evenkeel_engine::secret;
+use evenkeel_policy::accounts::{
+    AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
+};
 use evenkeel_wire::mysql::login::{Channel, Credential, Method};
 use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, parsec, sha2};
 use zeroize::Zeroizing;
@@ -14,9 +17,6 @@ use super::error_replies::AccountName;
 use super::password_cache::CacheLevel;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
-use crate::server_info::{
-    AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
-};
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
 use crate::session::blocking;
@@ -214,9 +214,9 @@ impl LoginHandler<'_> {
             TlsRequirement::Nothing => true,
             TlsRequirement::Tls => self.channel(packets) == Channel::Secure,
             // The server would see Evenkeel's certificate instead of the client's.
-            TlsRequirement::Certificate(wanted) => {
+            TlsRequirement::Certificate(required) => {
                 let shown = packets.certificate_names();
-                shown.is_some_and(|shown| wanted.are_those_of(&shown))
+                shown.is_some_and(|shown| required.are_met_by(&shown.subject, &shown.issuer))
             }
         };
         if !is_as_required {

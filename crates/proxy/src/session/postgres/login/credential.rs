@@ -2,6 +2,7 @@
 
 use evenkeel_engine::secret;
 use evenkeel_engine::stream::Stream;
+use evenkeel_policy::accounts::{LookupError, PostgresAuthRecord, Verifier};
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::login::{AuthFailure, Credential, Method, Secret};
 use evenkeel_wire::postgres::{md5, scram};
@@ -10,7 +11,6 @@ use zeroize::Zeroizing;
 use super::super::error_reply::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
-use crate::server_info::{LookupError, PostgresAuthRecord, Verifier};
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
 use crate::upstream::pool_registry::generation_of;

@@ -91,3 +91,19 @@ fn a_stored_password_is_not_shown() {
     };
     assert!(!format!("{method:?}").contains("ABCDEF"));
 }
+
+#[test]
+fn a_certificate_must_have_exactly_the_names_that_are_required() {
+    let (subject, issuer) = (b"/CN=app/O=Shop", b"/CN=authority");
+    let is_met = |required_subject: &[u8], required_issuer: &[u8]| {
+        let required = RequiredNames {
+            subject: required_subject.to_vec(),
+            issuer: required_issuer.to_vec(),
+        };
+        required.are_met_by(subject, issuer)
+    };
+    assert!(is_met(b"", b"") && is_met(subject, b"") && is_met(b"", issuer));
+    assert!(is_met(subject, issuer));
+    assert!(!is_met(b"/CN=app", b"") && !is_met(b"/", b""));
+    assert!(!is_met(subject, b"/CN=x"));
+}

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
-use evenkeel_tls::Names;
-
 #[cfg(test)]
 mod tests;
 
@@ -57,7 +55,25 @@ pub enum TlsRequirement {
     /// SSL.
     Tls,
     /// X509, or a CIPHER, which is not compared, or a certificate with these names.
-    Certificate(Names),
+    Certificate(RequiredNames),
+}
+
+/// Names that a certificate must have, in the format of servers (`X509_NAME_oneline`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RequiredNames {
+    /// SUBJECT; empty: any.
+    pub subject: Vec<u8>,
+    /// ISSUER; empty: any.
+    pub issuer: Vec<u8>,
+}
+
+impl RequiredNames {
+    /// Returns whether a certificate with these names meets the requirement.
+    #[must_use]
+    pub fn are_met_by(&self, subject: &[u8], issuer: &[u8]) -> bool {
+        let fits = |required: &[u8], shown: &[u8]| required.is_empty() || required == shown;
+        fits(&self.subject, subject) && fits(&self.issuer, issuer)
+    }
 }
 
 /// A plugin and its stored credential. The latter is wiped on drop.
