@@ -69,7 +69,7 @@ impl Catalog {
 
     /// What the same may leave behind; `None`: none of it is code that users can replace.
     #[must_use]
-    pub fn implicit_pins(&self) -> Option<Pins> {
+    pub(crate) fn implicit_pins(&self) -> Option<Pins> {
         self.implied_code
     }
 
@@ -90,33 +90,33 @@ impl Catalog {
 
     /// Whether any function or procedure of that name is not the server's own.
     #[must_use]
-    pub fn is_user_function(&self, name: &[u8]) -> bool {
+    pub(crate) fn is_user_function(&self, name: &[u8]) -> bool {
         self.of_users.contains(name)
     }
 
     /// Whether there are functions that a name behind a row and a dot calls, and that are no mere
     /// reads.
     #[must_use]
-    pub fn has_row_functions(&self) -> bool {
+    pub(crate) fn has_row_functions(&self) -> bool {
         !self.of_rows.is_empty()
     }
 
     /// Whether there are languages in which functions keep what the next session finds.
     #[must_use]
-    pub fn has_languages(&self) -> bool {
+    pub(crate) fn has_languages(&self) -> bool {
         self.has_languages
     }
 
     /// Whether `row.name` may call one of these.
     #[must_use]
-    pub fn is_row_function(&self, name: &[u8]) -> bool {
+    pub(crate) fn is_row_function(&self, name: &[u8]) -> bool {
         self.of_rows.contains(name)
     }
 
     /// Whether reading from a table or view of that name, or writing to it, runs what users have
     /// made.
     #[must_use]
-    pub fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+    pub(crate) fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
         self.code.is_run(name, is_written)
     }
 

@@ -2,7 +2,7 @@
 
 /// Routing hint: the server that the application requests for its statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HintComment<'a> {
+pub(crate) enum HintComment<'a> {
     /// Execute on the primary, even if the statement looks like a read.
     Primary,
     /// Execute on a replica, even if the statement looks like a write.
@@ -14,7 +14,7 @@ pub enum HintComment<'a> {
 /// Parses a comment, including its delimiters. Returns `None` unless the whole comment is a valid
 /// hint: `evenkeel:` followed by anything else is no hint.
 #[must_use]
-pub fn hint(comment: &[u8]) -> Option<HintComment<'_>> {
+pub(crate) fn hint(comment: &[u8]) -> Option<HintComment<'_>> {
     let inside = comment
         .strip_prefix(b"/*")
         .map(|rest| rest.strip_suffix(b"*/").unwrap_or(rest))

@@ -35,13 +35,13 @@
 pub mod catalog;
 pub mod digest;
 pub mod facts;
-pub mod hint;
+mod hint;
 pub mod mysql;
 pub mod name;
 pub mod postgres;
 pub mod routines;
 pub mod session_state;
-pub mod template;
+mod template;
 pub mod token;
 
 /// SQL dialect of a text.

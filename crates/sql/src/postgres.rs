@@ -15,9 +15,10 @@ mod tests;
 
 pub use database_change::{DatabaseChange, database_change};
 pub use datetime_literals::may_mean_now;
-pub use details::{
-    Creation, creation, defines_query, executed, may_set_role, set_config_names, set_values,
-    sets_locally, string_value, trigger_function,
+pub use details::executed;
+pub(crate) use details::{
+    creation, defines_query, may_set_role, set_config_names, set_values, sets_locally,
+    string_value, trigger_function,
 };
 pub use lexer::Tokens;
 pub use session_results::is_described_by_session;
@@ -116,7 +117,7 @@ pub fn set_configs(text: &[u8], statement: &StatementFacts, backslashes: bool) -
 ///
 /// Names are compared as by the server: ignoring case, letters and digits only.
 #[must_use]
-pub fn encoding_is_safe(client_encoding: &[u8]) -> bool {
+pub(crate) fn encoding_is_safe(client_encoding: &[u8]) -> bool {
     let counts = |byte: &&u8| byte.is_ascii_alphanumeric();
     let clean = || client_encoding.iter().filter(counts);
     let is = |name: &&[u8]| clean().map(u8::to_ascii_lowercase).eq(name.iter().copied());

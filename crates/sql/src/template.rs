@@ -26,7 +26,7 @@ const SHAPE_LENGTH: usize = 512;
 
 /// Text with the positions of its replaceable literals.
 #[derive(Debug, Clone)]
-pub struct Template {
+pub(crate) struct Template {
     text: Box<[u8]>,
     literals: Box<[Span]>,
 }
@@ -34,7 +34,7 @@ pub struct Template {
 impl Template {
     /// Returns the template of a text; `None` if the text is too long.
     #[must_use]
-    pub fn of(text: &[u8], dialect: Dialect) -> Option<Self> {
+    pub(crate) fn of(text: &[u8], dialect: Dialect) -> Option<Self> {
         if text.len() > LENGTH_MAX {
             return None;
         }
@@ -52,7 +52,7 @@ impl Template {
 
     /// Returns whether `text` differs from the template in plain literals only.
     #[must_use]
-    pub fn fits(&self, text: &[u8]) -> bool {
+    pub(crate) fn fits(&self, text: &[u8]) -> bool {
         self.rest_of(text) == Some(&[])
     }
 
@@ -110,7 +110,7 @@ fn plain_literal_length(text: &[u8], is_string: bool) -> Option<usize> {
 /// except if a quoted name or a comment contains a quote, or if they are longer than
 /// `SHAPE_LENGTH` and their literals differ in length. Such texts may be analyzed in full.
 #[must_use]
-pub fn shape(text: &[u8]) -> u64 {
+pub(crate) fn shape(text: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x517c_c1b7_2722_0a95;
     let mut shape = 0_u64;
     let mut is_in_word = false;

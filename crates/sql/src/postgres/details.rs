@@ -10,7 +10,7 @@ use crate::token::{Span, Token, TokenKind, Word};
 
 /// Effects of a CREATE beyond the new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Creation {
+pub(crate) struct Creation {
     /// True for CREATE TABLE … AS and CREATE MATERIALIZED VIEW … AS, which execute a query.
     pub runs_query: bool,
     /// True for ON COMMIT DROP: the table does not outlive the transaction.
@@ -19,7 +19,7 @@ pub struct Creation {
 
 /// Returns the effects of a CREATE statement, by the words outside parentheses before its AS.
 #[must_use]
-pub fn creation(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Creation {
+pub(crate) fn creation(text: &[u8], statement: &StatementFacts, backslashes: bool) -> Creation {
     let mut tokens = tokens_of(text, statement, backslashes);
     let mut creation = Creation::default();
     let mut is_table = false;
@@ -79,7 +79,7 @@ pub fn executed(text: &[u8], statement: &StatementFacts, backslashes: bool) -> O
 
 /// Returns the function that a CREATE TRIGGER names: `EXECUTE FUNCTION [schema.]name (…)`.
 #[must_use]
-pub fn trigger_function<'a>(
+pub(crate) fn trigger_function<'a>(
     text: &'a [u8],
     statement: &StatementFacts,
     backslashes: bool,
@@ -122,7 +122,7 @@ fn ends_explain(last: Token) -> bool {
 /// Returns whether every `set_config(…)` of the statement has `true` for `is_local`, whatever its
 /// setting and value.
 #[must_use]
-pub fn sets_locally(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
+pub(crate) fn sets_locally(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
     let sql = statement.span.of(text);
     set_config_calls(text, statement, backslashes).all(|tokens| is_local_call(tokens, sql))
 }
@@ -130,7 +130,7 @@ pub fn sets_locally(text: &[u8], statement: &StatementFacts, backslashes: bool) 
 /// Returns whether a `set_config(…)` of the statement may change the role of the session. That is
 /// so if it names `role` or `session_authorization`, or if its text does not determine the name.
 #[must_use]
-pub fn may_set_role(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
+pub(crate) fn may_set_role(text: &[u8], statement: &StatementFacts, backslashes: bool) -> bool {
     let is_role = |name: &[u8]| ROLES.iter().any(|role| name.eq_ignore_ascii_case(role));
     set_config_names(text, statement, backslashes)
         .any(|name| name.is_none_or(|name| is_role(&name)))
@@ -138,7 +138,7 @@ pub fn may_set_role(text: &[u8], statement: &StatementFacts, backslashes: bool) 
 
 /// Returns the name of each setting that a `set_config(…)` of the statement changes; `None` if the
 /// text does not determine it.
-pub fn set_config_names<'a>(
+pub(crate) fn set_config_names<'a>(
     text: &'a [u8],
     statement: &StatementFacts,
     backslashes: bool,
@@ -223,7 +223,7 @@ fn is_local_call(mut tokens: Tokens<'_>, sql: &[u8]) -> bool {
 
 /// Returns whether the statement has a WITH query of that name, as the server interprets it.
 #[must_use]
-pub fn defines_query(
+pub(crate) fn defines_query(
     text: &[u8],
     statement: &StatementFacts,
     name: &[u8],
@@ -283,7 +283,7 @@ fn is_query_definition(tokens: &mut Tokens<'_>) -> bool {
 /// Returns the value of a string literal if its text determines it: plain, `E''` with the common
 /// escapes, `$tag$…$tag$`. Numbers and words are handled by [`literal`].
 #[must_use]
-pub fn string_value(written: &[u8], backslashes: bool) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn string_value(written: &[u8], backslashes: bool) -> Option<Cow<'_, [u8]>> {
     match written {
         [b'$', rest @ ..] => {
             let tag_length = memchr::memchr(b'$', rest)?.saturating_add(2);
@@ -340,7 +340,7 @@ fn unescaped(inner: &[u8]) -> Option<Cow<'_, [u8]>> {
 /// Returns the value of each literal in the list of a SET, in order; `None` if the text does not
 /// determine one of them.
 #[must_use]
-pub fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>>> {
+pub(crate) fn set_values(written: &[u8], backslashes: bool) -> Option<Vec<Cow<'_, [u8]>>> {
     let mut tokens = Tokens::new(written, backslashes);
     let mut values = Vec::new();
     loop {

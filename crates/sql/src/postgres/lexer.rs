@@ -114,7 +114,7 @@ impl<'a> Tokens<'a> {
 
     /// Returns the first hint in the comments passed so far.
     #[must_use]
-    pub fn hint(&self) -> Option<HintComment<'a>> {
+    pub(crate) fn hint(&self) -> Option<HintComment<'a>> {
         self.hint
     }
 

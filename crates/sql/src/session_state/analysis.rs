@@ -16,7 +16,7 @@ mod tests;
 
 pub use body::Body;
 pub use parsing_change::{ParsingChange, sets_anything};
-pub use pins::builtin_pins;
+pub(crate) use pins::builtin_pins;
 pub use split::parts;
 
 use std::sync::Arc;
@@ -331,7 +331,7 @@ impl TextAnalysis {
 
     /// Returns whether any statement is a CALL or DO, which may commit before it ends.
     #[must_use]
-    pub fn runs_procedures(&self) -> bool {
+    pub(crate) fn runs_procedures(&self) -> bool {
         self.statements
             .iter()
             .any(|one| one.kind == StatementClass::Routine)

@@ -1,8 +1,9 @@
 //! Detailed analysis of statements.
 
 use super::one;
+use crate::postgres::details::Creation;
 use crate::postgres::{
-    Creation, creation, defines_query, encoding_is_safe, may_mean_now, may_set_role, set_values,
+    creation, defines_query, encoding_is_safe, may_mean_now, may_set_role, set_values,
     sets_locally, string_value,
 };
 

@@ -262,7 +262,7 @@ pub(super) fn calls_unknown(context: &AnalysisContext<'_>, statement: &Statement
 
 /// Returns the pins of a call of the named function, if it is built in or from an extension.
 #[must_use]
-pub fn builtin_pins(name: &[u8]) -> Pins {
+pub(crate) fn builtin_pins(name: &[u8]) -> Pins {
     match name {
         b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
         b"set_limit" => Pins::of(&[Pin::Settings]),

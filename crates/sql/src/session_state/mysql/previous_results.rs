@@ -18,11 +18,11 @@ impl ResultReads {
     /// No result.
     pub const NONE: ResultReads = ResultReads(0);
     /// LAST_INSERT_ID(), `@@identity`.
-    pub const INSERT_ID: ResultReads = ResultReads(1);
+    pub(crate) const INSERT_ID: ResultReads = ResultReads(1);
     /// FOUND_ROWS() of the last SELECT.
     pub const FOUND_ROWS: ResultReads = ResultReads(2);
     /// SHOW WARNINGS, GET DIAGNOSTICS, `@@warning_count`.
-    pub const DIAGNOSTICS: ResultReads = ResultReads(4);
+    pub(crate) const DIAGNOSTICS: ResultReads = ResultReads(4);
     /// ROW_COUNT() of the last statement.
     pub const ROW_COUNT: ResultReads = ResultReads(8);
     /// All results.
@@ -31,7 +31,7 @@ impl ResultReads {
     /// Returns the same reads, marked as possible instead of certain, for a text that cannot be
     /// analyzed.
     #[must_use]
-    pub const fn as_possible(self) -> ResultReads {
+    pub(crate) const fn as_possible(self) -> ResultReads {
         ResultReads(self.0 << POSSIBLE_SHIFT)
     }
 
@@ -48,7 +48,7 @@ impl ResultReads {
 
     /// Returns whether any of `others` is read, certainly or possibly.
     #[must_use]
-    pub const fn intersects(self, others: ResultReads) -> bool {
+    pub(crate) const fn intersects(self, others: ResultReads) -> bool {
         (self.0 | self.0 >> POSSIBLE_SHIFT) & others.0 != 0
     }
 
@@ -89,7 +89,7 @@ impl ObservedResultReads {
 
     /// Returns whether any of `reads` was observed.
     #[must_use]
-    pub fn intersects(&self, reads: ResultReads) -> bool {
+    pub(crate) fn intersects(&self, reads: ResultReads) -> bool {
         self.0.load(Ordering::Relaxed) & reads.0 != 0
     }
 }
