@@ -17,6 +17,8 @@ mod random;
 mod reactor;
 pub mod relay;
 mod ring;
+#[cfg(any(test, feature = "scripted"))]
+pub mod scripted;
 pub mod socket;
 mod spare_buffers;
 pub mod stream;

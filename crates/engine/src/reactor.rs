@@ -141,7 +141,13 @@ impl Readiness {
         }
     }
 
-    fn announce(&self, events: EventFlags) {
+    /// Creates the readiness of a socket whose events a script makes.
+    #[cfg(any(test, feature = "scripted"))]
+    pub(crate) fn scripted() -> Self {
+        Self::new(-1, Rc::default())
+    }
+
+    pub(crate) fn announce(&self, events: EventFlags) {
         if events.intersects(ENDED_EVENTS) {
             self.ended.set(true);
         }

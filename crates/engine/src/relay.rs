@@ -227,3 +227,6 @@ pub async fn relay(
     }
     ended
 }
+
+#[cfg(test)]
+mod tests;

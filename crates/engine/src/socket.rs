@@ -2,16 +2,17 @@
 
 mod chunk;
 mod observer;
+mod raw;
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::RecvFlags;
 use socket2::TcpKeepalive;
 
 use crate::reactor::Readiness;
@@ -20,6 +21,7 @@ use crate::worker::{Poller, Worker};
 
 pub use chunk::Chunk;
 pub use observer::SocketObserver;
+pub(crate) use raw::RawSocket;
 
 /// TCP keepalive (tcp(7)) and the limit for unanswered bytes, on both sides of each session.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +39,7 @@ pub struct Keepalive {
 
 /// Socket of one session on one worker.
 pub struct Socket {
-    shared: Rc<socket2::Socket>,
+    raw: RawSocket,
     driver: SocketDriver,
 }
 
@@ -52,12 +54,24 @@ enum SocketDriver {
 impl Socket {
     /// Takes over a socket that is connected or connecting.
     pub fn new(worker: &Worker, socket: socket2::Socket) -> io::Result<Self> {
-        let shared = Rc::new(socket);
         let driver = match &worker.poller {
-            Poller::Epoll(reactor) => SocketDriver::Epoll(reactor.register(shared.as_fd())?),
+            Poller::Epoll(reactor) => SocketDriver::Epoll(reactor.register(socket.as_fd())?),
             Poller::IoUring(ring) => SocketDriver::IoUring(Rc::clone(ring), RefCell::default()),
         };
-        Ok(Self { shared, driver })
+        let raw = RawSocket::Kernel(Rc::new(socket));
+        Ok(Self { raw, driver })
+    }
+
+    /// Creates a socket whose kernel and peer are a script, with the state that epoll would report.
+    #[cfg(any(test, feature = "scripted"))]
+    pub(crate) fn scripted(
+        script: Rc<crate::scripted::ScriptedSocket>,
+        readiness: Rc<Readiness>,
+    ) -> Self {
+        Self {
+            raw: RawSocket::Scripted(script),
+            driver: SocketDriver::Epoll(readiness),
+        }
     }
 
     /// Returns the readiness; `None` on io_uring.
@@ -70,34 +84,34 @@ impl Socket {
 
     /// Returns a view of the socket's state, which keeps its descriptor open.
     pub fn observer(&self) -> SocketObserver {
-        SocketObserver::new(&self.shared)
+        SocketObserver::new(&self.raw)
     }
 
     /// Returns whether an answer of the peer is due and has been missing for `limit`.
     pub fn is_unanswered(&self, limit: Duration) -> bool {
-        observer::is_unanswered(&self.shared, limit)
+        self.raw.is_unanswered(limit)
     }
 
     /// Returns whether it is a Unix socket.
     pub fn is_local(&self) -> bool {
-        let address = self.shared.local_addr();
-        address.is_ok_and(|address| address.is_unix())
+        let address = self.raw.local_address();
+        address.is_some_and(|address| address.is_unix())
     }
 
     /// Returns the peer's address; `None` on a Unix socket.
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.shared.peer_addr().ok()?.as_socket()
+        self.raw.peer()?.as_socket()
     }
 
     /// Returns the own address; `None` on a Unix socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.shared.local_addr().ok()?.as_socket()
+        self.raw.local_address()?.as_socket()
     }
 
     /// Receives available bytes without waiting. Zero bytes mean that the peer has ended its
     /// sending.
     pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let received = receive(&self.shared, buffer, RecvFlags::empty());
+        let received = self.raw.receive(buffer, RecvFlags::empty());
         if let Some(readiness) = self.readiness() {
             readiness.after_receive(&received, buffer.len());
         }
@@ -106,7 +120,7 @@ impl Socket {
 
     /// Reads available bytes without removing them from the socket.
     pub fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let seen = receive(&self.shared, buffer, RecvFlags::PEEK);
+        let seen = self.raw.receive(buffer, RecvFlags::PEEK);
         if let (Some(readiness), Err(_)) = (self.readiness(), &seen) {
             readiness.after_receive(&seen, buffer.len());
         }
@@ -115,7 +129,7 @@ impl Socket {
 
     /// Sends as much as the socket takes now, without waiting.
     pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = send_now(&self.shared, bytes);
+        let sent = self.raw.send(bytes);
         if let Some(readiness) = self.readiness() {
             readiness.after_send(&sent);
         }
@@ -139,7 +153,7 @@ impl Socket {
         match &self.driver {
             SocketDriver::Epoll(readiness) => readiness.readable().await,
             SocketDriver::IoUring(ring, _) => {
-                ring.poll(&self.shared, libc::POLLIN).await?;
+                ring.poll(self.raw.kernel(), libc::POLLIN).await?;
             }
         }
         Ok(())
@@ -151,10 +165,11 @@ impl Socket {
         match &self.driver {
             SocketDriver::Epoll(readiness) => readiness.writable().await,
             SocketDriver::IoUring(ring, _) => {
-                if ring.poll(&self.shared, libc::POLLOUT).await? & WANTED == 0 {
+                let socket = self.raw.kernel();
+                if ring.poll(socket, libc::POLLOUT).await? & WANTED == 0 {
                     // The peer has ended its sending, which each poll of io_uring would report
                     // immediately.
-                    ring.poll_until(&self.shared, WANTED).await?;
+                    ring.poll_until(socket, WANTED).await?;
                 }
             }
         }
@@ -163,7 +178,7 @@ impl Socket {
 
     /// Waits for the result of a connect(2) in progress.
     pub async fn connected(&self) -> io::Result<()> {
-        let events = observer::poll_now(&self.shared, PollFlags::OUT);
+        let events = self.raw.poll_now(PollFlags::OUT);
         if events == PollFlags::OUT {
             return Ok(());
         }
@@ -173,13 +188,13 @@ impl Socket {
             }
             self.writable().await?;
         }
-        self.shared.take_error()?.map_or(Ok(()), Err)
+        self.raw.take_error()?.map_or(Ok(()), Err)
     }
 
     /// Starts a multishot receive, which uses a buffer of the ring's pool whenever bytes arrive;
     /// io_uring only.
     pub(crate) fn receive_pooled<'a>(&self, ring: &'a Ring) -> MultishotReceive<'a> {
-        ring.receive(&self.shared)
+        ring.receive(self.raw.kernel())
     }
 
     /// Sends as much of a ring buffer as the socket takes now; io_uring only. The send shares one
@@ -190,30 +205,29 @@ impl Socket {
         buffer: Buffer,
         is_quiet: bool,
     ) -> RingRequest<'a> {
-        ring.send(&self.shared, buffer, is_quiet)
+        ring.send(self.raw.kernel(), buffer, is_quiet)
     }
 
     /// Ends sending on this side; the peer can continue to send.
     pub fn end_sending(&self) -> io::Result<()> {
-        self.shared.shutdown(Shutdown::Write)
+        self.raw.end_sending()
     }
 
     /// Returns whether the peer has reset the connection, even if another call has already received
     /// that error. The kernel returns the error once, and the end of the stream afterwards.
     pub fn was_reset(&self) -> bool {
         // After a regular end the state would be TCP_CLOSE_WAIT.
-        observer::is_closed(&self.shared)
+        self.raw.is_closed()
     }
 
     /// Enables the kernel's checks of a silent peer. A Unix socket does not need them.
     pub fn keep_alive(&self, keepalive: &Keepalive) {
-        let _ = keep_alive(&socket2::SockRef::from(&*self.shared), keepalive);
+        self.raw.keep_alive(keepalive);
     }
 
     /// Makes closing this socket send a reset instead of an end.
     pub fn reset_on_close(&self) {
-        // Fails only for sockets that cannot be reset.
-        let _ = self.shared.set_linger(Some(Duration::ZERO));
+        self.raw.reset_on_close();
     }
 }
 
@@ -243,14 +257,4 @@ pub fn keep_alive(socket: &socket2::SockRef<'_>, keepalive: &Keepalive) -> io::R
         .with_interval(keepalive.interval)
         .with_retries(keepalive.probes);
     socket.set_tcp_keepalive(&probes)
-}
-
-fn receive(socket: &socket2::Socket, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
-    let (received, _) = rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT | flags)?;
-    Ok(received)
-}
-
-fn send_now(socket: &socket2::Socket, bytes: &[u8]) -> io::Result<usize> {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    Ok(rustix::net::send(socket, bytes, flags)?)
 }

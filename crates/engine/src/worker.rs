@@ -105,6 +105,13 @@ impl Worker {
         }
     }
 
+    /// Runs the tasks that have work now. Returns whether any has work left.
+    #[cfg(any(test, feature = "scripted"))]
+    pub(crate) fn run_ready(&self) -> bool {
+        self.executor.run();
+        self.executor.has_runnable()
+    }
+
     /// Runs the tasks that have work, then waits for more.
     fn run_turn(&self) {
         self.executor.run();

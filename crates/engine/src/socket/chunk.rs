@@ -46,7 +46,7 @@ impl Socket {
             return None;
         };
         let mut port = port.borrow_mut();
-        let port = port.get_or_insert_with(|| ring.open_port(&self.shared));
+        let port = port.get_or_insert_with(|| ring.open_port(self.raw.kernel()));
         Some((ring, Rc::clone(port)))
     }
 
@@ -224,9 +224,9 @@ impl Socket {
             if self.has_arrived() {
                 return None;
             }
-            reactor.remove(&*self.shared);
+            reactor.remove(&**self.raw.kernel());
         }
         // Another owner of the descriptor may still exist: a request that the kernel is ending.
-        self.shared.try_clone().ok().map(OwnedFd::from)
+        self.raw.kernel().try_clone().ok().map(OwnedFd::from)
     }
 }
