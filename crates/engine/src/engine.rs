@@ -174,7 +174,7 @@ impl<W: 'static> Engine<W> {
 /// Runs a worker until it is stopped.
 fn run<W: 'static>(worker: &Rc<Worker>, user: &Rc<W>, inbox: flume::Receiver<WorkerCommand<W>>) {
     let (receiver, user) = (Rc::clone(worker), Rc::clone(user));
-    worker.spawn(async move {
+    worker.spawn_vital(async move {
         while let Ok(WorkerCommand::Run(run)) = inbox.recv_async().await {
             run(&user);
         }

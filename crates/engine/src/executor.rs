@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 use async_task::Runnable;
 
+use crate::panics::lock;
 use crate::wakeup::Wakeup;
 
 thread_local! {
@@ -65,7 +66,7 @@ impl Executor {
             let Some(runnable) = RUN_QUEUE.with(|line| line.borrow_mut().pop_front()) else {
                 break;
             };
-            // A task that panics ends alone; the hook has reported it.
+            // A task that panics ends alone (see `panics`); the hook has reported it.
             let _ = catch_unwind(AssertUnwindSafe(|| runnable.run()));
         }
     }
@@ -77,10 +78,7 @@ impl Executor {
 
 impl RemoteWakes {
     fn push(&self, runnable: Runnable) {
-        self.woken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(runnable);
+        lock(&self.woken).push(runnable);
         self.wakeup.wake();
     }
 
@@ -88,7 +86,7 @@ impl RemoteWakes {
         if !self.wakeup.take() {
             return;
         }
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut woken = lock(&self.woken);
         RUN_QUEUE.with(|line| line.borrow_mut().extend(woken.drain(..)));
     }
 }

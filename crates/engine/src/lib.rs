@@ -13,6 +13,7 @@ mod executor;
 mod fast_random;
 pub mod listen;
 pub mod locked_memory;
+pub mod panics;
 mod random;
 mod reactor;
 pub mod relay;

@@ -14,6 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
+use crate::panics::Indivisible;
 use crate::wakeup::Wakeup;
 
 /// Maximum number of events per epoll_wait(2); more wait for the next turn.
@@ -81,6 +82,7 @@ impl Reactor {
     }
 
     fn watch(&self, socket: BorrowedFd<'_>, events: EventFlags) -> io::Result<Rc<Readiness>> {
+        let _change = Indivisible::begin();
         let fd = socket.as_raw_fd();
         let index = fd.cast_unsigned();
         let readiness = Rc::new(Readiness::new(fd, Rc::clone(&self.sockets)));
@@ -222,6 +224,7 @@ impl Readiness {
 
     /// Forgets a descriptor that is about to be closed, and its number reused.
     pub(crate) fn forget(&self) {
+        let _change = Indivisible::begin();
         if let Ok(index) = usize::try_from(self.fd) {
             self.sockets.borrow_mut()[index] = None;
         }

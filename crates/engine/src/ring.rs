@@ -26,6 +26,7 @@ use io_uring::IoUring;
 use io_uring::types::{SubmitArgs, Timespec};
 use slab::Slab;
 
+use crate::panics::Indivisible;
 use crate::spare_buffers::SpareBuffers;
 use crate::wakeup::Wakeup;
 pub(crate) use buffers::Buffer;
@@ -167,6 +168,7 @@ impl Ring {
         buffer: Option<Buffer>,
         quiet_number: u64,
     ) -> RingRequest<'_> {
+        let _change = Indivisible::begin();
         let key = self.requests.borrow_mut().insert(Request {
             state: State::Asked(None),
             _socket: Rc::clone(socket),
@@ -359,6 +361,7 @@ impl Future for RingRequest<'_> {
     type Output = (io::Result<usize>, Option<Buffer>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let _change = Indivisible::begin();
         let mut requests = self.ring.requests.borrow_mut();
         let request = &mut requests[self.key];
         match &mut request.state {
@@ -388,6 +391,7 @@ impl Drop for RingRequest<'_> {
         if self.over {
             return;
         }
+        let _change = Indivisible::begin();
         let mut requests = self.ring.requests.borrow_mut();
         let request = &mut requests[self.key];
         if matches!(request.state, State::Answered(_)) {

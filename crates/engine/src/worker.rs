@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::engine::Driver;
 use crate::executor::Executor;
+use crate::panics::Indivisible;
 use crate::reactor::Reactor;
 use crate::ring::Ring;
 use crate::spare_buffers::SpareBuffers;
@@ -68,6 +69,14 @@ impl Worker {
         self.executor.spawn(task);
     }
 
+    /// Starts a task that the worker's sessions need. If it panics, the process ends.
+    pub fn spawn_vital(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn(async move {
+            let _serves_all = Indivisible::begin();
+            task.await;
+        });
+    }
+
     /// Returns a buffer for bulk transfers, which is released on drop.
     pub(crate) fn large_buffer(&self) -> LargeBuffer<'_> {
         let kept = self.large_buffers.borrow_mut().pop();
@@ -100,6 +109,7 @@ impl Worker {
 
     /// Runs the tasks until the worker is stopped.
     pub(crate) fn run(&self) {
+        let _serves_all = Indivisible::begin();
         while !self.is_stopped.get() {
             self.run_turn();
         }

@@ -43,7 +43,7 @@ impl ServiceListener {
 /// Starts accepting the clients of a listener on one worker.
 pub(crate) fn listen(worker: &Rc<Worker>, listener: Arc<ServiceListener>) {
     let stop = worker.start_listening(listener.id);
-    worker.spawn(accept_clients(Rc::clone(worker), listener, stop));
+    worker.spawn_vital(accept_clients(Rc::clone(worker), listener, stop));
 }
 
 /// Accepts the clients of a listener on one worker until `stop` has no sender.

@@ -9,11 +9,12 @@ use std::rc::Rc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, fence,
 };
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use evenkeel_engine::engine::{Driver, Engine, EngineError, workers};
 use evenkeel_engine::listen::Listener;
+use evenkeel_engine::panics::lock;
 use evenkeel_wire::postgres::startup::CancelKey;
 
 use crate::accept::{self, ServiceListener};
@@ -85,7 +86,7 @@ impl DataPlane {
         let on_workers = Arc::clone(&shared);
         let make = move |engine| {
             let worker = Worker::new(engine, Arc::clone(&on_workers), session::start);
-            worker.spawn(sweeper::run(Rc::clone(&worker)));
+            worker.spawn_vital(sweeper::run(Rc::clone(&worker)));
             worker
         };
         let data_plane = Self {
@@ -207,10 +208,7 @@ impl DataPlane {
     }
 
     fn listeners(&self) -> MutexGuard<'_, Vec<Weak<ServiceListener>>> {
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = lock(&self.listeners);
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners
     }

@@ -2,11 +2,12 @@
 //! order; one is reused only after all others, and never while its client is connected.
 
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
 
 use evenkeel_engine::fast_random;
+use evenkeel_engine::panics::lock;
 
 /// Location of a session within its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Numbers {
     }
 
     fn assigned(&self) -> MutexGuard<'_, AssignedNumbers> {
-        self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.assigned)
     }
 }
 

@@ -10,9 +10,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwapOption, Guard};
+use evenkeel_engine::panics::lock;
 use evenkeel_policy::accounts::{LookupError, MysqlAuthRecords, PostgresAuthRecord};
 use evenkeel_policy::causality::Writes;
 use evenkeel_sql::catalog::Catalog;
@@ -131,15 +132,12 @@ impl ServerInfo {
 
     /// Returns the facts that the servers do not reveal, for the status.
     pub fn problems(&self) -> Vec<String> {
-        self.problems
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.problems).clone()
     }
 
     /// Replaces all problems.
     pub fn set_problems(&self, problems: Vec<String>) {
-        *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+        *lock(&self.problems) = problems;
     }
 
     /// Returns the positions of the primary and the replicas: one snapshot, replaced as a whole.
@@ -199,10 +197,7 @@ impl ServerInfo {
     /// Requests an immediate check of a server's role, because traffic contradicts the known role
     /// (25006, 57P01, a broken connection).
     pub fn request_role_check(&self, server_id: u64) {
-        let mut pending = self
-            .role_checks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut pending = lock(&self.role_checks);
         if pending.insert(server_id) {
             self.role_check_due.notify_one();
         }
@@ -213,10 +208,7 @@ impl ServerInfo {
     pub async fn next_role_checks(&self) -> BTreeSet<u64> {
         loop {
             let pending = {
-                let mut pending = self
-                    .role_checks
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let mut pending = lock(&self.role_checks);
                 std::mem::take(&mut *pending)
             };
             if !pending.is_empty() {

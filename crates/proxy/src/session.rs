@@ -1,4 +1,28 @@
 //! Serves one client session, from accepting its connection to writing its record.
+//!
+//! # Panics
+//!
+//! A session that panics ends alone, by the rules of [`evenkeel_engine::panics`]. State that it
+//! shares with other sessions, and the reason why none of these meets it half-changed:
+//!
+//! - Sockets, parsers and session state belong to the session's future. Unwinding closes and drops
+//!   them.
+//! - Permits of clients, servers and logins, load slots, connection numbers, the entries in queues
+//!   and in the worker's list are guards, released on drop.
+//! - A server connection that the session has is closed, never released as clean: by the drop of
+//!   the session, or, if a function had moved it out, by its own. [`HeldCheckout`] then makes the
+//!   pool open another one.
+//! - A worker's part of a pool changes within `Indivisible`. The shared pools, the queues and the
+//!   caches of logins, baselines, statements and verifications have locks that are not passed after
+//!   a panic under them.
+//! - The worker's caches of settings and text analyses (`RefCell`) get an entry only when it is
+//!   complete.
+//! - Receive buffers keep bytes of earlier sessions; only bytes of the current receive are read.
+//! - A cancel request in flight keeps its connection from being released as clean until it has
+//!   arrived.
+//! - Counters for the status may lack the interrupted step. No decision depends on them.
+//!
+//! [`HeldCheckout`]: crate::upstream::worker_pool::HeldCheckout
 
 mod acquirer;
 mod blocking;

@@ -12,6 +12,7 @@ use io_uring::cqueue;
 
 use super::entry::Entry;
 use super::{Buffer, Ring, RingRequest, checked};
+use crate::panics::Indivisible;
 
 /// Flag in the keys of multishot requests.
 pub(super) const MULTISHOT: u64 = 1 << 60;
@@ -58,6 +59,7 @@ impl Ring {
         socket: &Rc<socket2::Socket>,
         entry: Entry,
     ) -> Multishot<'_> {
+        let _change = Indivisible::begin();
         let slot = self.multishots.borrow_mut().insert(MultishotState {
             kind,
             arrived: VecDeque::new(),
@@ -113,6 +115,7 @@ pub(super) fn poll_events(result: usize) -> i16 {
 impl Multishot<'_> {
     /// Polls for the next result; `None`: there will be no more.
     fn poll_next(&self, context: &Context<'_>) -> Poll<Option<io::Result<Arrival>>> {
+        let _change = Indivisible::begin();
         let mut multishots = self.ring.multishots.borrow_mut();
         let request = &mut multishots[self.slot];
         if let Some(arrived) = request.arrived.pop_front() {
@@ -148,6 +151,7 @@ impl Multishot<'_> {
 
 impl Drop for Multishot<'_> {
     fn drop(&mut self) {
+        let _change = Indivisible::begin();
         let mut multishots = self.ring.multishots.borrow_mut();
         let request = &mut multishots[self.slot];
         if request.is_over {

@@ -10,6 +10,7 @@ use io_uring::cqueue;
 
 use super::entry::Entry;
 use super::{Buffer, Ring, checked};
+use crate::panics::Indivisible;
 
 /// Marks the keys of ring sockets.
 pub(super) const PORT: u64 = 1 << 61;
@@ -131,6 +132,7 @@ impl Ring {
     /// Cancels requests in progress. Bytes that were not sent immediately are lost, unless the send
     /// completes before the cancel that follows it.
     pub(crate) fn close_port(&self, port: &RingSocket) {
+        let _change = Indivisible::begin();
         port.orphaned.set(true);
         port.waker.borrow_mut().take();
         if port.is_over() {
@@ -170,6 +172,7 @@ impl Ring {
         if !matches!(port.receive.get(), Receive::Idle) {
             return;
         }
+        let _change = Indivisible::begin();
         let entry = Entry::receive(&*port.socket, port.drained.get());
         port.receive.set(Receive::Asked);
         self.submit(entry.key(port.key(false)));
@@ -181,6 +184,7 @@ impl Ring {
         port: &RingSocket,
         context: &Context<'_>,
     ) -> Poll<io::Result<Option<Buffer>>> {
+        let _change = Indivisible::begin();
         match port.receive.get() {
             Receive::Answered(result, flags) => {
                 port.receive.set(Receive::Idle);
@@ -207,6 +211,7 @@ impl Ring {
     }
 
     fn ask_send(&self, port: &RingSocket, payload: Payload) {
+        let _change = Indivisible::begin();
         // Own memory may wait in the kernel for a slow peer; a ring buffer must not.
         let flags = match &payload {
             Payload::Ring(_) => libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,

@@ -2,8 +2,8 @@
 //! it, for waiting clients and for opening and closing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, PoisonError};
 
 use super::limits::{ConnectionLimit, ConnectionLimits};
 use super::queue::{Queue, Waiter};
@@ -167,8 +167,14 @@ impl SharedPools {
         self.pressure.0.load(Relaxed) == 0
     }
 
+    /// Locks the state.
+    ///
+    /// # Panics
+    ///
+    /// A panic has left the state half-changed: two sessions could get one connection.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state.lock();
+        state.unwrap_or_else(|_| panic!("the pools are half-changed"))
     }
 }
 

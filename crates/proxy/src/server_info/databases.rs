@@ -5,12 +5,13 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::Notify;
 
+use evenkeel_engine::panics::lock;
 use evenkeel_sql::catalog::Catalog;
 
 /// Maximum number of databases whose catalogs are read; all others are unknown. An unused entry
@@ -237,7 +238,7 @@ impl Databases {
         if let Some(known) = self.get(name) {
             return Some(known);
         }
-        let _add_guard = self.add_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _add_guard = lock(&self.add_lock);
         let mut known = HashMap::clone(&self.known.load());
         if known.len() >= DATABASES_MAX && !known.contains_key(name) {
             // Two references exist: the list's, and this copy's.

@@ -4,10 +4,11 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use evenkeel_engine::panics::lock;
 use evenkeel_policy::causality::{self, Consistency};
 use evenkeel_policy::connection_pool::{self, SharedPools};
 use evenkeel_policy::failover_queue::{self, PrimaryStatus};
@@ -375,10 +376,7 @@ impl DatabaseService {
     /// Returns the load of a server, which all snapshots share: the number of sessions that have
     /// or await a connection there.
     pub fn server_load(&self, server_id: u64) -> Arc<Load> {
-        let mut server_loads = self
-            .server_loads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut server_loads = lock(&self.server_loads);
         let load = server_loads
             .entry(server_id)
             .or_insert_with(|| Arc::new(Load::new(None)));
@@ -387,7 +385,7 @@ impl DatabaseService {
 
     /// Returns the match counts of a rule, which all snapshots with a rule of this name share.
     pub fn hits(&self, rule: &str) -> Arc<Hits> {
-        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hits = lock(&self.hits);
         if let Some(known) = hits.get(rule) {
             return Arc::clone(known);
         }
@@ -405,10 +403,7 @@ impl DatabaseService {
         pool_user: &PoolUser,
         database: &Arc<str>,
     ) -> Arc<UserStats> {
-        let mut user_stats = self
-            .user_stats
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut user_stats = lock(&self.user_stats);
         let mut key = (worker, Arc::clone(&pool_user.user), Arc::clone(database));
         if user_stats.len() >= USER_STATS_MAX && !user_stats.contains_key(&key) {
             key.2 = Arc::from("");
@@ -426,10 +421,7 @@ impl DatabaseService {
     /// Returns the statistics of users in databases: entries of the same user and database must be
     /// summed.
     pub fn all_user_stats(&self) -> Vec<UserStatsEntry> {
-        let user_stats = self
-            .user_stats
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let user_stats = lock(&self.user_stats);
         user_stats.values().cloned().collect()
     }
 

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use evenkeel_engine::clock;
+use evenkeel_engine::panics::lock;
 use evenkeel_sql::Dialect;
 use evenkeel_sql::digest::{self, normalised};
 
@@ -153,7 +154,7 @@ impl Digests {
 
     /// Returns the text of a statement that is counted separately.
     fn text(&self, digest: u64) -> Option<String> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = lock(&self.first);
         first.get(&digest).map(|first| first.text.to_string())
     }
 
@@ -161,7 +162,7 @@ impl Digests {
         let at_ms = clock::now_ms();
         let length = text.floor_char_boundary(TEXT_LENGTH_MAX);
         let text = text[..length].into();
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&self.first);
         first.insert(digest, First { text, at_ms });
     }
 
@@ -185,7 +186,7 @@ impl Digests {
 
     /// Returns all executed statements; the last entry sums those without a slot.
     pub fn all(&self) -> Vec<Digest> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = lock(&self.first);
         let known = first.iter().filter_map(|(digest, first)| {
             let slot = self.slot(*digest)?;
             let parts = self

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use evenkeel_policy::failover_queue::{
@@ -10,6 +10,7 @@ use evenkeel_policy::failover_queue::{
 };
 
 use evenkeel_engine::clock;
+use evenkeel_engine::panics::lock;
 
 /// A waiting client; its turn may be announced by any thread.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ struct WaiterState {
 impl FailoverWaiter {
     /// Polls for the client's turn, or the end of its wait.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), PrimaryError>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if let Some(outcome) = state.outcome {
             return Poll::Ready(outcome);
         }
@@ -35,7 +36,7 @@ impl FailoverWaiter {
     }
 
     fn resolve(&self, outcome: Result<(), PrimaryError>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.outcome = Some(outcome);
         let waker = state.waker.take();
         drop(state);
@@ -182,6 +183,6 @@ impl SharedFailoverQueue {
     fn lock(
         &self,
     ) -> MutexGuard<'_, (FailoverQueue, BTreeMap<FailoverTicket, Arc<FailoverWaiter>>)> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }

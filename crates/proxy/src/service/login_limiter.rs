@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use evenkeel_engine::panics::lock;
 use evenkeel_engine::timers;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -86,8 +87,7 @@ impl LoginLimiter {
     }
 
     fn semaphore_of(&self, address: IpAddr) -> Arc<Semaphore> {
-        let addresses = self.addresses.lock();
-        let mut addresses = addresses.unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = lock(&self.addresses);
         if let Some(known) = addresses.get(&address).and_then(Weak::upgrade) {
             return known;
         }

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use evenkeel_engine::panics::lock;
 use evenkeel_policy::pins::Pins;
 
 /// Maximum number of causes counted per service; sessions pinned by further causes are not counted.
@@ -49,7 +50,7 @@ impl PinCause {
 impl PinCauses {
     /// Counts a pinned session. Returns whether the cause is new and is counted from now on.
     pub(crate) fn count(&self, cause: &Arc<PinCause>) -> bool {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         let is_full = counts.len() >= CAUSES_MAX;
         match counts.entry(Arc::clone(cause)) {
             Entry::Occupied(mut known) => {
@@ -66,7 +67,7 @@ impl PinCauses {
 
     /// Returns all causes, the most frequent first.
     pub(crate) fn all(&self) -> Vec<PinCount> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = lock(&self.counts);
         let counts = counts.iter().map(|(cause, sessions)| PinCount {
             cause: Arc::clone(cause),
             sessions: *sessions,

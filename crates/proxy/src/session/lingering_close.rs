@@ -55,7 +55,7 @@ pub(super) fn close_gracefully(worker: &Worker, client: Socket) {
         all.len()
     });
     if count == 1 {
-        worker.spawn(close_expired());
+        worker.spawn_vital(close_expired());
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use evenkeel_engine::panics::lock;
 use evenkeel_engine::{clock, timers};
 
 /// Maximum number of remembered addresses and users.
@@ -61,7 +62,7 @@ impl PasswordRateLimit {
         user: &str,
         now_ms: u64,
     ) -> bool {
-        let mut due_ms = self.due_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due_ms = lock(&self.due_ms);
         if due_ms.len() >= KNOWN_MAX {
             due_ms.retain(|_, due_ms| *due_ms > now_ms);
         }
@@ -82,7 +83,7 @@ impl PasswordRateLimit {
 
     /// Refunds an attempt with the right password.
     pub(in crate::session) fn refund(&self, address: Option<IpAddr>, user: &str) {
-        let mut due_ms = self.due_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due_ms = lock(&self.due_ms);
         for (whom, limit) in parties(address, user) {
             if let Some(due_ms) = due_ms.get_mut(&whom) {
                 *due_ms = due_ms.saturating_sub(limit.each_ms);

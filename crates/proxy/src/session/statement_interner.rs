@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use evenkeel_engine::panics::lock;
 
 /// Number of unused statements that are kept, so that the next client that prepares one finds it on
 /// the servers.
@@ -123,7 +125,7 @@ impl<W: Hash + Eq + Clone + MemorySize, M: MemorySize> StatementInterner<W, M> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known<W, M>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 

@@ -6,9 +6,10 @@ pub(crate) mod pause;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use evenkeel_engine::clock;
+use evenkeel_engine::panics::lock;
 use evenkeel_policy::connection_pool::{Pool, PoolKey, SharedPools, WorkerTask};
 use evenkeel_wire::{mysql, postgres};
 
@@ -107,8 +108,7 @@ impl PoolRegistry {
 
     /// Returns a number for a name: the same number for as long as any holder keeps it.
     pub(crate) fn number(&self, name: &[u8]) -> NameId {
-        let numbers = self.numbers.lock();
-        numbers.unwrap_or_else(PoisonError::into_inner).of(name)
+        lock(&self.numbers).of(name)
     }
 
     /// Returns the pool with this key, if it exists.
@@ -122,7 +122,7 @@ impl PoolRegistry {
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<PoolHandle>>> {
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_key)
     }
 
     /// Returns a user's pool at a server.

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use evenkeel_engine::panics::lock;
 use evenkeel_engine::timers;
 use evenkeel_policy::server_set::Pick;
 
@@ -42,7 +43,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// Counts a client before the lock and the pick, so that one side sees a permit that is

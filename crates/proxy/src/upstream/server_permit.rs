@@ -1,7 +1,9 @@
 //! Holds permits on servers, and passes on those that are released.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use evenkeel_engine::panics::lock;
 
 use super::queue;
 use crate::server::Server;
@@ -92,6 +94,6 @@ impl ServiceRegistry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.services)
     }
 }

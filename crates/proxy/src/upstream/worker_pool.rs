@@ -5,9 +5,11 @@
 
 mod connection;
 mod cross_service;
+mod held_checkout;
 mod idle;
 mod maintenance;
 mod message;
+mod opening;
 mod replace;
 mod user_pools;
 mod wait_slot;
@@ -19,14 +21,18 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_engine::{clock, fast_random, timers};
+use evenkeel_engine::panics::Indivisible;
+use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::{
-    AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, IdlePool, OpenFailure,
-    Pool, PoolRefusal, ReleaseDecision, TaskKind, WaitTicket, WorkerTask,
+    AcquireDecision, CancelOutcome, Checkout, ClosingConnection, Condition, IdlePool, Pool,
+    PoolRefusal, ReleaseDecision, TaskKind, WaitTicket, WorkerTask,
 };
 use slab::Slab;
 
+use held_checkout::LostCheckouts;
+
 pub(crate) use connection::{ConnectionCore, ConnectionTransfer, PoolableConnection};
+pub(crate) use held_checkout::HeldCheckout;
 pub use idle::IdleInfo;
 pub(crate) use message::PoolMessage;
 pub(crate) use user_pools::UserPools;
@@ -35,12 +41,8 @@ pub(crate) use worker_pools::WorkerPools;
 
 use crate::service::Service;
 use crate::service::database::DatabaseService;
-use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
 use crate::worker::Worker;
-
-/// Pause before the next connect to a server that reported that it is full.
-const FULL_PAUSE_MS: u64 = 500;
 
 /// One worker's part of one service's pools.
 pub(crate) struct WorkerPool<C: PoolableConnection> {
@@ -55,6 +57,8 @@ pub(crate) struct WorkerPool<C: PoolableConnection> {
     waiting: RefCell<HashMap<u64, Rc<WaitSlot<C>>>>,
     /// State shared by the sessions of one user in one database, while any exist.
     accounts: RefCell<HashMap<AccountKey, Weak<UserPools<C>>>>,
+    /// Checkouts of connections that tasks have dropped.
+    lost: Rc<LostCheckouts>,
     last_maintenance_ms: Cell<u64>,
 }
 
@@ -85,6 +89,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             connections: RefCell::default(),
             waiting: RefCell::default(),
             accounts: RefCell::default(),
+            lost: Rc::default(),
             last_maintenance_ms: Cell::new(0),
         }
     }
@@ -113,6 +118,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         pool_handle: &PoolHandle,
         slot: &Rc<WaitSlot<C>>,
     ) -> AcquireResult<C> {
+        let _change = Indivisible::begin();
         loop {
             let mut tasks = Vec::new();
             let core =
@@ -148,7 +154,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
     fn check_out(self: &Rc<Self>, checkout: Checkout) -> Option<Box<C>> {
         let mut connection = self.take_connection(&checkout)?;
         let core = connection.core_mut();
-        core.checkout = Some(checkout);
+        core.checkout = Some(HeldCheckout::new(checkout, &self.lost));
         if core.stream.has_arrived() {
             self.release(connection, Condition::Unclean);
             return None;
@@ -163,6 +169,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Cancels a session's wait. Returns true if a delivery was in progress and will continue.
     pub(crate) fn leave_queue(&self, slot: &WaitSlot<C>) -> bool {
+        let _change = Indivisible::begin();
         let Some(ticket) = slot.leave_queue() else {
             return false;
         };
@@ -172,6 +179,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Returns whether a session that has timed out really gets no connection.
     pub(crate) fn cancel_wait(&self, slot: &WaitSlot<C>) -> bool {
+        let _change = Indivisible::begin();
         let Some(ticket) = slot.ticket() else {
             slot.leave_queue();
             return true;
@@ -186,14 +194,15 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Takes a connection back from a session.
     pub(crate) fn release(self: &Rc<Self>, mut connection: Box<C>, condition: Condition) {
+        let _change = Indivisible::begin();
         let core = connection.core_mut();
-        let Some(checkout) = core.checkout.take() else {
-            return;
-        };
         if condition == Condition::Clean && core.cancel_target.get() > 0 {
-            core.checkout = Some(checkout);
             return self.release_after_cancels(connection);
         }
+        let held = core.checkout.take();
+        let Some(checkout) = held.and_then(HeldCheckout::into_checkout) else {
+            return;
+        };
         core.stream.watch();
         if let Some(entry) = self
             .connections
@@ -248,7 +257,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             return;
         };
         let core = connection.core_mut();
-        core.checkout = Some(checkout);
+        core.checkout = Some(HeldCheckout::new(checkout, &self.lost));
         let has_spoken = core.stream.has_arrived();
         let slot = self.waiting.borrow_mut().remove(&ticket.number);
         match slot {
@@ -296,6 +305,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
 
     /// Releases the checkout of a connection that has ended.
     fn release_lost(self: &Rc<Self>, checkout: Checkout) {
+        let _change = Indivisible::begin();
         let mut tasks = Vec::new();
         let now_ms = clock::now_ms();
         let returned =
@@ -382,6 +392,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         worker.spawn(async move {
             let pause_ms = at_ms.saturating_sub(clock::now_ms());
             timers::sleep(Duration::from_millis(pause_ms)).await;
+            let _change = Indivisible::begin();
             let mut tasks = Vec::new();
             this.idle
                 .borrow_mut()
@@ -390,74 +401,9 @@ impl<C: PoolableConnection> WorkerPool<C> {
         });
     }
 
-    fn connect(self: &Rc<Self>, worker: &Rc<Worker>, pool: Arc<Pool>) {
-        let (this, owner) = (Rc::clone(self), Rc::clone(worker));
-        worker.spawn(async move {
-            let opened = match this.registry.pool_handle(pool.key()) {
-                Some(pool_handle) => Box::pin(C::open(&owner, &this.service, &pool_handle)).await,
-                None => Err(ConnectError::outdated()),
-            };
-            match opened {
-                Ok(connection) => this.handle_opened(&pool, connection),
-                Err(error) => this.handle_open_error(&owner, &pool, error),
-            }
-        });
-    }
-
-    fn handle_opened(self: &Rc<Self>, pool: &Arc<Pool>, connection: Box<C>) {
-        connection.core().stream.watch();
-        let number = self.connections.borrow_mut().insert(Some(connection));
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let mut tasks = Vec::new();
-        let returned =
-            self.idle
-                .borrow_mut()
-                .opened(pool, number, clock::now_ms(), fast_random(), &mut tasks);
-        self.apply_release(returned);
-        self.send_tasks(tasks);
-    }
-
-    fn handle_open_error(
-        self: &Rc<Self>,
-        worker: &Rc<Worker>,
-        pool: &Arc<Pool>,
-        error: ConnectError,
-    ) {
-        let failure = if error.is_full() {
-            let pause_ms = FULL_PAUSE_MS;
-            OpenFailure::Full { pause_ms }
-        } else {
-            OpenFailure::Failed
-        };
-        let mut tasks = Vec::new();
-        let now_ms = clock::now_ms();
-        let failed_waiter = self
-            .idle
-            .borrow_mut()
-            .connect_failed(pool, failure, now_ms, &mut tasks);
-        if let Some(ticket) = failed_waiter {
-            self.report_error(worker, ticket, Arc::new(error));
-        }
-        self.send_tasks(tasks);
-    }
-
-    fn report_error(
-        self: &Rc<Self>,
-        worker: &Rc<Worker>,
-        ticket: WaitTicket,
-        error: Arc<ConnectError>,
-    ) {
-        if ticket.worker != worker.index() {
-            return self.send_message(worker, ticket.worker, PoolMessage::Failed(ticket, error));
-        }
-        let slot = self.waiting.borrow_mut().remove(&ticket.number);
-        if let Some(slot) = slot {
-            slot.deliver(WaitResult::Failed(error));
-        }
-    }
-
     /// Handles a message of another worker.
     pub(crate) fn handle_message(self: &Rc<Self>, worker: &Rc<Worker>, message: PoolMessage) {
+        let _change = Indivisible::begin();
         match message {
             PoolMessage::Task(task) => self.run_task(worker, task),
             PoolMessage::Failed(ticket, error) => self.report_error(worker, ticket, error),

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use evenkeel_engine::panics::lock;
 use evenkeel_engine::{clock, timers};
 use evenkeel_sql::mysql::LexerModes;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
@@ -241,7 +242,7 @@ impl ServerGreetings {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, GreetingState>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.states)
     }
 }
 

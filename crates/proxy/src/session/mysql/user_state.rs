@@ -3,7 +3,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use evenkeel_engine::panics::lock;
 
 use super::server::ServerConnection;
 use super::server_login::Baseline;
@@ -152,10 +154,6 @@ fn identity(pool_user: &PoolUser) -> Identity {
         pool_user.generation,
         pool_user.identity,
     )
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use evenkeel_engine::panics::lock;
 use evenkeel_engine::secret;
 use evenkeel_policy::statement_verifier::StatementVerifier;
 use evenkeel_wire::SqlProtocol;
@@ -91,8 +92,4 @@ impl UserHistory {
     pub(crate) fn trials(&self) -> MutexGuard<'_, StatementVerifier> {
         lock(&self.trials)
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

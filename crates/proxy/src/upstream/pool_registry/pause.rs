@@ -1,9 +1,10 @@
 //! Pauses databases for an operator, and retires pools whose connections must be reopened.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use evenkeel_engine::clock;
+use evenkeel_engine::panics::lock;
 use evenkeel_policy::connection_pool::{WaitTicket, WorkerTask};
 
 use super::{NameId, PoolHandle, PoolRegistry};
@@ -75,11 +76,10 @@ impl PoolRegistry {
     }
 
     fn lock_numbers(&self) -> MutexGuard<'_, HashMap<String, NameId>> {
-        let numbers = self.paused_numbers.lock();
-        numbers.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.paused_numbers)
     }
 
     fn lock_paused(&self) -> MutexGuard<'_, Paused> {
-        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.paused)
     }
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use evenkeel_engine::clock;
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
-use evenkeel_policy::connection_pool::Checkout;
 use evenkeel_tls::Channel;
 
+use super::HeldCheckout;
 use crate::service::Service;
 use crate::service::database::DatabaseService;
 use crate::upstream::cancel_target::CancelTarget;
@@ -72,7 +72,7 @@ pub(crate) trait PoolableConnection: Sized + 'static {
 pub(crate) struct ConnectionCore {
     pub(crate) stream: Stream,
     /// Set while a session has the connection.
-    pub(crate) checkout: Option<Checkout>,
+    pub(crate) checkout: Option<HeldCheckout>,
     pub(crate) pool_handle: Arc<PoolHandle>,
     /// Target for cancel requests to this connection.
     pub(crate) cancel_target: Rc<CancelTarget>,

@@ -4,15 +4,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_engine::clock;
+use evenkeel_engine::panics::Indivisible;
 use evenkeel_policy::connection_pool::PoolKey;
 
 use super::{PoolMessage, PoolableConnection, WorkerPool};
 use crate::worker::Worker;
 
 impl<C: PoolableConnection> WorkerPool<C> {
-    /// Runs twice a second: closes connections that have ended, are old or not needed, and opens
-    /// missing ones.
+    /// Runs twice a second: closes connections that have ended, are old or not needed, opens
+    /// missing ones, and releases the checkouts of connections that tasks have dropped.
     pub(super) fn run_maintenance(self: &Rc<Self>) {
+        let _change = Indivisible::begin();
+        for checkout in self.lost.take() {
+            self.release_lost(checkout);
+        }
         self.close_ended();
         let now_ms = clock::now_ms();
         if now_ms.saturating_sub(self.last_maintenance_ms.get()) < 1_000 {

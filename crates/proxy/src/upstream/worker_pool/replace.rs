@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_policy::connection_pool::Condition;
 
-use super::{PoolableConnection, WaitResult, WaitSlot, WorkerPool};
+use super::{PoolableConnection, WaitResult, WaitSlot, WorkerPool, opening};
 use crate::upstream::connect_error::ConnectError;
 
 impl<C: PoolableConnection> WorkerPool<C> {
@@ -18,21 +18,23 @@ impl<C: PoolableConnection> WorkerPool<C> {
     ) {
         let core = connection.core_mut();
         let pool_handle = Arc::clone(&core.pool_handle);
-        let (Some(checkout), Some(worker)) = (core.checkout.take(), self.worker.upgrade()) else {
+        let (Some(held), Some(worker)) = (core.checkout.take(), self.worker.upgrade()) else {
             return;
         };
         connection.disconnect("cannot be prepared for the client");
         let message = slot.expect_message();
         let (worker_pool, slot, owner) = (Rc::clone(self), Rc::clone(slot), Rc::clone(&worker));
         worker.spawn(async move {
-            let opened = Box::pin(C::open(&owner, &worker_pool.service, &pool_handle)).await;
+            let opened = opening::open::<C>(&owner, &worker_pool.service, &pool_handle).await;
             match opened {
                 Ok(mut connection) => {
-                    connection.core_mut().checkout = Some(checkout);
+                    connection.core_mut().checkout = Some(held);
                     worker_pool.deliver(connection, message, &slot);
                 }
                 Err(error) => {
-                    worker_pool.release_lost(checkout);
+                    if let Some(checkout) = held.into_checkout() {
+                        worker_pool.release_lost(checkout);
+                    }
                     deliver_error(error, message, &slot);
                 }
             }

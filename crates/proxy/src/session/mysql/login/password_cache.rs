@@ -2,12 +2,13 @@
 //! servers' account is unchanged.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use evenkeel_wire::mysql::password::sha2::Verifier;
 use zeroize::Zeroizing;
 
 use evenkeel_engine::locked_memory::LockedMemory;
+use evenkeel_engine::panics::lock;
 
 /// Cache shared by the workers of a service.
 #[derive(Debug, Default)]
@@ -98,7 +99,7 @@ impl PasswordCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.content)
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use evenkeel_wire::postgres::scram::{ITERATIONS, Verifier};
 
+use evenkeel_engine::panics::lock;
 use evenkeel_engine::secret;
 
 /// Verifiers by user name, each with a hash that identifies its password.
@@ -21,14 +22,13 @@ impl Verifiers {
     /// change of the password.
     pub(super) fn of(&self, user: &str, password: &[u8]) -> Verifier {
         let which = self.hasher.hash_one(password);
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, verifier)) = lock().get(user).filter(|(of, _)| *of == which) {
+        if let Some((_, verifier)) = lock(&self.known).get(user).filter(|(of, _)| *of == which) {
             return verifier.clone();
         }
         // The lock is not held meanwhile, so concurrent requests may compute another one.
         let salt: [u8; 16] = secret();
         let verifier = Verifier::of_password(password, &salt, ITERATIONS);
-        lock().insert(user.into(), (which, verifier.clone()));
+        lock(&self.known).insert(user.into(), (which, verifier.clone()));
         verifier
     }
 }

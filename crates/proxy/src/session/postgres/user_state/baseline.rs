@@ -2,7 +2,9 @@
 //! so that a login need not wait for a connection.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use evenkeel_engine::panics::lock;
 
 use super::Reports;
 use crate::session::postgres::server::ServerConnection;
@@ -108,10 +110,12 @@ impl BaselineEntry {
     ) -> Option<SessionState> {
         let learned = lock(&self.learned);
         if worker_baseline.version != learned.version {
-            worker_baseline.version = learned.version;
-            worker_baseline.reports = Arc::clone(&learned.reports);
             let on = learned.on.as_ref();
-            worker_baseline.on = on.map(|on| ServerSessionState::import(on, interner));
+            *worker_baseline = WorkerBaseline {
+                on: on.map(|on| ServerSessionState::import(on, interner)),
+                reports: Arc::clone(&learned.reports),
+                version: learned.version,
+            };
         }
         let on = worker_baseline.on.as_ref()?;
         if learned.accepted.is_missing(startup) {
@@ -131,8 +135,4 @@ impl WorkerBaseline {
 fn identity(pool_user: &PoolUser) -> Identity {
     let database = pool_user.database_number.get();
     (pool_user.user_number.get(), database, pool_user.generation)
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
