@@ -255,9 +255,9 @@ impl DataPlane {
     /// server, or are reset if their client has sent data to it. Other sessions are unaffected.
     pub fn abandon_server(&self, server_id: u64) {
         self.shared.workers.run_on_all(move |worker| {
-            worker.each_session(|live| {
-                if live.matches(None, Some(server_id)) {
-                    live.handle_server_down();
+            worker.each_session(|session| {
+                if session.matches(None, Some(server_id)) {
+                    session.handle_server_down();
                 }
             });
         });
@@ -273,11 +273,11 @@ impl DataPlane {
         let count = CutCount::default();
         let counted = count.clone();
         self.shared.workers.run_on_all(move |worker| {
-            worker.each_session(|live| {
-                if live.matches(service_id, server_id) {
-                    match live.handle().filter(|_| server_id.is_some()) {
-                        Some(handle) => handle.abandon_server(),
-                        None => live.cut(TerminationReason::Cut(reason)),
+            worker.each_session(|session| {
+                if session.matches(service_id, server_id) {
+                    match server_id {
+                        Some(_) => session.cut_from_server(reason),
+                        None => session.cut(TerminationReason::Cut(reason)),
                     }
                     counted.add();
                 }

@@ -21,6 +21,8 @@ mod session;
 pub mod settings;
 mod shared;
 mod sweeper;
+#[cfg(test)]
+mod testing;
 mod upstream;
 mod worker;
 

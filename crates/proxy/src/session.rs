@@ -31,7 +31,6 @@ pub(crate) mod handle;
 mod input;
 pub(crate) mod interruptible;
 mod lingering_close;
-pub(crate) mod live_session;
 mod login_connection;
 pub(crate) mod mysql;
 pub(crate) mod password_rate_limit;
@@ -43,6 +42,7 @@ mod proxy_protocol;
 mod statement_interner;
 mod tcp;
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ use crate::event::Event;
 use crate::record::{Record, TerminationReason};
 use crate::service::database::ProtocolState;
 use crate::service::{Protocol, Service};
-use crate::session::live_session::LiveSession;
+use crate::session::handle::SessionHandle;
 use crate::worker::{Accepted, RegisteredSession, Worker};
 
 /// Steps that one session may take before it yields to the worker's other sessions.
@@ -72,23 +72,34 @@ pub fn protocol_state(protocol: SqlProtocol) -> Arc<dyn ProtocolState> {
 
 /// Starts the session of a client, which the caller has counted among the worker's sessions.
 pub(crate) fn start(worker: &Rc<Worker>, accepted: Accepted) {
-    let record = Box::new(new_record(&accepted.service, accepted.peer));
-    let live = Rc::new(LiveSession::new(accepted.service));
-    let registered = worker.register_session(Rc::clone(&live));
+    let client = Socket::new(worker, socket2::Socket::from(accepted.socket));
+    start_with(worker, accepted.service, accepted.peer, client);
+}
+
+/// Starts the session of a client on its socket.
+pub(crate) fn start_with(
+    worker: &Rc<Worker>,
+    service: Arc<Service>,
+    peer: Option<SocketAddr>,
+    client: io::Result<Socket>,
+) {
+    let record = Box::new(new_record(&service, peer));
+    let handle = Rc::new(SessionHandle::new(service));
+    let registered = worker.register_session(Rc::clone(&handle));
     // Fails if the kernel has no memory: the client is closed.
-    if let Ok(client) = Socket::new(worker, socket2::Socket::from(accepted.socket)) {
-        worker.spawn(serve(live, registered, client, record));
+    if let Ok(client) = client {
+        worker.spawn(serve(handle, registered, client, record));
     }
 }
 
 /// Serves one client.
 async fn serve(
-    live: Rc<LiveSession>,
+    handle: Rc<SessionHandle>,
     registered: RegisteredSession,
     client: Socket,
     mut record: Box<Record>,
 ) {
-    let (worker, service) = (registered.worker(), &live.service);
+    let (worker, service) = (registered.worker(), &handle.service);
     record.ending = match service.admit() {
         None => {
             lingering_close::close_gracefully(worker, client);
@@ -100,24 +111,23 @@ async fn serve(
             let serving: Pin<Box<dyn Future<Output = TerminationReason>>> = match &service.protocol
             {
                 Protocol::Tcp => {
-                    Box::pin(tcp::serve_session(worker, &permit, &live, client, record))
+                    Box::pin(tcp::serve_session(worker, &permit, &handle, client, record))
                 }
                 Protocol::Sql(database) => match database.protocol() {
                     SqlProtocol::Postgres => Box::pin(postgres::serve_session(
-                        worker, &permit, &live, slot, client, record,
+                        worker, &permit, &handle, slot, client, record,
                     )),
                     SqlProtocol::Mysql => Box::pin(mysql::serve_session(
-                        worker, &permit, &live, slot, client, record,
+                        worker, &permit, &handle, slot, client, record,
                     )),
                 },
             };
             serving.await
         }
     };
-    record.total_ms = clock::now_ms() - live.started_ms;
-    record.from_client = live.from_client.get();
-    record.to_client = live.to_client.get();
-    record.first_byte_us = live.first_byte_us();
+    record.total_ms = clock::now_ms() - handle.started_ms;
+    record.from_client = handle.bytes_from_client();
+    record.to_client = handle.bytes_to_client();
     finish(worker, service, record);
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use evenkeel_engine::timers;
 
 use crate::data_plane::describe;
-use crate::session::live_session::SWEEP_INTERVAL;
+use crate::session::handle::SWEEP_INTERVAL;
 use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
 

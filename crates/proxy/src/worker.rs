@@ -15,7 +15,7 @@ use evenkeel_engine::clock;
 use slab::Slab;
 
 use crate::service::Service;
-use crate::session::live_session::LiveSession;
+use crate::session::handle::SessionHandle;
 use crate::shared::{DataPlaneShared, NO_SESSION};
 use evenkeel_sql::session_state::settings::Interner;
 
@@ -36,7 +36,7 @@ pub(crate) struct Worker {
     serve: fn(&Rc<Worker>, Accepted),
     /// States of other modules, one of each type.
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
-    sessions: RefCell<Slab<Rc<LiveSession>>>,
+    sessions: RefCell<Slab<Rc<SessionHandle>>>,
     /// A listener's id, and the sender that keeps its accepts running.
     accepting: RefCell<Vec<(u64, flume::Sender<()>)>>,
     last_sweep_ms: Cell<u64>,
@@ -94,22 +94,25 @@ impl Worker {
     }
 
     /// Registers a session with the sweeper until the guard is dropped.
-    pub(crate) fn register_session(self: &Rc<Self>, live: Rc<LiveSession>) -> RegisteredSession {
-        let key = self.sessions.borrow_mut().insert(live);
+    pub(crate) fn register_session(
+        self: &Rc<Self>,
+        handle: Rc<SessionHandle>,
+    ) -> RegisteredSession {
+        let key = self.sessions.borrow_mut().insert(handle);
         RegisteredSession {
             worker: Rc::clone(self),
             key,
         }
     }
 
-    pub(crate) fn each_session(&self, mut act: impl FnMut(&LiveSession)) {
-        for (_, live) in self.sessions.borrow().iter() {
-            act(live);
+    pub(crate) fn each_session(&self, mut act: impl FnMut(&SessionHandle)) {
+        for (_, handle) in self.sessions.borrow().iter() {
+            act(handle);
         }
     }
 
     /// Returns the session in a slot of the list.
-    pub(crate) fn session(&self, slot: usize) -> Option<Rc<LiveSession>> {
+    pub(crate) fn session(&self, slot: usize) -> Option<Rc<SessionHandle>> {
         self.sessions.borrow().get(slot).cloned()
     }
 
@@ -128,9 +131,9 @@ impl Worker {
         self.record_load(now_ms.saturating_sub(self.last_sweep_ms.get()));
         self.last_sweep_ms.set(now_ms);
         let mut oldest_ms = NO_SESSION;
-        for (_, live) in self.sessions.borrow().iter() {
-            live.sweep(now_ms);
-            oldest_ms = oldest_ms.min(live.started_ms);
+        for (_, handle) in self.sessions.borrow().iter() {
+            handle.sweep(now_ms);
+            oldest_ms = oldest_ms.min(handle.started_ms);
         }
         self.shared.oldest_ms[self.index()].store(oldest_ms, Relaxed);
     }

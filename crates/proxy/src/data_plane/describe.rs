@@ -13,8 +13,7 @@ use crate::service::Service;
 pub use crate::service::activity::SessionActivity;
 use crate::service::database::PinCause;
 use crate::service::stats::ActivityCounts;
-use crate::session::handle::SessionHandle;
-use crate::session::live_session::LiveSession;
+use crate::session::handle::{LoginInfo, SessionHandle};
 use crate::shared::NO_SESSION;
 pub use crate::upstream::worker_pool::IdleInfo;
 use crate::upstream::worker_pool::WorkerPools;
@@ -92,9 +91,10 @@ impl DataPlane {
 /// Returns a worker's reply.
 pub(crate) fn described(worker: &Worker, service_id: u64) -> Described {
     let mut described = Described::default();
-    worker.each_session(|live| {
-        if let Some(handle) = live.handle().filter(|_| live.service.id == service_id) {
-            described.sessions.push(session(live, &handle));
+    worker.each_session(|handle| {
+        let login = handle.login_info();
+        if let Some(login) = login.filter(|_| handle.service.id == service_id) {
+            described.sessions.push(session(handle, login));
         }
     });
     let idle = &mut described.idle;
@@ -104,28 +104,26 @@ pub(crate) fn described(worker: &Worker, service_id: u64) -> Described {
     described
 }
 
-fn session(live: &LiveSession, handle: &SessionHandle) -> SessionInfo {
+fn session(handle: &SessionHandle, login: LoginInfo) -> SessionInfo {
     let now_ms = clock::now_ms();
-    let target = handle.target();
-    let age_ms = now_ms.saturating_sub(handle.since_ms);
+    let target = login.target;
+    let age_ms = now_ms.saturating_sub(login.since_ms);
     // This timestamp is the sweeper's, and may be older than the session.
-    let doing_for_ms = now_ms
-        .saturating_sub(handle.activity_since_ms())
-        .min(age_ms);
+    let doing_for_ms = now_ms.saturating_sub(login.activity_since_ms).min(age_ms);
     SessionInfo {
-        id: handle.id,
-        user: handle.user.to_string(),
-        database: handle.database().to_string(),
-        peer: handle.peer,
-        doing: handle.activity(),
+        id: login.id,
+        user: login.user.to_string(),
+        database: login.database.to_string(),
+        peer: login.peer,
+        doing: login.activity,
         age_ms,
         doing_for_ms,
         server_process: target.as_ref().and_then(|target| target.process()),
         server: target.map(|target| Arc::clone(&target.pool_handle.server.name)),
-        pins: handle.pins(),
-        causes: handle.causes(),
-        from_client: live.from_client.get(),
-        to_client: live.to_client.get(),
+        pins: login.pins,
+        causes: login.causes,
+        from_client: handle.bytes_from_client(),
+        to_client: handle.bytes_to_client(),
     }
 }
 
@@ -140,11 +138,13 @@ struct Tally {
 pub(crate) fn record_activities(worker: &Worker) {
     let services = worker.local::<WorkerPools>().services();
     let mut tallies: Vec<_> = services.iter().map(|one| (one, Tally::default())).collect();
-    worker.each_session(|live| {
-        let Some(handle) = live.handle() else { return };
+    worker.each_session(|session| {
+        let Some((activity, pins)) = session.activity() else {
+            return;
+        };
         let mut tallies = tallies.iter_mut();
-        if let Some((_, tally)) = tallies.find(|(service, _)| service.id == live.service.id) {
-            tally.count(handle.activity(), handle.pins());
+        if let Some((_, tally)) = tallies.find(|(service, _)| service.id == session.service.id) {
+            tally.count(activity, pins);
         }
     });
     for (service, tally) in &tallies {

@@ -140,24 +140,21 @@ impl DatabaseService {
 
 /// Executes a worker's part of [`DataPlane::kill`].
 pub(super) fn kill(worker: &Rc<Worker>, service_id: u64, filter: &SessionFilter, count: &CutCount) {
-    worker.each_session(|live| {
-        let Some(handle) = live.handle().filter(|_| live.service.id == service_id) else {
-            return;
-        };
-        let is_meant = match filter {
-            SessionFilter::Session(id) => handle.id == *id,
+    worker.each_session(|session| {
+        let is_meant = session.is_login(|login| match filter {
+            SessionFilter::Session(id) => login.id == *id,
             SessionFilter::ServerProcess(process) => {
-                let target = handle.target();
+                let target = session.target();
                 target.and_then(|target| target.process()) == Some(*process)
             }
             SessionFilter::Database(database) => database
                 .as_ref()
-                .is_none_or(|name| **name == *handle.database()),
-        };
-        if is_meant {
+                .is_none_or(|name| **name == *login.database),
+        });
+        if is_meant && session.service.id == service_id {
             // The server would continue the query of a client that has disconnected.
-            cancel::cancel(worker, &handle, &live.service);
-            live.cut(TerminationReason::Cut(CutReason::Command));
+            cancel::cancel(worker, session);
+            session.cut(TerminationReason::Cut(CutReason::Command));
             count.add();
         }
     });

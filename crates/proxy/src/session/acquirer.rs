@@ -36,7 +36,7 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     service: Arc<DatabaseService>,
     worker_pool: Rc<WorkerPool<C>>,
     account: Rc<UserPools<C>>,
-    handle: Rc<SessionHandle>,
+    handle: &'a SessionHandle,
     /// Statistics that this session's work is counted in.
     pub(super) user_stats: Arc<UserStats>,
     /// Server of the current connection, or of the connection that the session waits for.
@@ -82,14 +82,14 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         service: &Arc<DatabaseService>,
         worker_pool: Rc<WorkerPool<C>>,
         account: &Rc<UserPools<C>>,
-        handle: &Rc<SessionHandle>,
+        handle: &'a SessionHandle,
     ) -> Self {
         Self {
             worker,
             service: Arc::clone(service),
             worker_pool,
             account: Rc::clone(account),
-            handle: Rc::clone(handle),
+            handle,
             user_stats: service.user_stats(worker.index(), &account.pool_user, &handle.database()),
             at: None,
             slot: WaitSlot::new(),
@@ -230,7 +230,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     /// Replaces a connection that cannot be set up for this session, and waits for a new one. The
     /// wait lasts up to the server's login time limit.
     pub(super) fn exchange(&mut self, connection: Box<C>) {
-        self.handle.clear_server();
+        self.handle.set_target(None);
         self.worker_pool.replace_connection(connection, &self.slot);
         self.start_wait(u64::MAX);
     }
@@ -444,7 +444,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     pub(super) fn release(&self, server: Box<C>, condition: Condition) {
-        self.handle.clear_server();
+        self.handle.set_target(None);
         self.worker_pool.release(server, condition);
     }
 
@@ -455,7 +455,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         mut server: Box<C>,
         renew: impl AsyncFnOnce(&mut C) -> bool + 'static,
     ) {
-        self.handle.clear_server();
+        self.handle.set_target(None);
         let worker_pool = Rc::clone(&self.worker_pool);
         self.worker.spawn(async move {
             let renewed = timers::timeout(RENEWAL_LIMIT, renew(&mut server)).await;

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::handle::SessionHandle;
+use super::handle::{Login, SessionEvent, SessionHandle};
 use super::mysql;
 use crate::cancel::{CancelClaim, Keyring};
 use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
-use crate::session::live_session::LiveSession;
 use crate::shared::DataPlaneShared;
 use crate::worker::Worker;
 
@@ -47,27 +46,23 @@ pub(crate) fn pass_to_worker(shared: &DataPlaneShared, claim: CancelClaim) {
     shared
         .workers
         .run(usize::from(place.worker), move |worker| {
-            let Some(live) = worker.session(place.slot as usize) else {
-                return;
-            };
-            let is_meant = |handle: &Rc<SessionHandle>| {
-                let key = handle.key.as_ref();
-                key.is_some_and(|key| claim.fits(key))
-            };
-            if let Some(handle) = live.handle().filter(is_meant) {
-                cancel(worker, &handle, &live.service);
+            let session = worker.session(place.slot as usize);
+            let is_meant = |login: &Login| login.key.as_ref().is_some_and(|key| claim.fits(key));
+            if let Some(session) = session.filter(|session| session.is_login(is_meant)) {
+                cancel(worker, &session);
             }
         });
 }
 
 /// Cancels the current work of a session, or its wait.
-pub(crate) fn cancel(worker: &Rc<Worker>, handle: &Rc<SessionHandle>, service: &Arc<Service>) {
-    handle.cancel();
-    let Some(target) = handle.target() else {
+pub(crate) fn cancel(worker: &Rc<Worker>, session: &SessionHandle) {
+    session.notify(SessionEvent::Cancelled);
+    let Some(target) = session.target() else {
         return;
     };
     target.begin();
-    worker.spawn(target.cancel(Rc::clone(worker), Arc::clone(service), LIMIT));
+    let service = Arc::clone(&session.service);
+    worker.spawn(target.cancel(Rc::clone(worker), service, LIMIT));
 }
 
 /// Ends the query or the session of another client. Returns the result.
@@ -146,13 +141,13 @@ fn owner(service: &str, user: &str) -> Owner {
 
 /// Ends the session or query named by a forwarded `KILL`, if it is on this worker.
 pub(crate) fn kill_passed(worker: &Rc<Worker>, passed: &ForwardedKill) {
-    worker.each_session(|live| {
-        let is_meant = |handle: &Rc<SessionHandle>| {
-            number(handle) == u64::from(passed.number)
-                && owner(&live.service.name, &handle.user) == passed.owner
+    worker.each_session(|session| {
+        let is_meant = |login: &Login| {
+            number(login) == u64::from(passed.number)
+                && owner(&session.service.name, &login.user) == passed.owner
         };
-        if let Some(handle) = live.handle().filter(is_meant) {
-            end(worker, live, &handle, passed.only_query);
+        if session.is_login(is_meant) {
+            end(worker, session, passed.only_query);
         }
     });
 }
@@ -164,15 +159,14 @@ fn kill_here(
     wanted: &KillRequest,
     reply: &flume::Sender<KillOutcome>,
 ) {
-    worker.each_session(|live| {
-        let is_meant = |handle: &Rc<SessionHandle>| number(handle) == wanted.id;
-        let handle = live.handle().filter(is_meant);
-        let Some(handle) = handle.filter(|_| live.service.id == service_id) else {
+    worker.each_session(|session| {
+        if session.service.id != service_id || !session.is_login(|login| number(login) == wanted.id)
+        {
             return;
-        };
-        let is_owner = handle.user == wanted.user;
+        }
+        let is_owner = session.is_login(|login| login.user == wanted.user);
         if is_owner {
-            end(worker, live, &handle, wanted.only_query);
+            end(worker, session, wanted.only_query);
         }
         // The requesting session may have ended.
         let _ = reply.send(if is_owner {
@@ -184,14 +178,14 @@ fn kill_here(
 }
 
 /// Returns the session number that clients see.
-fn number(handle: &SessionHandle) -> u64 {
-    handle.id & u64::from(u32::MAX)
+fn number(login: &Login) -> u64 {
+    login.id & u64::from(u32::MAX)
 }
 
-fn end(worker: &Rc<Worker>, live: &LiveSession, handle: &Rc<SessionHandle>, only_query: bool) {
-    cancel(worker, handle, &live.service);
+fn end(worker: &Rc<Worker>, session: &SessionHandle, only_query: bool) {
+    cancel(worker, session);
     if !only_query {
-        live.cut(TerminationReason::Cut(CutReason::Command));
+        session.cut(TerminationReason::Cut(CutReason::Command));
     }
 }
 

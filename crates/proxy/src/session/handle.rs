@@ -1,381 +1,295 @@
-//! Exposes the state of a live session to other tasks (activity, start time, server), and notifies
-//! the session of events that concern it.
+//! Represents a session to its worker and to other tasks: what they may know of it, and how they
+//! interrupt it.
 
-use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
-use std::rc::Rc;
+mod events;
+mod logged_in;
+mod relaying;
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use evenkeel_engine::clock;
-use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_engine::relay::ByteDirection;
 
-use crate::cancel;
-use crate::service::activity::SessionActivity;
-use crate::service::database::{DatabaseSnapshot, TimeLimits};
-use crate::service::pin_causes::PinCause;
-use crate::service::rules::AppliedRules;
-use crate::session::live_session::SWEEP_INTERVAL;
-use crate::upstream::cancel_target::CancelTarget;
+use crate::record::{CutReason, TerminationReason};
+use crate::server::Server;
+use crate::service::Service;
+use crate::session::interruptible::Interruptible;
 use crate::worker::Worker;
-use evenkeel_sql::session_state::PinSource;
+use events::PendingEvents;
+use logged_in::LoggedIn;
+use relaying::Relaying;
 
-/// Number of sessions so far; source of session ids.
-static SESSIONS: AtomicU64 = AtomicU64::new(0);
+pub(crate) use events::SessionEvent;
+pub(crate) use logged_in::{Login, LoginInfo};
+pub(crate) use relaying::{Relayed, RelayedServer};
 
-/// State of one session that other tasks may read and change.
+/// Precision of timeouts is twice this interval; each sweep checks every session.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Number of ids so far; source of session ids.
+static SESSION_IDS: AtomicU64 = AtomicU64::new(0);
+
+/// State of one session that other tasks of its worker may read and change.
 pub(crate) struct SessionHandle {
-    /// Session id, unique in this process.
-    pub(crate) id: u64,
-    pub(crate) user: Arc<str>,
-    /// Current database.
-    database: RefCell<Arc<str>>,
-    /// Key that cancels the session's work; `None` if the protocol has no such keys.
-    pub(crate) key: Option<cancel::Key>,
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) since_ms: u64,
-    activity: Cell<SessionActivity>,
-    activity_since_ms: Cell<u64>,
-    transaction_since_ms: Cell<u64>,
-    /// Start of the transaction in microseconds, for the statistics; zero: none has begun.
-    transaction_since_us: Cell<u64>,
-    target: RefCell<Option<Rc<CancelTarget>>>,
-    pins: Cell<Pins>,
-    /// Causes of the lasting pins.
-    causes: RefCell<Vec<Arc<PinCause>>>,
-    /// Idle limit set by the client, in milliseconds; zero: the service's limit applies.
-    idle_limit_ms: Cell<u64>,
-    /// Time of the next notification, in milliseconds of the clock; zero: never.
-    deadline_ms: Cell<u64>,
-    /// Query limit set by a rule, in milliseconds; `None`: the service's limit applies, zero: no
-    /// limit.
-    query_limit_ms: Cell<Option<u64>>,
-    /// True if the current query has already been cancelled for exceeding its limit.
-    is_timed_out: Cell<bool>,
-    cancelled: Cell<bool>,
-    /// True if the current query must be cancelled for exceeding its limit.
-    overtime: Cell<bool>,
-    /// True if the session must stop using its server.
-    server_abandoned: Cell<bool>,
-    /// True if the session must check that both peers are alive.
-    liveness_check_due: Cell<bool>,
-    asked_for_life_ms: Cell<u64>,
-    called: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    pub(crate) service: Arc<Service>,
+    pub(crate) started_ms: u64,
+    from_client: Cell<u64>,
+    to_client: Cell<u64>,
+    last_byte_ms: Cell<u64>,
+    /// Borrowed only within a function of this module, never while foreign code runs.
+    phase: RefCell<Phase>,
+    inbox: RefCell<Inbox>,
 }
 
-/// Time limit that a session has exceeded.
-pub(crate) enum ExceededLimit {
-    /// Query limit: the query must be cancelled.
-    Query,
-    /// Transaction limit.
-    Transaction,
-    /// Idle limit of an open transaction.
-    IdleInTransaction,
+/// Relation of a session to its servers. [`SessionHandle::enter`] alone changes it.
+enum Phase {
+    /// No bytes are relayed and no user is logged in: before, between and after the other phases.
+    Detached,
+    /// The bytes of both peers are relayed unread.
+    Relaying(Box<Relaying>),
+    /// A client of a database has logged in.
+    LoggedIn(Box<LoggedIn>),
+}
+
+/// Messages for the session's task, and the way to wake it.
+#[derive(Default)]
+struct Inbox {
+    waker: Option<Waker>,
+    interrupt: Option<Box<Interrupt>>,
+    /// Events that the session handles itself. Empty unless a client has logged in.
+    events: PendingEvents,
+}
+
+/// An interruption of a session from outside.
+pub(crate) enum Interrupt {
+    /// Ends the session.
+    End(TerminationReason),
+    /// No data was exchanged, and this server will not send any: retry on another server.
+    Elsewhere(String),
+}
+
+impl Interrupt {
+    /// Returns the reason for the end of a session that cannot continue on another server.
+    pub(crate) fn ending(self) -> TerminationReason {
+        match self {
+            Interrupt::End(ending) => ending,
+            Interrupt::Elsewhere(_) => TerminationReason::Cut(CutReason::ServerDown),
+        }
+    }
 }
 
 impl SessionHandle {
+    /// Creates the handle of a session that begins.
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        let now_ms = clock::now_ms();
+        Self {
+            service,
+            started_ms: now_ms,
+            from_client: Cell::new(0),
+            to_client: Cell::new(0),
+            last_byte_ms: Cell::new(now_ms),
+            phase: RefCell::new(Phase::Detached),
+            inbox: RefCell::default(),
+        }
+    }
+
     /// Returns a new session id, unique in this process.
     pub(crate) fn draw_id() -> u64 {
-        SESSIONS.fetch_add(1, Relaxed) + 1
+        SESSION_IDS.fetch_add(1, Relaxed) + 1
     }
 
-    /// Creates the handle of an idle session.
-    pub(crate) fn new(
-        id: u64,
-        user: Arc<str>,
-        database: Arc<str>,
-        key: Option<cancel::Key>,
-        peer: Option<SocketAddr>,
-    ) -> Rc<Self> {
-        let now_ms = clock::now_ms();
-        Rc::new(Self {
-            id,
-            user,
-            database: RefCell::new(database),
-            key,
-            peer,
-            since_ms: now_ms,
-            activity: Cell::new(SessionActivity::Idle),
-            activity_since_ms: Cell::new(now_ms),
-            transaction_since_ms: Cell::new(0),
-            transaction_since_us: Cell::new(0),
-            target: RefCell::default(),
-            pins: Cell::new(Pins::NONE),
-            causes: RefCell::default(),
-            idle_limit_ms: Cell::new(0),
-            deadline_ms: Cell::new(0),
-            query_limit_ms: Cell::new(None),
-            is_timed_out: Cell::new(false),
-            cancelled: Cell::new(false),
-            overtime: Cell::new(false),
-            server_abandoned: Cell::new(false),
-            liveness_check_due: Cell::new(false),
-            asked_for_life_ms: Cell::new(now_ms),
-            called: Cell::new(false),
-            waker: RefCell::default(),
+    /// Enters a phase. Messages that concern only the former phase are dropped.
+    fn enter(&self, phase: Phase) {
+        let former = self.phase.replace(phase);
+        let mut inbox = self.inbox.borrow_mut();
+        inbox.events = PendingEvents::default();
+        if matches!(inbox.interrupt.as_deref(), Some(Interrupt::Elsewhere(_))) {
+            inbox.interrupt = None;
+        }
+        drop(inbox);
+        drop(former);
+    }
+
+    /// Leaves the current phase.
+    fn detach(&self) {
+        self.enter(Phase::Detached);
+    }
+
+    fn relaying(&self) -> Option<Ref<'_, Relaying>> {
+        Ref::filter_map(self.phase.borrow(), |phase| match phase {
+            Phase::Relaying(relaying) => Some(&**relaying),
+            Phase::Detached | Phase::LoggedIn(_) => None,
         })
+        .ok()
     }
 
-    pub(crate) fn database(&self) -> Arc<str> {
-        Arc::clone(&self.database.borrow())
+    fn logged_in(&self) -> Option<Ref<'_, LoggedIn>> {
+        Ref::filter_map(self.phase.borrow(), |phase| match phase {
+            Phase::LoggedIn(client) => Some(&**client),
+            Phase::Detached | Phase::Relaying(_) => None,
+        })
+        .ok()
     }
 
-    /// Sets the current database.
-    pub(crate) fn set_database(&self, database: Arc<str>) {
-        self.database.replace(database);
+    fn logged_in_mut(&self) -> Option<RefMut<'_, LoggedIn>> {
+        RefMut::filter_map(self.phase.borrow_mut(), |phase| match phase {
+            Phase::LoggedIn(client) => Some(&mut **client),
+            Phase::Detached | Phase::Relaying(_) => None,
+        })
+        .ok()
     }
 
-    pub(crate) fn activity(&self) -> SessionActivity {
-        self.activity.get()
+    /// Returns the number of bytes that the client has sent.
+    pub(crate) fn bytes_from_client(&self) -> u64 {
+        self.from_client.get()
     }
 
-    pub(crate) fn activity_since_ms(&self) -> u64 {
-        self.activity_since_ms.get()
+    /// Returns the number of bytes for the client.
+    pub(crate) fn bytes_to_client(&self) -> u64 {
+        self.to_client.get()
     }
 
-    pub(crate) fn pins(&self) -> Pins {
-        self.pins.get()
-    }
-
-    /// Returns the causes of the lasting pins, the oldest first.
-    pub(crate) fn causes(&self) -> Vec<Arc<PinCause>> {
-        self.causes.borrow().clone()
-    }
-
-    /// Sets the pins that hold now. `source` names the cause of new lasting pins. Returns that
-    /// cause, if there is one.
-    pub(crate) fn set_pins(
+    /// Counts bytes for the session, its service, and the server that they belong to.
+    pub(crate) fn count_bytes(
         &self,
-        pins: Pins,
-        source: impl FnOnce(Pins) -> PinSource,
-    ) -> Option<Arc<PinCause>> {
-        let before = self.pins.replace(pins).lasting();
-        let lasting = pins.lasting();
-        if before == lasting {
-            return None;
+        worker: &Worker,
+        direction: ByteDirection,
+        bytes: u64,
+        server: Option<&Server>,
+    ) {
+        self.last_byte_ms.set(worker.last_sweep_ms());
+        let of_service = self.service.counters.bytes.of(worker.index());
+        let of_server = server.map(|server| server.counters.bytes.of(worker.index()));
+        match direction {
+            ByteDirection::FromClient => {
+                self.from_client.set(self.from_client.get() + bytes);
+                of_service.add_from_client(bytes);
+                if let Some(of_server) = of_server {
+                    of_server.add_from_client(bytes);
+                }
+            }
+            ByteDirection::ToClient => {
+                self.to_client.set(self.to_client.get() + bytes);
+                of_service.add_to_client(bytes);
+                if let Some(of_server) = of_server {
+                    of_server.add_to_client(bytes);
+                }
+            }
         }
-        let mut causes = self.causes.borrow_mut();
-        causes.retain(|cause| !cause.pins.within(lasting).is_empty());
-        let new = lasting.except(before);
-        if new.is_empty() {
-            return None;
-        }
-        let PinSource { statement, object } = source(new);
-        let cause = Arc::new(PinCause {
-            pins: new,
-            statement,
-            object,
-        });
-        causes.push(Arc::clone(&cause));
-        Some(cause)
     }
 
-    pub(crate) fn is_at(&self, server_id: u64) -> bool {
-        let target = self.target.borrow();
-        target
-            .as_ref()
-            .is_some_and(|target| target.pool_handle.server.id == server_id)
+    /// Ends the session from outside; the first reason counts.
+    pub(crate) fn cut(&self, ending: TerminationReason) {
+        self.interrupt(Interrupt::End(ending));
     }
 
-    pub(crate) fn target(&self) -> Option<Rc<CancelTarget>> {
-        self.target.borrow().clone()
+    fn interrupt(&self, interrupt: Interrupt) {
+        let mut inbox = self.inbox.borrow_mut();
+        inbox.interrupt.get_or_insert_with(|| Box::new(interrupt));
+        inbox.wake();
     }
 
-    /// Sets the activity. The time is that of the worker's last sweep, which is as precise as the
-    /// limits are.
-    pub(crate) fn set_activity(&self, activity: SessionActivity, worker: &Worker) {
-        if self.activity.replace(activity) == activity {
+    /// Notifies a session of an event. It has no effect unless a client is logged in.
+    pub(crate) fn notify(&self, event: SessionEvent) {
+        let mut events = PendingEvents::default();
+        events.add(event);
+        self.notify_all(events);
+    }
+
+    fn notify_all(&self, events: PendingEvents) {
+        if events.is_empty() || self.logged_in().is_none() {
             return;
         }
-        let now_ms = worker.last_sweep_ms();
-        self.activity_since_ms.set(now_ms);
-        self.is_timed_out.set(false);
-        match activity {
-            SessionActivity::Idle | SessionActivity::Bound => {
-                self.transaction_since_ms.set(0);
-                self.transaction_since_us.set(0);
-            }
-            SessionActivity::Active if self.transaction_since_ms.get() == 0 => {
-                self.transaction_since_ms.set(now_ms);
-            }
-            _ => {}
+        let mut inbox = self.inbox.borrow_mut();
+        inbox.events.add_all(events);
+        inbox.wake();
+    }
+
+    /// Returns the most urgent event that the session has not handled.
+    pub(crate) fn take_event(&self) -> Option<SessionEvent> {
+        self.inbox.borrow_mut().events.take_first()
+    }
+
+    /// Runs a step of the session unless it is interrupted first.
+    pub(crate) fn run_interruptible<F: Future>(&self, step: F) -> Interruptible<'_, F> {
+        Interruptible { step, handle: self }
+    }
+
+    /// Returns an interruption, or registers the waker for the next one and for events.
+    pub(super) fn poll_interrupt(&self, context: &Context<'_>) -> Poll<Interrupt> {
+        let mut inbox = self.inbox.borrow_mut();
+        if let Some(interrupt) = inbox.interrupt.take() {
+            return Poll::Ready(*interrupt);
+        }
+        match &mut inbox.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            waker => *waker = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Handles a dead server: a client that has received nothing continues on another server if it
+    /// has sent nothing either. Otherwise it is reset, since the outcome of its request is unknown.
+    /// The session of a logged-in client decides itself.
+    pub(crate) fn handle_server_down(&self) {
+        if self.logged_in().is_some() {
+            self.notify(SessionEvent::ServerAbandoned);
+        } else if self.is_untouched() {
+            self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
+        } else if self.to_client.get() == 0 {
+            self.cut(TerminationReason::Cut(CutReason::ServerDown));
         }
     }
 
-    /// Marks the start of a transaction unless one has begun.
-    pub(crate) fn begins_transaction(&self, now_us: u64) {
-        if self.transaction_since_us.get() == 0 {
-            self.transaction_since_us.set(now_us);
+    /// Takes the server away from a session: a logged-in client's session continues without it,
+    /// another one ends.
+    pub(crate) fn cut_from_server(&self, reason: CutReason) {
+        if self.logged_in().is_some() {
+            self.notify(SessionEvent::ServerAbandoned);
+        } else {
+            self.cut(TerminationReason::Cut(reason));
         }
     }
 
-    /// Marks the end of a transaction and returns its duration in microseconds. The next one may
-    /// have begun.
-    pub(crate) fn ends_transaction(&self, now_us: u64) -> u64 {
-        let since_us = self.transaction_since_us.replace(now_us);
-        now_us.saturating_sub(since_us)
+    /// Returns whether a command to reset sessions of this server or service concerns this one.
+    pub(crate) fn matches(&self, service_id: Option<u64>, server_id: Option<u64>) -> bool {
+        service_id.is_none_or(|id| id == self.service.id)
+            && server_id.is_none_or(|id| self.is_at(id))
     }
 
-    /// Restarts the time limits, because a request is done and the next one has already been sent.
-    pub(crate) fn begins_next(&self, is_transaction: bool, worker: &Worker) {
-        let now_ms = worker.last_sweep_ms();
-        self.activity_since_ms.set(now_ms);
-        self.is_timed_out.set(false);
-        if is_transaction {
-            self.transaction_since_ms.set(now_ms);
+    fn is_at(&self, server_id: u64) -> bool {
+        match &*self.phase.borrow() {
+            Phase::Detached => false,
+            Phase::Relaying(relaying) => relaying.is_at(server_id),
+            Phase::LoggedIn(client) => client.is_at(server_id),
         }
     }
 
-    /// Sets the current server connection.
-    pub(crate) fn set_server(&self, target: &Rc<CancelTarget>) {
-        self.target.replace(Some(Rc::clone(target)));
-    }
-
-    /// Clears the current server connection.
-    pub(crate) fn clear_server(&self) {
-        self.target.replace(None);
-    }
-
-    pub(crate) fn set_idle_limit(&self, limit_ms: u64) {
-        self.idle_limit_ms.set(limit_ms);
-    }
-
-    /// Returns the shorter of the client's limit and the service's; zero: no limit.
-    pub(crate) fn idle_limit(&self, of_service: Duration) -> Duration {
-        let of_session = Duration::from_millis(self.idle_limit_ms.get());
-        match (of_session.is_zero(), of_service.is_zero()) {
-            (true, _) => of_service,
-            (false, true) => of_session,
-            (false, false) => of_session.min(of_service),
+    /// Checks the session twice a second: timeouts, resets that no task waits for, keepalive.
+    pub(crate) fn sweep(&self, now_ms: u64) {
+        if let Some(relaying) = self.relaying() {
+            self.sweep_relaying(&relaying, now_ms);
+        } else {
+            self.sweep_logged_in(now_ms);
         }
     }
 
-    /// Sets the time limit that the rules give the next query.
-    pub(crate) fn limit_query(&self, rules: Option<&AppliedRules>) {
-        let limit_ms = rules.and_then(|rules| rules.outcome.timeout_ms);
-        self.query_limit_ms.set(limit_ms);
+    fn silent_ms(&self, now_ms: u64) -> u128 {
+        u128::from(now_ms.saturating_sub(self.last_byte_ms.get()))
     }
+}
 
-    pub(crate) fn set_deadline(&self, deadline_ms: u64) {
-        self.deadline_ms.set(deadline_ms);
-    }
-
-    /// Notifies the session of an event that it must handle.
-    pub(crate) fn notify(&self) {
-        self.called.set(true);
-        if let Some(waker) = self.waker.borrow().as_ref() {
+impl Inbox {
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
     }
-
-    /// Returns and clears the notification. If there was none, registers the waker.
-    pub(crate) fn take_notification(&self, context: &Context<'_>) -> bool {
-        if self.called.replace(false) {
-            return true;
-        }
-        let mut waker = self.waker.borrow_mut();
-        if !waker
-            .as_ref()
-            .is_some_and(|known| known.will_wake(context.waker()))
-        {
-            *waker = Some(context.waker().clone());
-        }
-        false
-    }
-
-    /// Cancels the current work or wait at the client's request.
-    pub(crate) fn cancel(&self) {
-        self.cancelled.set(true);
-        self.notify();
-    }
-
-    /// Marks the session's server as failed or no longer the primary.
-    pub(crate) fn abandon_server(&self) {
-        self.server_abandoned.set(true);
-        self.notify();
-    }
-
-    pub(crate) fn take_server_abandoned(&self) -> bool {
-        self.server_abandoned.replace(false)
-    }
-
-    /// Schedules a liveness check at most four times per `limit`, because it costs two system
-    /// calls.
-    pub(crate) fn request_liveness_check(&self, limit: Duration, now_ms: u64) {
-        let since_ms = u128::from(now_ms.saturating_sub(self.asked_for_life_ms.get()));
-        if !limit.is_zero() && since_ms >= (limit / 4).as_millis() {
-            self.asked_for_life_ms.set(now_ms);
-            self.liveness_check_due.set(true);
-            self.notify();
-        }
-    }
-
-    pub(crate) fn take_liveness_check(&self) -> bool {
-        self.liveness_check_due.replace(false)
-    }
-
-    /// Requests cancellation of a query that exceeds its limit.
-    pub(crate) fn request_cancel(&self) {
-        self.overtime.set(true);
-        self.notify();
-    }
-
-    pub(crate) fn take_overtime(&self) -> bool {
-        self.overtime.replace(false)
-    }
-
-    pub(crate) fn take_cancel(&self) -> bool {
-        self.cancelled.replace(false)
-    }
-
-    /// Checks the time limits; called twice a second.
-    pub(crate) fn exceeded_limit(
-        &self,
-        view: &DatabaseSnapshot,
-        now_ms: u64,
-    ) -> Option<ExceededLimit> {
-        let deadline_ms = self.deadline_ms.get();
-        if deadline_ms != 0 && now_ms >= deadline_ms {
-            self.notify();
-        }
-        if self.pins.get().has(Pin::Replication) {
-            // A replication stream never ends, and a base backup or initial copy has no time limit.
-            return None;
-        }
-        let TimeLimits {
-            query,
-            transaction,
-            idle_in_transaction,
-            ..
-        } = view.time_limits;
-        // Times are those of the sweep before the event, hence one interval more.
-        let passed = |since_ms: u64, limit: Duration| {
-            let since = u128::from(now_ms.saturating_sub(since_ms));
-            !limit.is_zero() && since_ms != 0 && since >= (limit + SWEEP_INTERVAL).as_millis()
-        };
-        let query = self
-            .query_limit_ms
-            .get()
-            .map_or(query, Duration::from_millis);
-        if passed(self.transaction_since_ms.get(), transaction) {
-            return Some(ExceededLimit::Transaction);
-        }
-        match self.activity.get() {
-            SessionActivity::Active
-                if passed(self.activity_since_ms.get(), query)
-                    && !self.is_timed_out.replace(true) =>
-            {
-                Some(ExceededLimit::Query)
-            }
-            SessionActivity::InTransaction
-                if passed(self.activity_since_ms.get(), idle_in_transaction) =>
-            {
-                Some(ExceededLimit::IdleInTransaction)
-            }
-            _ => None,
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use super::live_session::{Interrupt, LiveSession};
+use super::handle::{Interrupt, SessionHandle};
 
 pin_project! {
     /// A step of a session that can be interrupted. Not an async function, which would hold the
@@ -14,7 +14,7 @@ pin_project! {
     pub(crate) struct Interruptible<'a, F> {
         #[pin]
         pub(super) step: F,
-        pub(super) live: &'a LiveSession,
+        pub(super) handle: &'a SessionHandle,
     }
 }
 
@@ -23,7 +23,7 @@ impl<F: Future> Future for Interruptible<'_, F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        match this.live.poll_interrupt(context) {
+        match this.handle.poll_interrupt(context) {
             Poll::Ready(interrupt) => Poll::Ready(Err(interrupt)),
             Poll::Pending => this.step.poll(context).map(Ok),
         }

@@ -63,7 +63,6 @@ use crate::service::stats::ServiceStats;
 use crate::session::acquirer::Acquirer;
 use crate::session::cancel::{KillOutcome, generation};
 use crate::session::handle::SessionHandle;
-use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
 use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
@@ -100,11 +99,10 @@ enum ExitReason {
 struct Session<'a> {
     worker: &'a Rc<Worker>,
     permit: &'a ClientPermit,
-    live: &'a LiveSession,
     service: Arc<DatabaseService>,
     shared: Arc<MysqlService>,
     account: Rc<Account>,
-    handle: Rc<SessionHandle>,
+    handle: &'a SessionHandle,
     /// Client connection; `None` only after the session has ended.
     client: Option<Stream>,
     handshake: ClientHandshake,
@@ -184,7 +182,7 @@ enum AfterDiscard {
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     permit: &ClientPermit,
-    live: &LiveSession,
+    handle: &SessionHandle,
     slot: usize,
     socket: Socket,
     record: &mut Record,
@@ -198,9 +196,7 @@ pub(super) async fn serve_session(
     let Some(shared) = service.state_of::<MysqlService>() else {
         return TerminationReason::NoServer;
     };
-    if let Err(ending) =
-        proxy_protocol::read_client_address(live, permit.service(), &socket, record).await
-    {
+    if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {
         return ending;
     }
     // The number is exclusive to this client until it disconnects.
@@ -211,7 +207,7 @@ pub(super) async fn serve_session(
     let door = LoginHandler {
         worker,
         permit,
-        live,
+        handle,
         service,
         shared,
         worker_pool,
@@ -219,16 +215,15 @@ pub(super) async fn serve_session(
         id: id::of(&number, generation(worker)),
     };
     let admitting = Box::pin(door.clone().admit(Stream::plain(socket)));
-    let mut session = match live.run_interruptible(admitting).await {
+    let mut session = match handle.run_interruptible(admitting).await {
         Ok(Ok(session)) => session,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return interrupt.ending(),
     };
     loop {
-        live.set_handle(&session.handle);
         let polling = poll_fn(|context| session.poll(context));
-        let outcome = live.run_interruptible(polling).await;
-        live.drop_handle();
+        let outcome = handle.run_interruptible(polling).await;
+        handle.log_out();
         let payload = match outcome {
             Ok(ExitReason::ChangesUser(payload)) => payload,
             // Boxed, so that a session does not have the size of its end.
@@ -242,7 +237,7 @@ pub(super) async fn serve_session(
             return TerminationReason::ClientClosed;
         };
         let changing = Box::pin(door.clone().change_user(changing));
-        session = match live.run_interruptible(changing).await {
+        session = match handle.run_interruptible(changing).await {
             Ok(Ok(session)) => session,
             Ok(Err(ending)) => return ending,
             Err(interrupt) => return interrupt.ending(),
@@ -273,12 +268,11 @@ impl<'a> Session<'a> {
             &parts.service,
             parts.worker_pool,
             &parts.account,
-            &parts.handle,
+            parts.handle,
         );
         let mut session = Self {
             worker: parts.worker,
             permit: parts.permit,
-            live: parts.live,
             service: parts.service,
             shared: parts.shared,
             account: parts.account,
@@ -323,8 +317,8 @@ impl<'a> Session<'a> {
     fn count_received(&self, length: usize) {
         let length = length as u64;
         let server = self.acquirer.server();
-        self.live
-            .count_bytes_at(self.worker, ByteDirection::FromClient, length, server);
+        self.handle
+            .count_bytes(self.worker, ByteDirection::FromClient, length, server);
         self.acquirer.user_stats.from_clients.add(length);
     }
 
@@ -337,8 +331,8 @@ impl<'a> Session<'a> {
         let worker = self.worker;
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
-        self.live
-            .count_bytes_at(worker, ByteDirection::ToClient, length, None);
+        self.handle
+            .count_bytes(worker, ByteDirection::ToClient, length, None);
         self.acquirer.user_stats.to_clients.add(length);
         let sent = self.client()?.send_own(worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))

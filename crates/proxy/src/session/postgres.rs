@@ -65,7 +65,6 @@ use crate::session::STEPS_MAX;
 use crate::session::acquirer::Acquirer;
 use crate::session::handle::SessionHandle;
 use crate::session::input::Input;
-use crate::session::live_session::LiveSession;
 use crate::session::proxy_protocol;
 use crate::upstream::database_change::ActiveDatabaseChange;
 use crate::upstream::worker_pool::WorkerPools;
@@ -111,7 +110,6 @@ enum ExitReason {
 struct Session<'a> {
     worker: &'a Rc<Worker>,
     permit: &'a ClientPermit,
-    live: &'a LiveSession,
     shared: Arc<DatabaseService>,
     protocol: Arc<PostgresService>,
     account: Rc<Account>,
@@ -193,7 +191,7 @@ struct Session<'a> {
     was_cancelled: bool,
     /// Error of the server for a setting sent by Evenkeel: SQLSTATE and message.
     refused_setting: ([u8; 5], String),
-    handle: Rc<SessionHandle>,
+    handle: &'a SessionHandle,
 }
 
 /// State of a session: what it waits for.
@@ -215,7 +213,7 @@ enum Stage {
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     permit: &ClientPermit,
-    live: &LiveSession,
+    handle: &SessionHandle,
     slot: usize,
     socket: Socket,
     record: &mut Record,
@@ -230,13 +228,13 @@ pub(super) async fn serve_session(
     let Some(protocol) = shared.state_of::<PostgresService>() else {
         return TerminationReason::NoServer;
     };
-    if let Err(ending) = proxy_protocol::read_client_address(live, service, &socket, record).await {
+    if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {
         return ending;
     }
     let door = login::LoginHandler {
         worker,
         permit,
-        live,
+        handle,
         shared,
         protocol,
         worker_pool,
@@ -244,17 +242,16 @@ pub(super) async fn serve_session(
         slot,
     };
     let mut session =
-        match Box::pin(live.run_interruptible(door.admit(Stream::plain(socket)))).await {
+        match Box::pin(handle.run_interruptible(door.admit(Stream::plain(socket)))).await {
             Ok(Ok(session)) => session,
             Ok(Err(ending)) => return ending,
             Err(interrupt) => return interrupt.ending(),
         };
-    live.set_handle(&session.handle);
     session.check_primary();
-    let outcome = live
+    let outcome = handle
         .run_interruptible(poll_fn(|context| session.poll(context)))
         .await;
-    live.drop_handle();
+    handle.log_out();
     let (ending, last_word) = match outcome {
         Ok(ExitReason::ClientLeft) => (TerminationReason::ClientClosed, None),
         Ok(ExitReason::ClientBroke(why)) => (TerminationReason::ResetByClient(why), None),
@@ -296,8 +293,8 @@ impl Session<'_> {
             self.follow(got)?;
             return Ok(true);
         }
-        if self.handle.take_notification(context) {
-            self.handle_notification()?;
+        if let Some(event) = self.handle.take_event() {
+            self.handle_event(event)?;
             return Ok(true);
         }
         if let Some(got) = self.acquirer.poll_primary(context) {
@@ -453,8 +450,8 @@ impl Session<'_> {
     fn send_answers(&mut self) -> Result<(), ExitReason> {
         let out = std::mem::take(&mut self.answers);
         let length = out.len() as u64;
-        self.live
-            .count_bytes_at(self.worker, ByteDirection::ToClient, length, None);
+        self.handle
+            .count_bytes(self.worker, ByteDirection::ToClient, length, None);
         self.acquirer.user_stats.to_clients.add(length);
         let sent = self.client.send_own(self.worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))

@@ -9,8 +9,7 @@ use evenkeel_engine::timers;
 use evenkeel_wire::proxy_header::{self, Header, LENGTH_MAX, Parsed, ProxyVersion};
 
 use crate::record::{Record, TerminationReason};
-use crate::service::Service;
-use crate::session::live_session::LiveSession;
+use crate::session::handle::SessionHandle;
 use crate::settings::ServiceSettings;
 
 /// Returns whether the peer must send a header first.
@@ -24,17 +23,16 @@ pub(super) fn expects_proxy_header(settings: &ServiceSettings, peer: Option<Sock
 
 /// Records the address of a database client if a listed peer sends it.
 pub(super) async fn read_client_address(
-    live: &LiveSession,
-    service: &Service,
+    handle: &SessionHandle,
     socket: &Socket,
     record: &mut Record,
 ) -> Result<(), TerminationReason> {
-    let view = service.snapshot_owned();
+    let view = handle.service.snapshot_owned();
     if !expects_proxy_header(&view.settings, record.client) {
         return Ok(());
     }
     let header =
-        Box::pin(live.run_interruptible(receive(socket, view.settings.connect_timeout))).await;
+        Box::pin(handle.run_interruptible(receive(socket, view.settings.connect_timeout))).await;
     let (client, _) = header.map_err(|interrupt| interrupt.ending())??;
     record.client = client.or(record.client);
     Ok(())

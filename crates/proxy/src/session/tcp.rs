@@ -11,8 +11,9 @@ use evenkeel_policy::balance::key_of;
 use super::{lingering_close, proxy_header_guard, proxy_protocol};
 use crate::event::{Event, PassiveFailure};
 use crate::record::{Record, TerminationReason};
+use crate::server::Server;
 use crate::service::{ClientPermit, ServiceSnapshot};
-use crate::session::live_session::{Interrupt, LiveSession, Relayed};
+use crate::session::handle::{Interrupt, Relayed, RelayedServer, SessionHandle};
 use crate::upstream::{self, ConnectAttempts, ConnectRequest, Upstream};
 use crate::worker::Worker;
 
@@ -35,9 +36,9 @@ enum RelayOutcome {
 }
 
 impl RelayOutcome {
-    fn of(ended: Result<(), RelayError>, live: &LiveSession) -> Self {
+    fn of(ended: Result<(), RelayError>, relayed: &Relayed<'_>) -> Self {
         Self::Over(match ended {
-            Ok(()) if live.client_ended_first() => TerminationReason::ClientClosed,
+            Ok(()) if relayed.client_ended_first() => TerminationReason::ClientClosed,
             Ok(()) => TerminationReason::ServerClosed,
             Err(RelayError::Silent(silent)) => return Self::Silent(silent),
             Err(RelayError::Client(error)) => TerminationReason::ResetByClient(error.to_string()),
@@ -51,12 +52,12 @@ impl RelayOutcome {
 pub(super) async fn serve_session(
     worker: &Rc<Worker>,
     permit: &ClientPermit,
-    live: &LiveSession,
+    handle: &SessionHandle,
     socket: Socket,
     record: &mut Record,
 ) -> TerminationReason {
     // Boxed, because these futures end before the long part, the relay, begins.
-    let client = match Box::pin(live.run_interruptible(greet(permit, socket, record))).await {
+    let client = match Box::pin(handle.run_interruptible(greet(permit, socket, record))).await {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return interrupt.ending(),
@@ -73,7 +74,7 @@ pub(super) async fn serve_session(
     let mut search = ConnectAttempts::default();
     loop {
         let found = find_server(&request, &client, &mut search, record);
-        let (upstream, view) = match Box::pin(live.run_interruptible(found)).await {
+        let (upstream, view) = match Box::pin(handle.run_interruptible(found)).await {
             Ok(Ok(found)) => found,
             Ok(Err(ending)) => {
                 lingering_close::close_gracefully(worker, client.socket);
@@ -81,7 +82,17 @@ pub(super) async fn serve_session(
             }
             Err(interrupt) => return interrupt.ending(),
         };
-        let silent = match relay_through(worker, live, &client, &upstream, view).await {
+        let at = RelayedServer {
+            server: Arc::clone(upstream.lease.server()),
+            view,
+            client: client.socket.observer(),
+            upstream: upstream.socket.observer(),
+        };
+        let relayed = Relayed::start(handle, worker, at);
+        let outcome = relay_through(&relayed, &client, &upstream).await;
+        record.first_byte_us = relayed.first_byte_us();
+        drop(relayed);
+        let silent = match outcome {
             RelayOutcome::Over(ending) => return ending,
             RelayOutcome::Silent(silent) => silent,
         };
@@ -132,44 +143,39 @@ async fn find_server(
 
 /// Relays until the session ends, or the server closes the connection before sending a byte.
 async fn relay_through(
-    worker: &Rc<Worker>,
-    live: &LiveSession,
+    relayed: &Relayed<'_>,
     client: &TcpClient,
     upstream: &Upstream,
-    view: Arc<ServiceSnapshot>,
 ) -> RelayOutcome {
-    let observers = (client.socket.observer(), upstream.socket.observer());
-    live.start_relaying(upstream.lease.server(), view, observers);
+    let (handle, worker) = (relayed.handle, relayed.worker);
     // A command to reset the sessions of a demoted primary does not reach a session that is
     // connecting.
-    if !live.service.snapshot().offers(upstream.lease.server().id) {
-        live.stop_relaying();
+    let server = upstream.lease.server();
+    if !handle.service.snapshot().offers(server.id) {
         let why = "server stopped accepting clients during connect".to_owned();
         return RelayOutcome::Silent(SilentClose { why, reset: false });
     }
     let guard: &OpeningCheck<'_> = &proxy_header_guard::check;
-    let relayed = Relayed { live, worker };
     let relaying = relay::relay(
         worker,
         &client.socket,
         &upstream.socket,
-        &relayed,
+        relayed,
         client.is_untrusted.then_some(guard),
     );
-    let outcome = match live.run_interruptible(relaying).await {
-        Ok(ended) => RelayOutcome::of(ended, live),
+    let outcome = match handle.run_interruptible(relaying).await {
+        Ok(ended) => RelayOutcome::of(ended, relayed),
         // The session has not run since the order, so still no byte was relayed.
-        Err(Interrupt::Elsewhere(why)) if live.is_untouched() => {
+        Err(Interrupt::Elsewhere(why)) if relayed.is_untouched() => {
             RelayOutcome::Silent(SilentClose { why, reset: false })
         }
         Err(interrupt) => {
             let ending = interrupt.ending();
-            end_from_outside(&ending, live, &client.socket, &upstream.socket);
+            end_from_outside(&ending, relayed, &client.socket, &upstream.socket);
             RelayOutcome::Over(ending)
         }
     };
-    report_signs(worker, live, upstream, &outcome);
-    live.stop_relaying();
+    report_signs(relayed, server, &outcome);
     outcome
 }
 
@@ -240,7 +246,7 @@ fn source_key(source: Option<SocketAddr>) -> u64 {
 /// with no data left to deliver is an ordinary close.
 fn end_from_outside(
     ending: &TerminationReason,
-    live: &LiveSession,
+    relayed: &Relayed<'_>,
     client: &Socket,
     server: &Socket,
 ) {
@@ -248,14 +254,13 @@ fn end_from_outside(
         ending,
         TerminationReason::IdleTimeout | TerminationReason::HalfCloseTimeout
     );
-    if !timeout || live.is_stalled() {
+    if !timeout || relayed.is_stalled() {
         client.reset_on_close();
         server.reset_on_close();
     }
 }
 
-fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcome: &RelayOutcome) {
-    let server = upstream.lease.server();
+fn report_signs(relayed: &Relayed<'_>, server: &Server, outcome: &RelayOutcome) {
     if matches!(
         outcome,
         RelayOutcome::Over(TerminationReason::ResetByServer(_))
@@ -263,9 +268,9 @@ fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcom
     ) {
         server.counters.resets.add(1);
     }
-    if let Some(sign) = closed_before_any_byte(live, outcome) {
+    if let Some(sign) = closed_before_any_byte(relayed.handle, outcome) {
         server.counters.early_closes.add(1);
-        worker.shared.report_event(Event::Sign {
+        relayed.worker.shared.report_event(Event::Sign {
             server_id: server.id,
             sign,
         });
@@ -274,7 +279,10 @@ fn report_signs(worker: &Worker, live: &LiveSession, upstream: &Upstream, outcom
 
 /// Returns a passive failure if the server ended the connection before sending any byte while its
 /// client was waiting for a reply.
-fn closed_before_any_byte(live: &LiveSession, outcome: &RelayOutcome) -> Option<PassiveFailure> {
+fn closed_before_any_byte(
+    handle: &SessionHandle,
+    outcome: &RelayOutcome,
+) -> Option<PassiveFailure> {
     let server_first = match outcome {
         RelayOutcome::Silent(_) => return Some(PassiveFailure::ClosedBeforeAnyByte),
         RelayOutcome::Over(ending) => {
@@ -286,6 +294,9 @@ fn closed_before_any_byte(live: &LiveSession, outcome: &RelayOutcome) -> Option<
     };
     // If the client has sent nothing, an end of the server connection says nothing about the
     // server.
-    let unanswered = live.from_client.get() > 0 && live.to_client.get() == 0;
+    let unanswered = handle.bytes_from_client() > 0 && handle.bytes_to_client() == 0;
     (server_first && unanswered).then_some(PassiveFailure::ClosedBeforeAnyByte)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::io;
 
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::timers;
+#[cfg(not(test))]
 use socket2::{Domain, Protocol, SockAddr, Type};
 
 use crate::server::Endpoint;
@@ -25,6 +26,7 @@ impl SocketConnectError {
         }
     }
 
+    #[cfg(not(test))]
     fn of_ours(error: &io::Error) -> Self {
         Self {
             why: explain(error),
@@ -57,24 +59,10 @@ pub(crate) async fn connect(
     settings: &ServiceSettings,
 ) -> Result<Socket, SocketConnectError> {
     let unresolved = || SocketConnectError::of_server("host name not resolved");
-    let (domain, protocol, address) = parts(endpoint.ok_or_else(unresolved)?)
-        .map_err(|error| SocketConnectError::of_server(error.to_string()))?;
-    let socket = open(domain, protocol).map_err(|error| SocketConnectError::of_ours(&error))?;
-    let begun = socket.connect(&address);
-    match begun {
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        // Unix sockets only; for TCP, this error would concern local ports.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock && domain == Domain::UNIX => {
-            return Err(SocketConnectError::of_server("listen backlog is full"));
-        }
-        Err(error) => return Err(SocketConnectError::connecting(&error)),
-        Ok(()) => {
-            return Socket::new(worker, socket)
-                .map_err(|error| SocketConnectError::of_ours(&error));
-        }
+    let (socket, is_connected) = begin(worker, endpoint.ok_or_else(unresolved)?)?;
+    if is_connected {
+        return Ok(socket);
     }
-    let socket =
-        Socket::new(worker, socket).map_err(|error| SocketConnectError::of_ours(&error))?;
     match timers::timeout(settings.connect_timeout, socket.connected()).await {
         Ok(Ok(())) => Ok(socket),
         Ok(Err(error)) => Err(SocketConnectError::connecting(&error)),
@@ -87,6 +75,33 @@ pub(crate) async fn connect(
     }
 }
 
+/// Begins to connect. Returns the socket, and whether it is connected already.
+#[cfg(not(test))]
+fn begin(worker: &Worker, endpoint: &Endpoint) -> Result<(Socket, bool), SocketConnectError> {
+    let of_ours = |error| SocketConnectError::of_ours(&error);
+    let (domain, protocol, address) =
+        parts(endpoint).map_err(|error| SocketConnectError::of_server(error.to_string()))?;
+    let socket = open(domain, protocol).map_err(of_ours)?;
+    let is_connected = match socket.connect(&address) {
+        Ok(()) => true,
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => false,
+        // Unix sockets only; for TCP, this error would concern local ports.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && domain == Domain::UNIX => {
+            return Err(SocketConnectError::of_server("listen backlog is full"));
+        }
+        Err(error) => return Err(SocketConnectError::connecting(&error)),
+    };
+    let socket = Socket::new(worker, socket).map_err(of_ours)?;
+    Ok((socket, is_connected))
+}
+
+/// Begins to connect to the script of a test.
+#[cfg(test)]
+fn begin(_: &Worker, endpoint: &Endpoint) -> Result<(Socket, bool), SocketConnectError> {
+    Ok((crate::testing::connect(endpoint), false))
+}
+
+#[cfg(not(test))]
 fn parts(endpoint: &Endpoint) -> io::Result<(Domain, Option<Protocol>, SockAddr)> {
     Ok(match endpoint {
         Endpoint::Tcp(address) => (
@@ -98,6 +113,7 @@ fn parts(endpoint: &Endpoint) -> io::Result<(Domain, Option<Protocol>, SockAddr)
     })
 }
 
+#[cfg(not(test))]
 fn open(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(domain, Type::STREAM.nonblocking(), protocol)?;
     if protocol.is_some() {

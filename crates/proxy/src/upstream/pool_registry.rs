@@ -164,6 +164,13 @@ impl PoolRegistry {
         self.pools.serve(clock::now_ms(), tasks);
     }
 
+    /// Adds a pool of a test.
+    #[cfg(test)]
+    pub(crate) fn insert(&self, pool_handle: &Arc<PoolHandle>) {
+        let key = *pool_handle.pool.key();
+        self.map().insert(key, Arc::clone(pool_handle));
+    }
+
     /// Forgets pools that are not in use.
     pub(crate) fn remove_unused(&self) {
         self.map()

@@ -434,3 +434,6 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

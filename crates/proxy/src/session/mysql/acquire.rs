@@ -16,6 +16,7 @@ use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
+use crate::session::handle::SessionEvent;
 use crate::session::placement::{CatchUpTarget, PlacementTarget};
 use crate::upstream::connect_error::ConnectErrorKind;
 use evenkeel_sql::session_state::mysql::{ResultReads, SettingsDiff, settings_diff};
@@ -122,7 +123,7 @@ impl Session<'_> {
             self.stage = Stage::Waiting;
             return false;
         }
-        self.handle.set_server(&server.core.cancel_target);
+        self.handle.set_target(Some(&server.core.cancel_target));
         self.active.since_us = self.acquirer.begins_work();
         self.transcoder = Transcoder::new(server.agreed, self.handshake.agreed);
         self.stage = Stage::Command;
@@ -300,23 +301,25 @@ impl Session<'_> {
         Ok(dead.map(|_| why()))
     }
 
-    /// Handles a notification: an expired limit, a cancellation, or a wakeup.
-    pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
-        if self.handle.take_server_abandoned() && self.server.is_some() {
-            return self.server_lost("went down or is no longer the primary");
-        }
-        if self.handle.take_liveness_check()
-            && let Some(why) = self.check_peers()?
-        {
-            return self.server_lost(&why);
-        }
-        if self.handle.take_overtime() {
-            let service = self.permit.service();
-            crate::session::cancel::cancel(self.worker, &self.handle, service);
-        }
-        if self.handle.take_cancel() && self.acquirer.is_waiting() {
-            self.acquirer.leave_queues();
-            return self.refuse(ErrorReply::new(&error_catalog::QUERY_INTERRUPTED));
+    /// Handles an event from outside. After any of them the wait of the session is checked.
+    pub(super) fn handle_event(&mut self, event: SessionEvent) -> Result<(), ExitReason> {
+        match event {
+            SessionEvent::ServerAbandoned if self.server.is_some() => {
+                return self.server_lost("went down or is no longer the primary");
+            }
+            SessionEvent::LivenessCheck => {
+                if let Some(why) = self.check_peers()? {
+                    return self.server_lost(&why);
+                }
+            }
+            SessionEvent::QueryOvertime => {
+                crate::session::cancel::cancel(self.worker, self.handle);
+            }
+            SessionEvent::Cancelled if self.acquirer.is_waiting() => {
+                self.acquirer.leave_queues();
+                return self.refuse(ErrorReply::new(&error_catalog::QUERY_INTERRUPTED));
+            }
+            SessionEvent::ServerAbandoned | SessionEvent::Cancelled | SessionEvent::Recheck => {}
         }
         if self.acquirer.has_timed_out() {
             return self.refuse(ErrorReply::new(&error_catalog::POOL_TIMEOUT));

@@ -391,7 +391,7 @@ impl Session<'_> {
         self.active.reached_client = true;
         self.active.is_kept = false;
         let length = length as u64;
-        self.live.count_bytes_at(
+        self.handle.count_bytes(
             worker,
             ByteDirection::ToClient,
             length,

@@ -39,7 +39,6 @@ use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::handle::SessionHandle;
-use crate::session::live_session::LiveSession;
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
@@ -75,7 +74,7 @@ impl Default for MockSecret {
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) permit: &'a ClientPermit,
-    pub(super) live: &'a LiveSession,
+    pub(super) handle: &'a SessionHandle,
     pub(super) service: Arc<DatabaseService>,
     pub(super) shared: Arc<MysqlService>,
     pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
@@ -108,12 +107,11 @@ pub(super) struct UserChange {
 pub(super) struct SessionParts<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) permit: &'a ClientPermit,
-    pub(super) live: &'a LiveSession,
     pub(super) service: Arc<DatabaseService>,
     pub(super) shared: Arc<MysqlService>,
     pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) account: Rc<Account>,
-    pub(super) handle: Rc<SessionHandle>,
+    pub(super) handle: &'a SessionHandle,
     pub(super) client: Stream,
     /// Bytes that the client has sent after its login.
     pub(super) ahead: Vec<u8>,

@@ -30,8 +30,8 @@ impl Session<'_> {
             self.follow(got)?;
             return Ok(true);
         }
-        if self.handle.take_notification(context) {
-            self.handle_notification()?;
+        if let Some(event) = self.handle.take_event() {
+            self.handle_event(event)?;
             return Ok(true);
         }
         if self.step_waiting(context)? {

@@ -130,7 +130,7 @@ impl Session<'_> {
                 object,
             }
         };
-        pinning::pin(self.permit.service(), &self.handle, self.state.pins, source);
+        pinning::pin(self.handle, self.state.pins, source);
     }
 
     /// Applies the effects of the command to the session state as it is sent.

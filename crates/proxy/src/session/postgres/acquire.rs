@@ -18,6 +18,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::activity::SessionActivity;
 use crate::session;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
+use crate::session::handle::SessionEvent;
 use crate::session::placement::PlacementTarget;
 
 impl Session<'_> {
@@ -40,7 +41,7 @@ impl Session<'_> {
             AcquireOutcome::Server(server) => Ok(self.accept_server(server)),
             AcquireOutcome::Denied(error) => {
                 self.refusal = Some(ErrorReply::from_acquire_error(&error));
-                self.handle.notify();
+                self.handle.notify(SessionEvent::Recheck);
                 Ok(false)
             }
             outcome => {
@@ -95,7 +96,7 @@ impl Session<'_> {
     /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
     /// are being set on it first.
     fn accept_server(&mut self, mut server: Box<ServerConnection>) -> bool {
-        self.handle.set_server(&server.core.cancel_target);
+        self.handle.set_target(Some(&server.core.cancel_target));
         self.active.since_us = self.acquirer.begins_work();
         self.stage = Stage::Ready;
         self.used_nextval = false;
@@ -229,7 +230,7 @@ impl Session<'_> {
             self.active.skipping = true;
         }
         // Later requests are processed in a separate step.
-        self.handle.notify();
+        self.handle.notify(SessionEvent::Recheck);
         Ok(())
     }
 
@@ -294,27 +295,26 @@ impl Session<'_> {
         Ok(dead.map(|_| why()))
     }
 
-    /// Handles a notification: a timeout, a cancellation, a failed server, or permission to
-    /// continue.
-    pub(super) fn handle_notification(&mut self) -> Result<(), ExitReason> {
-        if self.handle.take_server_abandoned() && self.server.is_some() {
-            return self.server_lost("went down or is no longer the primary");
-        }
-        if self.handle.take_liveness_check()
-            && let Some(why) = self.check_peers()?
-        {
-            return self.server_lost(&why);
-        }
-        if self.handle.take_overtime() {
-            session::cancel::cancel(self.worker, &self.handle, self.permit.service());
+    /// Handles an event from outside. After any of them the wait of the session is checked.
+    pub(super) fn handle_event(&mut self, event: SessionEvent) -> Result<(), ExitReason> {
+        match event {
+            SessionEvent::ServerAbandoned if self.server.is_some() => {
+                return self.server_lost("went down or is no longer the primary");
+            }
+            SessionEvent::LivenessCheck => {
+                if let Some(why) = self.check_peers()? {
+                    return self.server_lost(&why);
+                }
+            }
+            SessionEvent::QueryOvertime => session::cancel::cancel(self.worker, self.handle),
+            SessionEvent::Cancelled => self.was_cancelled = true,
+            SessionEvent::ServerAbandoned | SessionEvent::Recheck => {}
         }
         if let Some(error_reply) = self.refusal.take() {
             self.acquirer.leave_queues();
             return self.refuse(&error_reply);
         }
-        let is_cancelled = self.handle.take_cancel();
-        self.was_cancelled |= is_cancelled;
-        if is_cancelled && self.acquirer.is_waiting() {
+        if event == SessionEvent::Cancelled && self.acquirer.is_waiting() {
             self.acquirer.leave_queues();
             return self.refuse(&ErrorReply::new(&error_catalog::QUERY_CANCELED));
         }

@@ -22,6 +22,7 @@ use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::AppliedRules;
+use crate::session::handle::SessionEvent;
 use crate::session::placement::{PlacementTarget, ReadRequest};
 use evenkeel_sql::session_state::analysis::{self, TextAnalysis};
 
@@ -243,7 +244,7 @@ impl Session<'_> {
             draft.add_unknown();
         } else if let Some(words) = self.apply_rules_early(draft.rules.take(), draft.runs) {
             self.refusal = Some(ErrorReply::by_rule(words));
-            self.handle.notify();
+            self.handle.notify(SessionEvent::Recheck);
             return Ok(RequestDisposition::More);
         }
         let wanted = self.decide(&view, database, &draft);

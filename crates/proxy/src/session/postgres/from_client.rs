@@ -64,7 +64,7 @@ impl Session<'_> {
         }
         if matches!(
             self.handle.activity(),
-            SessionActivity::InTransaction | SessionActivity::Bound
+            Some((SessionActivity::InTransaction | SessionActivity::Bound, _))
         ) {
             self.clear_rules();
             self.active.since_us = self.acquirer.begins_work();

@@ -284,8 +284,7 @@ impl Session<'_> {
             return false;
         };
         self.state.succeeded(meaning, statement);
-        let (service, source) = (self.permit.service(), meaning.source.as_deref());
-        pinning::pin_by(service, &self.handle, self.state.pins, source);
+        pinning::pin_by(self.handle, self.state.pins, meaning.source.as_deref());
         forget_statements(meaning, statement, server, &mut self.statements);
         if discards_sequences(meaning, statement) {
             server.has_sequence_state = false;
@@ -394,7 +393,7 @@ impl Session<'_> {
         self.settle(server);
         self.active.since_us = self.acquirer.ends_work(self.active.since_us, &ran, is_idle);
         if server.conversation.pending_count() > 0 {
-            self.handle.begins_next(is_idle, self.worker);
+            self.handle.begins_next(self.worker);
         }
         if is_idle && self.active.may_write && self.acquirer.is_at_primary() {
             self.wrote();
@@ -445,7 +444,7 @@ impl Session<'_> {
             self.active.cannot_run_again();
         }
         let length = length as u64;
-        self.live.count_bytes_at(
+        self.handle.count_bytes(
             worker,
             ByteDirection::ToClient,
             length,

@@ -27,8 +27,8 @@ impl Session<'_> {
     pub(super) fn count_received(&self, length: usize) {
         let length = length as u64;
         let server = self.acquirer.server();
-        self.live
-            .count_bytes_at(self.worker, ByteDirection::FromClient, length, server);
+        self.handle
+            .count_bytes(self.worker, ByteDirection::FromClient, length, server);
         self.acquirer.user_stats.from_clients.add(length);
     }
 

@@ -31,7 +31,7 @@ use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::blocking;
-use crate::session::live_session::LiveSession;
+use crate::session::handle::SessionHandle;
 use crate::upstream::pool_registry::Parameters;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
@@ -46,7 +46,7 @@ const REQUESTS_MAX: usize = 4;
 pub(super) struct LoginHandler<'a> {
     pub(super) worker: &'a Rc<Worker>,
     pub(super) permit: &'a ClientPermit,
-    pub(super) live: &'a LiveSession,
+    pub(super) handle: &'a SessionHandle,
     pub(super) shared: Arc<DatabaseService>,
     pub(super) protocol: Arc<PostgresService>,
     pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,

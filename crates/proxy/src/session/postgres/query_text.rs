@@ -119,8 +119,7 @@ impl Session<'_> {
 
     /// Copies the pins of the session state to the session handle.
     pub(super) fn pins_changed(&self) {
-        let (service, source) = (self.permit.service(), self.source.as_deref());
-        pinning::pin_by(service, &self.handle, self.state.pins, source);
+        pinning::pin_by(self.handle, self.state.pins, self.source.as_deref());
     }
 
     /// Pins the session for something other than an analyzed statement, with a description.

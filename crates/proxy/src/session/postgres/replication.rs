@@ -16,6 +16,7 @@ use super::from_server::ScanResult;
 use super::server::ServerConnection;
 use super::{ExitReason, Session};
 use crate::service::activity::SessionActivity;
+use crate::session::handle::SessionEvent;
 use crate::session::input::Input;
 
 impl Session<'_> {
@@ -30,7 +31,7 @@ impl Session<'_> {
             .acquirer
             .is_at_former_primary(&self.permit.service().snapshot())
         {
-            self.handle.abandon_server();
+            self.handle.notify(SessionEvent::ServerAbandoned);
         }
     }
 

@@ -19,6 +19,7 @@ use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::AcquireOutcome;
+use crate::session::handle::SessionEvent;
 
 /// Returns how the server's error affects a retry (appendix A of the manual), if the server ends
 /// the connection with it.
@@ -312,7 +313,7 @@ impl Session<'_> {
             .detail(detail)
             .write_error(out);
         build::ready_for_query(out, TransactionStatus::Idle);
-        self.handle.notify();
+        self.handle.notify(SessionEvent::Recheck);
         Ok(())
     }
 }

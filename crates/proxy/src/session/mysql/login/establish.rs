@@ -18,7 +18,7 @@ use super::credential::LoginGrant;
 use super::server_check::ServerCheckError;
 use super::{ClientHandshake, InitialState, LoginError, LoginHandler, LoginRequest, SessionParts};
 use crate::service::ServiceSnapshot;
-use crate::session::handle::SessionHandle;
+use crate::session::handle::Login;
 use crate::session::login_connection;
 use crate::upstream::pool_registry::{self, PoolHandle, PoolUser};
 use crate::upstream::worker_pool::PoolableConnection;
@@ -172,16 +172,21 @@ impl<'a> LoginHandler<'a> {
         let schema = String::from_utf8_lossy(schema);
         let user = Arc::clone(&account.pool_user.user);
         let (client, ahead) = packets.into_parts();
-        let handle = SessionHandle::new(handshake.id, user, schema.into(), None, self.peer);
+        self.handle.log_in(Login {
+            id: handshake.id,
+            user,
+            database: schema.into(),
+            key: None,
+            peer: self.peer,
+        });
         Session::new(SessionParts {
             worker: self.worker,
             permit: self.permit,
-            live: self.live,
             service: Arc::clone(&self.service),
             shared: Arc::clone(&self.shared),
             worker_pool: Rc::clone(&self.worker_pool),
             account,
-            handle,
+            handle: self.handle,
             client,
             ahead,
             handshake,

@@ -26,7 +26,7 @@ use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::database::DatabaseSnapshot;
 use crate::session::acquirer::Acquirer;
-use crate::session::handle::SessionHandle;
+use crate::session::handle::{Login, SessionHandle};
 use crate::session::login_connection;
 use crate::session::placement::Placement;
 use crate::upstream::pool_registry::{Credential, PoolUser};
@@ -197,26 +197,25 @@ impl<'a> LoginHandler<'a> {
     pub(super) fn enter(&self, client: Stream, greeted: InitialState) -> Session<'a> {
         let pool_user = &greeted.account.pool_user;
         let (user, database) = (Arc::clone(&pool_user.user), Arc::clone(&pool_user.database));
-        let handle = SessionHandle::new(
-            SessionHandle::draw_id(),
+        self.handle.log_in(Login {
+            id: SessionHandle::draw_id(),
             user,
             database,
-            Some(greeted.key),
-            self.peer,
-        );
+            key: Some(greeted.key),
+            peer: self.peer,
+        });
         let mut acquirer = Acquirer::new(
             self.worker,
             &self.shared,
             Rc::clone(&self.worker_pool),
             &greeted.account,
-            &handle,
+            self.handle,
         );
         let connection = greeted.connection;
-        let server = connection.map(|connection| self.bind(connection, &mut acquirer, &handle));
+        let server = connection.map(|connection| self.bind(connection, &mut acquirer));
         Session {
             worker: self.worker,
             permit: self.permit,
-            live: self.live,
             shared: Arc::clone(&self.shared),
             protocol: Arc::clone(&self.protocol),
             account: greeted.account,
@@ -261,7 +260,7 @@ impl<'a> LoginHandler<'a> {
             rules_cache: FxHashMap::default(),
             refusal: None,
             refused_setting: ([0; 5], String::new()),
-            handle,
+            handle: self.handle,
         }
     }
 }

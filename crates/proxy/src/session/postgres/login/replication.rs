@@ -17,7 +17,6 @@ use super::greeting::InitialState;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, Acquirer};
-use crate::session::handle::SessionHandle;
 use crate::session::login_connection::{self, LoginConnection};
 use crate::session::placement::Placement;
 use crate::upstream::pool_registry::Parameters;
@@ -114,10 +113,10 @@ impl LoginHandler<'_> {
         &self,
         (server, at): (Box<ServerConnection>, Placement),
         acquirer: &mut Acquirer<'_, ServerConnection>,
-        handle: &SessionHandle,
     ) -> Box<ServerConnection> {
         acquirer.at = Some(at);
-        handle.set_server(&server.core.cancel_target);
+        let handle = self.handle;
+        handle.set_target(Some(&server.core.cancel_target));
         handle.set_pins(Pins::of(&[Pin::Replication]), |_| PinSource::default());
         handle.set_activity(SessionActivity::Bound, self.worker);
         server
