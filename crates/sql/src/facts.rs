@@ -6,7 +6,7 @@ use super::token::Span;
 
 /// Maximum number of statements of one text that are described. The facts about one statement take
 /// a hundred times the bytes of a short statement.
-pub(crate) const STATEMENTS_MAX: usize = 1_000;
+pub const STATEMENTS_MAX: usize = 1_000;
 
 /// Facts about a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -305,38 +305,38 @@ impl StatementTraits {
     /// FOR UPDATE, FOR SHARE and similar clauses.
     pub const LOCKS_ROWS: StatementTraits = StatementTraits(1 << 1);
     /// SELECT … INTO: creates a table.
-    pub(crate) const SELECT_INTO: StatementTraits = StatementTraits(1 << 2);
+    pub const SELECT_INTO: StatementTraits = StatementTraits(1 << 2);
     /// Creates a temporary object, or names `pg_temp`.
     pub const TEMPORARY: StatementTraits = StatementTraits(1 << 3);
     /// Advisory locks of the session or of the transaction.
-    pub(crate) const ADVISORY_LOCK: StatementTraits = StatementTraits(1 << 4);
+    pub const ADVISORY_LOCK: StatementTraits = StatementTraits(1 << 4);
     /// nextval, setval: writes a sequence and changes the session's currval.
-    pub(crate) const NEXT_VALUE: StatementTraits = StatementTraits(1 << 5);
+    pub const NEXT_VALUE: StatementTraits = StatementTraits(1 << 5);
     /// currval, lastval: reads sequence state of the session.
-    pub(crate) const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 6);
+    pub const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 6);
     /// Changes settings in a way that the text does not determine.
-    pub(crate) const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 7);
+    pub const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 7);
     /// `SELECT set_config(…)` with literals and nothing else; see `postgres::set_configs`.
-    pub(crate) const SETS_LITERALS: StatementTraits = StatementTraits(1 << 8);
+    pub const SETS_LITERALS: StatementTraits = StatementTraits(1 << 8);
     /// setseed, or SET SEED: changes the results of random in this session.
-    pub(crate) const SEED: StatementTraits = StatementTraits(1 << 9);
+    pub const SEED: StatementTraits = StatementTraits(1 << 9);
     /// pg_notify.
-    pub(crate) const NOTIFIES: StatementTraits = StatementTraits(1 << 10);
+    pub const NOTIFIES: StatementTraits = StatementTraits(1 << 10);
     /// lo_* functions: large objects.
-    pub(crate) const LARGE_OBJECT: StatementTraits = StatementTraits(1 << 11);
+    pub const LARGE_OBJECT: StatementTraits = StatementTraits(1 << 11);
     /// Requests a transaction id, which only a primary assigns.
-    pub(crate) const TRANSACTION_ID: StatementTraits = StatementTraits(1 << 12);
+    pub const TRANSACTION_ID: StatementTraits = StatementTraits(1 << 12);
     /// A function that executes SQL given as text, on this server or another.
-    pub(crate) const RUNS_TEXT: StatementTraits = StatementTraits(1 << 13);
+    pub const RUNS_TEXT: StatementTraits = StatementTraits(1 << 13);
     /// Names written with escapes: the named objects are unknown.
     pub const OBSCURE: StatementTraits = StatementTraits(1 << 14);
     /// Names the catalogs (`pg_catalog`, `information_schema`, `pg_…`).
-    pub(crate) const CATALOG: StatementTraits = StatementTraits(1 << 15);
+    pub const CATALOG: StatementTraits = StatementTraits(1 << 15);
     /// The text ends inside a string or comment, or has a meaningless byte: the server will reject
     /// the whole text.
-    pub(crate) const BROKEN: StatementTraits = StatementTraits(1 << 16);
+    pub const BROKEN: StatementTraits = StatementTraits(1 << 16);
     /// Nested too deeply to be analyzed.
-    pub(crate) const TOO_DEEP: StatementTraits = StatementTraits(1 << 17);
+    pub const TOO_DEEP: StatementTraits = StatementTraits(1 << 17);
 
     /// Properties that a read may have.
     const HARMLESS: StatementTraits = StatementTraits::CATALOG;

@@ -4,7 +4,7 @@
 //! The modules in the order in which they build on each other:
 //!
 //! 1. [`postgres`] and [`mysql`] split a text into tokens as the server's own scanner does
-//!    ([`token`], [`name`], [`hint`]), and read facts from them in one pass: `facts` returns the
+//!    ([`token`], [`name`], `hint`), and read facts from them in one pass: `facts` returns the
 //!    kinds of the statements and the names in them, without a syntax tree. [`facts`] has the types
 //!    of PostgreSQL's. Constructs that are not understood are reported as unknown, and the router
 //!    treats those as writes.
@@ -13,7 +13,7 @@
 //! 3. [`session_state`] combines both: its `analysis` returns what a text does, in the words of
 //!    `policy` (`route::StatementClass`, `pins::Pin`), and its `SessionState` follows the settings
 //!    that a client has made.
-//! 4. [`digest`] and [`template`] compare texts: texts that differ in literals only have one
+//! 4. [`digest`] and `template` compare texts: texts that differ in literals only have one
 //!    digest, and a template finds those that one analysis is valid for.
 //!
 //! Sessions of `proxy` call this crate for each statement, and `explain` calls it for an operator.

@@ -142,7 +142,7 @@ pub fn assignments(
 
 /// Returns whether texts in this character set can be tokenized by their ASCII bytes.
 #[must_use]
-pub(crate) fn charset_is_safe(name: &[u8]) -> bool {
+pub fn charset_is_safe(name: &[u8]) -> bool {
     let unsafe_ones: [&[u8]; 9] = [
         b"big5", b"cp932", b"gb18030", b"gbk", b"sjis", b"ucs2", b"utf16", b"utf16le", b"utf32",
     ];

@@ -117,7 +117,7 @@ pub fn set_configs(text: &[u8], statement: &StatementFacts, backslashes: bool) -
 ///
 /// Names are compared as by the server: ignoring case, letters and digits only.
 #[must_use]
-pub(crate) fn encoding_is_safe(client_encoding: &[u8]) -> bool {
+pub fn encoding_is_safe(client_encoding: &[u8]) -> bool {
     let counts = |byte: &&u8| byte.is_ascii_alphanumeric();
     let clean = || client_encoding.iter().filter(counts);
     let is = |name: &&[u8]| clean().map(u8::to_ascii_lowercase).eq(name.iter().copied());

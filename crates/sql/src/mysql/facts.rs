@@ -279,53 +279,53 @@ impl StatementTraits {
     /// FOR UPDATE, FOR SHARE, LOCK IN SHARE MODE.
     pub const LOCKS_ROWS: StatementTraits = StatementTraits(1 << 1);
     /// INTO @x, or `:=`: changes user variables.
-    pub(crate) const SETS_VARIABLES: StatementTraits = StatementTraits(1 << 2);
+    pub const SETS_VARIABLES: StatementTraits = StatementTraits(1 << 2);
     /// INTO OUTFILE, INTO DUMPFILE: writes on the server's disk.
-    pub(crate) const INTO_FILE: StatementTraits = StatementTraits(1 << 3);
+    pub const INTO_FILE: StatementTraits = StatementTraits(1 << 3);
     /// Reads user variables.
-    pub(crate) const READS_VARIABLES: StatementTraits = StatementTraits(1 << 4);
+    pub const READS_VARIABLES: StatementTraits = StatementTraits(1 << 4);
     /// Reads system variables.
-    pub(crate) const READS_SYSTEM: StatementTraits = StatementTraits(1 << 5);
+    pub const READS_SYSTEM: StatementTraits = StatementTraits(1 << 5);
     /// GET_LOCK and similar functions.
-    pub(crate) const NAMED_LOCK: StatementTraits = StatementTraits(1 << 6);
+    pub const NAMED_LOCK: StatementTraits = StatementTraits(1 << 6);
     /// SQL_CALC_FOUND_ROWS: a later FOUND_ROWS() returns its result.
-    pub(crate) const CALCULATES_FOUND_ROWS: StatementTraits = StatementTraits(1 << 7);
+    pub const CALCULATES_FOUND_ROWS: StatementTraits = StatementTraits(1 << 7);
     /// FOUND_ROWS() or ROW_COUNT(): refers to the preceding statement.
-    pub(crate) const READS_FOUND_ROWS: StatementTraits = StatementTraits(1 << 8);
+    pub const READS_FOUND_ROWS: StatementTraits = StatementTraits(1 << 8);
     /// LAST_INSERT_ID(): refers to an earlier insert.
-    pub(crate) const READS_INSERT_ID: StatementTraits = StatementTraits(1 << 9);
+    pub const READS_INSERT_ID: StatementTraits = StatementTraits(1 << 9);
     /// LAST_INSERT_ID(expression): sets the last insert id.
-    pub(crate) const SETS_INSERT_ID: StatementTraits = StatementTraits(1 << 10);
+    pub const SETS_INSERT_ID: StatementTraits = StatementTraits(1 << 10);
     /// NEXT VALUE FOR, NEXTVAL, SETVAL: writes a sequence.
-    pub(crate) const NEXT_VALUE: StatementTraits = StatementTraits(1 << 11);
+    pub const NEXT_VALUE: StatementTraits = StatementTraits(1 << 11);
     /// LASTVAL, PREVIOUS VALUE FOR: reads sequence state of the session.
-    pub(crate) const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 12);
+    pub const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 12);
     /// Creates or drops a temporary object.
     pub const TEMPORARY: StatementTraits = StatementTraits(1 << 13);
     /// SHOW WARNINGS, SHOW ERRORS, their counts: refers to the preceding statement.
-    pub(crate) const DIAGNOSTICS: StatementTraits = StatementTraits(1 << 14);
+    pub const DIAGNOSTICS: StatementTraits = StatementTraits(1 << 14);
     /// CONNECTION_ID(): Evenkeel returns another number than the server.
     pub const CONNECTION_ID: StatementTraits = StatementTraits(1 << 15);
     /// Sets a global variable of the server.
-    pub(crate) const SETS_GLOBAL: StatementTraits = StatementTraits(1 << 16);
+    pub const SETS_GLOBAL: StatementTraits = StatementTraits(1 << 16);
     /// Sets variables in a way that the text does not determine.
-    pub(crate) const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 17);
+    pub const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 17);
     /// A built-in function that leaves state, waits for replication, or reads the server's disk.
-    pub(crate) const SPECIAL_FUNCTION: StatementTraits = StatementTraits(1 << 18);
+    pub const SPECIAL_FUNCTION: StatementTraits = StatementTraits(1 << 18);
     /// Names data that is local to each server (`mysql`, `performance_schema`, `sys`, SHOW of
     /// server state): the result differs between servers.
-    pub(crate) const SERVER_STATE: StatementTraits = StatementTraits(1 << 19);
+    pub const SERVER_STATE: StatementTraits = StatementTraits(1 << 19);
     /// Names `information_schema`.
-    pub(crate) const CATALOG: StatementTraits = StatementTraits(1 << 20);
+    pub const CATALOG: StatementTraits = StatementTraits(1 << 20);
     /// Has a comment that some servers execute and others do not.
-    pub(crate) const VERSIONED: StatementTraits = StatementTraits(1 << 21);
+    pub const VERSIONED: StatementTraits = StatementTraits(1 << 21);
     /// The text ends inside a string or comment, or has a meaningless byte: a server that tokenizes
     /// it alike will reject it. Also set for a comment that may or may not be executed.
-    pub(crate) const BROKEN: StatementTraits = StatementTraits(1 << 22);
+    pub const BROKEN: StatementTraits = StatementTraits(1 << 22);
     /// Nested too deeply to be analyzed.
-    pub(crate) const TOO_DEEP: StatementTraits = StatementTraits(1 << 23);
+    pub const TOO_DEEP: StatementTraits = StatementTraits(1 << 23);
     /// Creates or changes a stored program.
-    pub(crate) const STORED_PROGRAM: StatementTraits = StatementTraits(1 << 24);
+    pub const STORED_PROGRAM: StatementTraits = StatementTraits(1 << 24);
 
     /// Properties that a read may have.
     pub(super) const HARMLESS: StatementTraits =
