@@ -4,6 +4,7 @@
 mod auth_lookup_queue;
 mod databases;
 mod positions;
+mod signal;
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use evenkeel_policy::accounts::{LookupError, MysqlAuthRecords, PostgresAuthRecor
 use evenkeel_policy::causality::Writes;
 use evenkeel_sql::catalog::Catalog;
 use evenkeel_sql::routines::Routines;
-use tokio::sync::Notify;
+use event_listener::Event;
 
 pub use auth_lookup_queue::LookupRequest;
 pub(crate) use databases::FIRST_READING_LIMIT;
@@ -26,6 +27,7 @@ pub use databases::{Database, Databases};
 pub use positions::{PositionTracker, Positions, ReplicaProgress};
 
 use auth_lookup_queue::LookupQueue;
+use signal::Signal;
 
 /// Server info of one service, shared by all workers.
 #[derive(Debug)]
@@ -35,13 +37,13 @@ pub struct ServerInfo {
     logins: LookupQueue<PostgresAuthRecord>,
     accounts: LookupQueue<MysqlAuthRecords>,
     routines: ArcSwapOption<Routines>,
-    routines_changed: Notify,
+    routines_changed: Signal,
     /// True while the first reading is in progress.
     routines_pending: AtomicBool,
-    routines_read: Notify,
+    routines_read: Event,
     problems: Mutex<Vec<String>>,
     role_checks: Mutex<BTreeSet<u64>>,
-    role_check_due: Notify,
+    role_check_due: Signal,
 }
 
 impl ServerInfo {
@@ -54,12 +56,12 @@ impl ServerInfo {
             logins: LookupQueue::default(),
             accounts: LookupQueue::default(),
             routines: ArcSwapOption::empty(),
-            routines_changed: Notify::new(),
+            routines_changed: Signal::default(),
             routines_pending: AtomicBool::new(false),
-            routines_read: Notify::new(),
+            routines_read: Event::new(),
             problems: Mutex::default(),
             role_checks: Mutex::default(),
-            role_check_due: Notify::new(),
+            role_check_due: Signal::default(),
         })
     }
 
@@ -97,19 +99,19 @@ impl ServerInfo {
     /// Reports that a session has changed MySQL routines, views or tables, so that they are read
     /// again soon.
     pub fn routines_changed(&self) {
-        self.routines_changed.notify_one();
+        self.routines_changed.set();
     }
 
     /// Waits until the routines should be read again; for the control plane, one caller at a time.
     pub async fn wait_for_routines_change(&self) {
-        self.routines_changed.notified().await;
+        self.routines_changed.wait().await;
     }
 
     /// Stores the result of reading the routines; `None`: they cannot be read, and are unknown.
     pub fn set_routines(&self, routines: Option<Arc<Routines>>) {
         self.routines.store(routines);
         self.routines_pending.store(false, Ordering::Release);
-        self.routines_read.notify_waiters();
+        self.routines_read.notify(usize::MAX);
     }
 
     /// Announces the first reading of MySQL routines.
@@ -121,10 +123,11 @@ impl ServerInfo {
     /// Waits for the end of the first reading of MySQL routines, if one is due. Without it, a
     /// session would be taken to leave no state through triggers, and any state through functions.
     pub async fn wait_for_routines(&self) {
-        let read = self.routines_read.notified();
-        let mut read = std::pin::pin!(read);
+        if !self.routines_pending.load(Ordering::Acquire) {
+            return;
+        }
+        let read = self.routines_read.listen();
         // From here on no reading is missed.
-        read.as_mut().enable();
         if self.routines_pending.load(Ordering::Acquire) {
             read.await;
         }
@@ -199,7 +202,7 @@ impl ServerInfo {
     pub fn request_role_check(&self, server_id: u64) {
         let mut pending = lock(&self.role_checks);
         if pending.insert(server_id) {
-            self.role_check_due.notify_one();
+            self.role_check_due.set();
         }
     }
 
@@ -214,7 +217,7 @@ impl ServerInfo {
             if !pending.is_empty() {
                 return pending;
             }
-            self.role_check_due.notified().await;
+            self.role_check_due.wait().await;
         }
     }
 }

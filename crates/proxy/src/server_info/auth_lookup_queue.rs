@@ -2,7 +2,6 @@
 //! nothing is cached.
 
 use evenkeel_policy::accounts::LookupError;
-use tokio::sync::oneshot;
 
 /// Maximum number of queued requests; further ones fail immediately.
 const REQUESTS_WAITING_MAX: usize = 4_096;
@@ -12,8 +11,8 @@ const REQUESTS_WAITING_MAX: usize = 4_096;
 pub struct LookupRequest<A> {
     /// Name of the user.
     pub user: String,
-    /// Receiver of the result.
-    pub reply: oneshot::Sender<Result<A, LookupError>>,
+    /// Takes the result, once.
+    pub reply: flume::Sender<Result<A, LookupError>>,
 }
 
 /// Queue of the sessions' requests.
@@ -36,7 +35,7 @@ impl<A> Default for LookupQueue<A> {
 impl<A> LookupQueue<A> {
     pub(super) async fn look_up(&self, user: &str) -> Result<A, LookupError> {
         loop {
-            let (reply, result) = oneshot::channel();
+            let (reply, result) = flume::bounded(1);
             let user = user.to_owned();
             let request = LookupRequest { user, reply };
             if self.requests.0.try_send(request).is_err() {
@@ -45,7 +44,7 @@ impl<A> LookupQueue<A> {
             }
             // The lookup task drops requests when a reload replaces it: send the request to the
             // new task.
-            if let Ok(result) = result.await {
+            if let Ok(result) = result.recv_async().await {
                 return result;
             }
         }
@@ -54,7 +53,7 @@ impl<A> LookupQueue<A> {
     pub(super) async fn next(&self) -> LookupRequest<A> {
         loop {
             match self.requests.1.recv_async().await {
-                Ok(request) if request.reply.is_closed() => {}
+                Ok(request) if request.reply.is_disconnected() => {}
                 Ok(request) => return request,
                 // Never closed: the queue itself holds a sender.
                 Err(_) => std::future::pending().await,

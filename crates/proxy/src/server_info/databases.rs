@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::sync::Notify;
-
 use evenkeel_engine::panics::lock;
 use evenkeel_sql::catalog::Catalog;
+use event_listener::Event;
+
+use super::signal::Signal;
 
 /// Maximum number of databases whose catalogs are read; all others are unknown. An unused entry
 /// costs only its name, until another database needs its slot.
@@ -26,7 +27,7 @@ pub(crate) const FIRST_READING_LIMIT: Duration = Duration::from_secs(2);
 pub struct Databases {
     known: ArcSwap<HashMap<Arc<str>, Arc<Database>>>,
     add_lock: Mutex<()>,
-    change_notify: Arc<Notify>,
+    change_notify: Arc<Signal>,
     /// True if there is a reader.
     reads: Arc<AtomicBool>,
 }
@@ -42,11 +43,11 @@ pub struct Database {
     plans: AtomicU64,
     /// Time when the last completed reading began, microseconds.
     read_us: AtomicU64,
-    change_notify: Arc<Notify>,
+    change_notify: Arc<Signal>,
     reads: Arc<AtomicBool>,
     /// True if a reading has ended or failed, and nothing was discarded since.
     has_been_read: AtomicBool,
-    reading_ended: Notify,
+    reading_ended: Event,
     /// Number of times that another database took over the name.
     replacements: AtomicU64,
     /// Value of `replacements` when the last reading began, and the one that sessions need not wait
@@ -55,7 +56,7 @@ pub struct Database {
     settled_replacement: AtomicU64,
     /// Until then no reader may be in the database, because a statement requires that.
     closed_until_ms: AtomicU64,
-    closed: Notify,
+    closed: Event,
 }
 
 impl Database {
@@ -88,20 +89,21 @@ impl Database {
     fn mark_used(&self, has_catalog: bool) {
         // Unused for a long time, so that its catalog was discarded.
         if !self.used.load(Relaxed) && !self.used.swap(true, Relaxed) && !has_catalog {
-            self.change_notify.notify_one();
+            self.change_notify.set();
         }
     }
 
     /// Waits until the catalog was read, or could not be; returns immediately if there is no
     /// reader. Without it, a session would be taken to leave no state through functions.
     pub async fn wait_for_first_reading(&self) {
-        let reading_ended = self.reading_ended.notified();
-        let mut reading_ended = std::pin::pin!(reading_ended);
-        // From here on no reading is missed.
-        reading_ended.as_mut().enable();
         // The catalog may have been discarded as unused.
-        let is_known = self.catalog().is_some() || self.has_been_read.load(Acquire);
-        if !is_known && self.reads.load(Relaxed) {
+        let is_known = || self.catalog().is_some() || self.has_been_read.load(Acquire);
+        if is_known() || !self.reads.load(Relaxed) {
+            return;
+        }
+        let reading_ended = self.reading_ended.listen();
+        // From here on no reading is missed.
+        if !is_known() {
             reading_ended.await;
         }
     }
@@ -114,7 +116,7 @@ impl Database {
         }
         self.settled_replacement.store(reading, Release);
         self.has_been_read.store(true, Release);
-        self.reading_ended.notify_waiters();
+        self.reading_ended.notify(usize::MAX);
     }
 
     /// Discards the catalog as unused: the next session waits for a new reading.
@@ -126,7 +128,7 @@ impl Database {
     /// Reports that a session has changed the catalog, which is read again soon.
     pub fn changed(&self) {
         if !self.changed.swap(true, Relaxed) {
-            self.change_notify.notify_one();
+            self.change_notify.set();
         }
     }
 
@@ -156,7 +158,7 @@ impl Database {
     /// Keeps readers out until the given time: a statement drops, renames or copies the database.
     pub fn close_until(&self, until_ms: u64) {
         self.closed_until_ms.store(until_ms, Relaxed);
-        self.closed.notify_waiters();
+        self.closed.notify(usize::MAX);
     }
 
     /// See [`Database::close_until`].
@@ -166,7 +168,7 @@ impl Database {
 
     /// Waits until a reader must leave.
     pub async fn closing(&self) {
-        self.closed.notified().await;
+        self.closed.listen().await;
     }
 
     /// Returns the version of plans: statements prepared from now on differ from those of other
@@ -258,17 +260,17 @@ impl Databases {
                 change_notify: Arc::clone(&self.change_notify),
                 reads: Arc::clone(&self.reads),
                 has_been_read: AtomicBool::new(false),
-                reading_ended: Notify::new(),
+                reading_ended: Event::new(),
                 replacements: AtomicU64::new(0),
                 reading: AtomicU64::new(0),
                 settled_replacement: AtomicU64::new(0),
                 closed_until_ms: AtomicU64::new(0),
-                closed: Notify::new(),
+                closed: Event::new(),
             })
         });
         let added = Arc::clone(added);
         self.known.store(Arc::new(known));
-        self.change_notify.notify_one();
+        self.change_notify.set();
         Some(added)
     }
 
@@ -284,7 +286,7 @@ impl Databases {
 
     /// Waits until one was added, changed or used again since the last call; for one caller.
     pub async fn news(&self) {
-        self.change_notify.notified().await;
+        self.change_notify.wait().await;
     }
 }
 

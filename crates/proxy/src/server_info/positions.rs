@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use arc_swap::{ArcSwap, Guard};
 use evenkeel_policy::causality::{Position, Replica, Sample, WaitSupport, Writes};
-use tokio::sync::Notify;
+use event_listener::Event;
 
 /// A request for positions is not repeated within this time.
 const WANTED_AGAIN_US: u64 = 100_000;
@@ -113,10 +113,10 @@ pub struct PositionTracker {
     writes: Writes,
     /// True while the control plane sleeps until the next write.
     is_sleeping: AtomicBool,
-    write_notify: Notify,
+    write_notify: Event,
     /// Time when a read last found no replica with the required position; zero: never.
     wanted_us: AtomicU64,
-    request_notify: Notify,
+    request_notify: Event,
 }
 
 impl PositionTracker {
@@ -125,9 +125,9 @@ impl PositionTracker {
             positions: ArcSwap::default(),
             writes: Writes::new(workers, now_us),
             is_sleeping: AtomicBool::new(false),
-            write_notify: Notify::new(),
+            write_notify: Event::new(),
             wanted_us: AtomicU64::new(0),
-            request_notify: Notify::new(),
+            request_notify: Event::new(),
         }
     }
 
@@ -146,17 +146,16 @@ impl PositionTracker {
         // Loaded before the swap: normally no task sleeps, and the cache line stays shared between
         // the workers.
         if self.is_sleeping.load(SeqCst) && self.is_sleeping.swap(false, SeqCst) {
-            self.write_notify.notify_waiters();
+            self.write_notify.notify(usize::MAX);
         }
     }
 
     /// Waits for a write after that time; one caller at a time. Other writes wake no task.
     pub async fn wait_for_write(&self, last_us: u64) {
         loop {
-            let mut write_notify = std::pin::pin!(self.write_notify.notified());
+            let write_notify = self.write_notify.listen();
             // From here on a wake-up is not lost; then the flag is set, and the time checked a last
             // time.
-            write_notify.as_mut().enable();
             self.is_sleeping.store(true, SeqCst);
             if self.writes.last_us() > last_us {
                 self.is_sleeping.store(false, SeqCst);
@@ -172,7 +171,7 @@ impl PositionTracker {
         let last_us = self.wanted_us.load(Relaxed);
         if last_us == 0 || now_us > last_us.saturating_add(WANTED_AGAIN_US) {
             self.wanted_us.store(now_us, SeqCst);
-            self.request_notify.notify_waiters();
+            self.request_notify.notify(usize::MAX);
         }
     }
 
@@ -184,8 +183,8 @@ impl PositionTracker {
     /// Waits for the next such request.
     pub async fn wait_for_request(&self, last_us: u64) {
         loop {
-            let mut request_notify = std::pin::pin!(self.request_notify.notified());
-            request_notify.as_mut().enable();
+            let request_notify = self.request_notify.listen();
+            // From here on no request is missed.
             if self.wanted_us() != last_us {
                 return;
             }

@@ -204,7 +204,10 @@ fn a_login_is_answered_by_the_control_plane_and_a_session_that_left_is_passed_ov
         panic!("a request waits");
     };
     assert_eq!(request.user, "stays");
-    request.reply.send(Err(LookupError::NoSuchUser)).unwrap();
+    request
+        .reply
+        .try_send(Err(LookupError::NoSuchUser))
+        .unwrap();
     assert_eq!(
         poll(&mut stays, &bell),
         Poll::Ready(Err(LookupError::NoSuchUser))

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_engine::panics::lock;
 use evenkeel_engine::timers;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::fair_semaphore::{FairSemaphore, Permit};
 
 /// Number of known addresses from which unused ones are removed.
 const ADDRESSES_MAX: usize = 1_024;
@@ -26,14 +27,14 @@ pub struct LoginLimits {
 #[derive(Debug)]
 pub(crate) struct LoginLimiter {
     limits: LoginLimits,
-    all: Arc<Semaphore>,
-    addresses: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    all: Arc<FairSemaphore>,
+    addresses: Mutex<HashMap<IpAddr, Weak<FairSemaphore>>>,
 }
 
 /// A permit for a login, released on drop.
 pub(crate) struct LoginPermit {
-    _total: OwnedSemaphorePermit,
-    _per_address: Option<OwnedSemaphorePermit>,
+    _total: Permit,
+    _per_address: Option<Permit>,
 }
 
 impl Default for LoginLimits {
@@ -49,7 +50,7 @@ impl LoginLimiter {
     pub(crate) fn new(limits: LoginLimits) -> Self {
         LoginLimiter {
             limits,
-            all: semaphore(limits.total),
+            all: Arc::new(FairSemaphore::new(limits.total)),
             addresses: Mutex::default(),
         }
     }
@@ -67,7 +68,7 @@ impl LoginLimiter {
     ) -> Option<(LoginPermit, Duration)> {
         let began = Instant::now();
         let entering = timers::timeout(limit, self.enter(address));
-        let permit = entering.await.ok()??;
+        let permit = entering.await.ok()?;
         // The permit may have become free in the moment in which the limit passed.
         let left = limit.checked_sub(began.elapsed())?;
         Some((permit, left))
@@ -75,18 +76,18 @@ impl LoginLimiter {
 
     /// Waits for a permit, first come, first served. The permit of the address is acquired first,
     /// so that a client with many connections delays only itself.
-    async fn enter(&self, address: Option<IpAddr>) -> Option<LoginPermit> {
+    async fn enter(&self, address: Option<IpAddr>) -> LoginPermit {
         let per_address = match address {
-            Some(address) => Some(self.semaphore_of(address).acquire_owned().await.ok()?),
+            Some(address) => Some(self.semaphore_of(address).acquire().await),
             None => None,
         };
-        Some(LoginPermit {
-            _total: Arc::clone(&self.all).acquire_owned().await.ok()?,
+        LoginPermit {
+            _total: Arc::clone(&self.all).acquire().await,
             _per_address: per_address,
-        })
+        }
     }
 
-    fn semaphore_of(&self, address: IpAddr) -> Arc<Semaphore> {
+    fn semaphore_of(&self, address: IpAddr) -> Arc<FairSemaphore> {
         let mut addresses = lock(&self.addresses);
         if let Some(known) = addresses.get(&address).and_then(Weak::upgrade) {
             return known;
@@ -94,15 +95,10 @@ impl LoginLimiter {
         if addresses.len() >= ADDRESSES_MAX {
             addresses.retain(|_, permits| permits.strong_count() > 0);
         }
-        let permits = semaphore(self.limits.per_address);
+        let permits = Arc::new(FairSemaphore::new(self.limits.per_address));
         addresses.insert(address, Arc::downgrade(&permits));
         permits
     }
-}
-
-fn semaphore(permits: u32) -> Arc<Semaphore> {
-    let permits = usize::try_from(permits).unwrap_or(Semaphore::MAX_PERMITS);
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
 #[cfg(test)]
@@ -116,7 +112,7 @@ mod tests {
     fn try_enter(login_limiter: &LoginLimiter, address: Option<[u8; 4]>) -> Option<LoginPermit> {
         let entering = pin!(login_limiter.enter(address.map(IpAddr::from)));
         match entering.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(place) => place,
+            Poll::Ready(permit) => Some(permit),
             Poll::Pending => None,
         }
     }
@@ -167,6 +163,6 @@ mod tests {
         assert!(stays.is_some());
         assert!(login_limiter.addresses.lock().unwrap().len() <= ADDRESSES_MAX);
         let known = login_limiter.semaphore_of(IpAddr::from([192, 0, 2, 1]));
-        assert_eq!(known.available_permits(), 99);
+        assert_eq!(known.free(), 99);
     }
 }

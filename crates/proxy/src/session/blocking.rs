@@ -3,10 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use evenkeel_wire::mysql::password::rsa::PrivateKey;
-use tokio::sync::{oneshot, watch};
-
 use evenkeel_engine::secret;
+use evenkeel_wire::mysql::password::rsa::PrivateKey;
+use event_listener::Event;
 
 /// Threads for such work: enough to keep up with logins without using all CPUs.
 const THREADS: usize = 2;
@@ -39,36 +38,42 @@ fn run_job(job: Job) {
 pub(in crate::session) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let (done, result) = oneshot::channel();
+    let (done, result) = flume::bounded(1);
     let job = move || {
-        if !done.is_closed() {
+        if !done.is_disconnected() {
             // The requesting session may have ended.
-            let _ = done.send(work());
+            let _ = done.try_send(work());
         }
     };
     JOBS.try_send(Box::new(job)).ok()?;
-    result.await.ok()
+    result.recv_async().await.ok()
 }
 
 /// Returns the RSA key that clients without TLS encrypt their passwords with. The key is generated
 /// on a separate thread at the first call and kept for the life of the process.
 pub(in crate::session) async fn key() -> Option<Arc<PrivateKey>> {
-    static KEY: LazyLock<watch::Sender<Option<Option<Arc<PrivateKey>>>>> =
-        LazyLock::new(watch::Sender::default);
+    static KEY: OnceLock<Option<Arc<PrivateKey>>> = OnceLock::new();
+    static MADE: Event = Event::new();
     static BEGUN: OnceLock<()> = OnceLock::new();
-    let mut made = KEY.subscribe();
+    let finish = |key| {
+        KEY.get_or_init(|| key);
+        MADE.notify(usize::MAX);
+    };
     BEGUN.get_or_init(|| {
         let thread = std::thread::Builder::new().name("rsa-key".to_owned());
-        let started = thread.spawn(|| {
-            let key = PrivateKey::generate(secret()).map(Arc::new);
-            KEY.send_replace(Some(key));
-        });
+        let started = thread.spawn(move || finish(PrivateKey::generate(secret()).map(Arc::new)));
         if started.is_err() {
-            KEY.send_replace(Some(None));
+            finish(None);
         }
     });
-    let made = made.wait_for(Option::is_some).await.ok()?;
-    made.clone().flatten()
+    loop {
+        let made = MADE.listen();
+        // From here on the end is not missed.
+        if let Some(key) = KEY.get() {
+            return key.clone();
+        }
+        made.await;
+    }
 }
 
 #[cfg(test)]

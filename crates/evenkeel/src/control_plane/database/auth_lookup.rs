@@ -10,7 +10,7 @@ use evenkeel_monitor::probe::Target;
 use evenkeel_monitor::{MysqlAuthQuery, PostgresAuthQuery};
 use evenkeel_policy::accounts::{LookupError, MysqlAuthRecords, PostgresAuthRecord};
 use evenkeel_proxy::server_info::{LookupRequest, ServerInfo};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::membership::{Membership, MonitoredServer};
@@ -26,7 +26,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(10);
 
 type Answer<A> = Result<A, LookupError>;
-type Reply<A> = oneshot::Sender<Answer<A>>;
+type Reply<A> = flume::Sender<Answer<A>>;
 
 /// Authentication record of a user, as a server stores it.
 pub(super) trait AuthRecord: Clone + Debug + Send + Sync + 'static {
@@ -131,7 +131,7 @@ impl<A: Clone> PendingLookups<A> {
         if self.waiting >= WAITING_MAX {
             let why = format!("too many user lookups pending ({WAITING_MAX})");
             // A disconnected session needs no reply.
-            let _ = reply.send(Err(LookupError::Unavailable(why)));
+            let _ = reply.try_send(Err(LookupError::Unavailable(why)));
             return;
         }
         self.waiting += 1;
@@ -168,7 +168,7 @@ impl<A: Clone> PendingLookups<A> {
             false => self.queue.push_back(user.to_owned()),
         }
         for reply in replies {
-            let _ = reply.send(answer.clone());
+            let _ = reply.try_send(answer.clone());
         }
     }
 }

@@ -13,7 +13,7 @@ use evenkeel_wire::mysql::flags::{Capabilities, Status};
 use evenkeel_wire::mysql::greeting::Greeting;
 use evenkeel_wire::mysql::password::{self, Nonce};
 use evenkeel_wire::mysql::{build, build::GreetingFields};
-use tokio::sync::Notify;
+use event_listener::Event;
 
 use super::server_login;
 use super::shared::MysqlService;
@@ -78,7 +78,7 @@ pub(crate) struct ServerGreeting {
 #[derive(Debug, Default)]
 pub(crate) struct ServerGreetings {
     states: Mutex<HashMap<u64, GreetingState>>,
-    changed: Notify,
+    changed: Event,
 }
 
 #[derive(Debug, Clone)]
@@ -156,7 +156,7 @@ impl ServerGreetings {
         }
         states.insert(server_id, GreetingState::Known(Arc::new(face)));
         drop(states);
-        self.changed.notify_waiters();
+        self.changed.notify(usize::MAX);
     }
 
     /// Records that a server sent no greeting.
@@ -166,7 +166,7 @@ impl ServerGreetings {
             states.insert(server_id, GreetingState::Unavailable(clock::now_ms()));
         }
         drop(states);
-        self.changed.notify_waiters();
+        self.changed.notify(usize::MAX);
     }
 
     /// Returns the greeting for a client, as soon as it is known; the caller limits the time.
@@ -178,7 +178,7 @@ impl ServerGreetings {
     ) -> CommonGreeting {
         let since_ms = clock::now_ms();
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed.listen();
             let view = service.snapshot_owned();
             for server in self.servers_to_query(&view) {
                 query_greeting(worker, service, &server, shared);

@@ -134,7 +134,7 @@ async fn an_answer_that_does_not_come_is_given_up() {
 fn the_book_is_empty_when_all_are_answered_and_full_when_too_many_wait() {
     let mut lookups = PendingLookups::<PostgresAuthRecord>::default();
     let take = |lookups: &mut PendingLookups<PostgresAuthRecord>| {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = flume::bounded(1);
         let user = "app".to_owned();
         lookups.add(LookupRequest { user, reply });
         answer
