@@ -58,6 +58,23 @@ const CRATES: [(&str, &str, &[&str]); 9] = [
 /// Edges that only tests may have: the balancer is tested against the lab's real servers.
 const FOR_TESTS: [(&str, &str); 1] = [("evenkeel", "evenkeel-lab")];
 
+/// Crates that may run an event loop of their own, or use a library that does: the control plane's
+/// tokio, and the programs. A worker of the data plane has one loop, the engine's.
+const WITH_RUNTIME: [&str; 3] = ["evenkeel-monitor", "evenkeel", "evenkeel-lab"];
+
+/// Beginnings of the names of such runtimes and of libraries on them.
+const RUNTIMES: [&str; 9] = [
+    "tokio",
+    "hyper",
+    "mysql_async",
+    "axum",
+    "tower",
+    "async-std",
+    "smol",
+    "async-io",
+    "compio",
+];
+
 /// Names that attract unrelated code.
 const MAGNETS: [&str; 4] = ["core", "common", "util", "utils"];
 
@@ -108,7 +125,33 @@ fn check_manifest(path: &str, text: &str) -> Vec<Problem> {
         );
         Problem::new(path, line_with(text, &name), what)
     };
-    illegal.map(problem).collect()
+    let mut problems: Vec<_> = illegal.map(problem).collect();
+    problems.extend(runtimes(path, text, package, &manifest));
+    problems
+}
+
+/// Finds runtimes in the tables of a crate without one; its tests may use them.
+fn runtimes(path: &str, text: &str, package: &str, manifest: &Table) -> Vec<Problem> {
+    if WITH_RUNTIME.contains(&package) {
+        return Vec::new();
+    }
+    let is_runtime = |name: &str| RUNTIMES.iter().any(|start| name.starts_with(start));
+    let found = dependencies(manifest)
+        .into_iter()
+        .filter(|(name, kind)| *kind != "dev-dependencies" && is_runtime(name));
+    let problem = |(name, kind): (String, &str)| {
+        let what = format!(
+            "`{package}` must not depend on `{name}` ([{kind}]): it runs on any event loop. Use \
+             event-listener, flume, or the timers and sockets of evenkeel-engine"
+        );
+        Problem::new(path, line_with_dependency(text, &name), what)
+    };
+    found.map(problem).collect()
+}
+
+fn line_with_dependency(text: &str, name: &str) -> usize {
+    let at = text.find(&format!("\n{name}"));
+    line_of(text, at.map_or(0, |at| at + 1))
 }
 
 /// Every dependency's package name and the kind of table it stands in, target tables included.
@@ -193,6 +236,22 @@ mod tests {
             lab,
             &[("crates/evenkeel/Cargo.toml:4", "must not depend")],
         );
+    }
+
+    #[test]
+    fn a_runtime_is_found_where_none_may_be_except_for_tests() {
+        let manifest = |package: &str, table: &str, name: &str| {
+            format!("[package]\nname = \"{package}\"\n[{table}]\n{name}.workspace = true\n")
+        };
+        for name in ["tokio", "tokio-rustls", "hyper-util", "mysql_async"] {
+            let text = manifest("evenkeel-proxy", "dependencies", name);
+            let place = "crates/proxy/Cargo.toml:4";
+            found("proxy", &text, &[(place, "runs on any event loop")]);
+        }
+        let tests = manifest("evenkeel-proxy", "dev-dependencies", "tokio");
+        found("proxy", &tests, &[]);
+        let monitor = manifest("evenkeel-monitor", "dependencies", "tokio");
+        found("monitor", &monitor, &[]);
     }
 
     #[test]
