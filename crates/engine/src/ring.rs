@@ -66,6 +66,8 @@ pub(crate) struct Ring {
     spare_buffers: SpareBuffers,
     /// Keys and numbers of this turn's quiet sends.
     quiet_sends: RefCell<Vec<(usize, u64)>>,
+    /// Ring sockets with a quiet send in this turn.
+    quiet_ports: RefCell<Vec<Rc<RingSocket>>>,
     /// Number of the last quiet send.
     quiet_number: Cell<u64>,
     buffers: Rc<Buffers>,
@@ -107,6 +109,7 @@ impl Ring {
             spare_buffers: SpareBuffers::default(),
             quiet_sends: RefCell::default(),
             quiet_number: Cell::new(0),
+            quiet_ports: RefCell::default(),
             buffers,
             answers: RefCell::default(),
             wakeup: Arc::clone(wakeup),
@@ -228,7 +231,12 @@ impl Ring {
     pub(crate) fn poll_once(&self, timeout: Option<Duration>) {
         self.refill();
         let has_more = !self.unsubmitted.borrow().is_empty();
-        self.enter(if has_more {
+        let awaits_send = self
+            .quiet_ports
+            .borrow()
+            .iter()
+            .any(|port| port.awaits_quiet_send());
+        self.enter(if has_more || awaits_send {
             Some(Duration::ZERO)
         } else {
             timeout
@@ -289,6 +297,7 @@ impl Ring {
         if !is_taken || !self.unsubmitted.borrow().is_empty() {
             return;
         }
+        self.settle_quiet_ports();
         let mut sends = self.quiet_sends.take();
         for (key, number) in sends.drain(..) {
             if let Some(length) = self.unanswered(key, number) {

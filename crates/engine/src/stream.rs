@@ -125,6 +125,12 @@ impl Stream {
         self.socket.poll_sent(context)
     }
 
+    /// Polls whether the next send may begin, for a task that has nothing to send now: no task may
+    /// be woken when it may.
+    pub fn poll_sent_silently(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_sent_silently(context)
+    }
+
     /// Forwards received bytes unchanged.
     pub fn send_chunk(&mut self, worker: &Worker, chunk: Chunk<'_>) -> io::Result<()> {
         let Some(channel) = &mut self.tls else {

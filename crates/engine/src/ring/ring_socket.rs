@@ -9,11 +9,14 @@ use std::task::{Context, Poll, Waker};
 use io_uring::cqueue;
 
 use super::entry::Entry;
-use super::{Buffer, Ring, checked};
+use super::{Buffer, POOL_BUFFER_BYTES, Ring, checked};
 use crate::panics::Indivisible;
 
 /// Marks the keys of ring sockets.
 pub(super) const PORT: u64 = 1 << 61;
+
+/// Maximum length of a quiet send.
+const QUIET_BYTES: usize = 4 * POOL_BUFFER_BYTES;
 
 /// Payload of a send; it lives in the ring socket until the kernel has completed it.
 pub(crate) enum Payload {
@@ -42,6 +45,9 @@ enum Receive {
 #[derive(Clone, Copy)]
 enum Send {
     Idle,
+    /// A first attempt, which completes during the submission, and only if some bytes remain.
+    AskedQuietly,
+    /// The kernel waits until the socket takes the bytes.
     Asked,
     Failed(i32),
 }
@@ -80,9 +86,7 @@ impl RingSocket {
     }
 
     fn is_over(&self) -> bool {
-        self.orphaned.get()
-            && !matches!(self.receive.get(), Receive::Asked)
-            && !matches!(self.send.get(), Send::Asked)
+        self.orphaned.get() && !matches!(self.receive.get(), Receive::Asked) && !self.is_sending()
     }
 
     /// Returns whether the standing receive has a result.
@@ -97,7 +101,12 @@ impl RingSocket {
 
     /// Returns whether a send is in progress.
     pub(crate) fn is_sending(&self) -> bool {
-        matches!(self.send.get(), Send::Asked)
+        matches!(self.send.get(), Send::Asked | Send::AskedQuietly)
+    }
+
+    /// Returns whether a task waits for the end of a quiet send.
+    pub(super) fn awaits_quiet_send(&self) -> bool {
+        self.waits_for_send.get() && matches!(self.send.get(), Send::AskedQuietly)
     }
 
     /// Keeps the memory of a send in progress for ever.
@@ -139,7 +148,7 @@ impl Ring {
             return self.remove_port(port);
         }
         self.cancel_receive(port);
-        if matches!(port.send.get(), Send::Asked) {
+        if port.is_sending() {
             self.cancel(port.key(true));
         }
     }
@@ -202,28 +211,53 @@ impl Ring {
 
     /// Starts to send all of the payload; success wakes no task. One send at a time: the kernel
     /// reads its memory, and the peer must receive the payloads in order.
-    pub(crate) fn start_send(&self, port: &RingSocket, payload: Payload) -> io::Result<()> {
+    pub(crate) fn start_send(&self, port: &Rc<RingSocket>, payload: Payload) -> io::Result<()> {
         if port.is_sending() {
             return Err(io::Error::other("a send is under way already"));
         }
-        self.ask_send(port, payload);
+        // The rest of a partial send is copied; a long payload rarely fits.
+        if payload.bytes().len() > QUIET_BYTES {
+            self.ask_send(port, payload, Send::Asked);
+        } else {
+            self.quiet_ports.borrow_mut().push(Rc::clone(port));
+            self.ask_send(port, payload, Send::AskedQuietly);
+        }
         Ok(())
     }
 
-    fn ask_send(&self, port: &RingSocket, payload: Payload) {
+    /// Marks quiet sends without a completion as sent; their completions have all been collected.
+    pub(super) fn settle_quiet_ports(&self) {
+        let mut ports = self.quiet_ports.take();
+        for port in ports.drain(..) {
+            if !matches!(port.send.get(), Send::AskedQuietly) {
+                continue;
+            }
+            self.sent(&port, None);
+            if port.is_over() {
+                self.remove_port(&port);
+            }
+        }
+        self.quiet_ports.replace(ports);
+    }
+
+    fn ask_send(&self, port: &RingSocket, payload: Payload, state: Send) {
         let _change = Indivisible::begin();
-        // Own memory may wait in the kernel for a slow peer; a ring buffer must not.
-        let flags = match &payload {
-            Payload::Ring(_) => libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            Payload::Own(_) => libc::MSG_WAITALL | libc::MSG_NOSIGNAL,
-        };
+        // MSG_WAITALL: a partial send is a failure, with the number of sent bytes as its result.
+        let mut flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        if matches!(state, Send::AskedQuietly) {
+            flags |= libc::MSG_DONTWAIT;
+        }
         // SAFETY: the port keeps the payload until the completion, and the ring keeps the port; a
         // ring that is dropped leaves the payload where it is. The bytes are on the heap or in the
         // ring's pool, so that they stay in place when the payload moves.
         #[expect(unsafe_code, reason = "the kernel reads the bytes later")]
         let entry = unsafe { Entry::send(&*port.socket, payload.bytes(), flags) };
         port.payload.replace(Some(payload));
-        port.send.set(Send::Asked);
+        port.send.set(state);
+        let entry = match state {
+            Send::AskedQuietly => entry.quiet(),
+            _ => entry,
+        };
         self.submit(entry.key(port.key(true)));
     }
 
@@ -235,13 +269,24 @@ impl Ring {
     ) -> Poll<io::Result<()>> {
         match port.send.get() {
             Send::Idle => Poll::Ready(Ok(())),
-            Send::Asked => {
+            Send::Asked | Send::AskedQuietly => {
                 port.set_waker(context);
                 port.waits_for_send.set(true);
                 Poll::Pending
             }
             Send::Failed(result) => Poll::Ready(checked(result).map(drop)),
         }
+    }
+
+    /// Returns whether the last send is known to be complete. If not, its success wakes no task.
+    pub(crate) fn poll_sent_silently(
+        &self,
+        port: &RingSocket,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let sent = self.poll_sent(port, context);
+        port.waits_for_send.set(false);
+        sent
     }
 
     /// Returns empty memory for a send.
@@ -263,18 +308,20 @@ impl Ring {
             port.receive.set(Receive::Answered(result, flags));
             port.wake();
         } else {
-            self.sent(&port, result);
+            self.sent(&port, Some(result));
         }
         if port.is_over() {
             self.remove_port(&port);
         }
     }
 
-    fn sent(&self, port: &RingSocket, result: i32) {
+    /// Handles the result of a send; `None`: all bytes were sent.
+    fn sent(&self, port: &RingSocket, result: Option<i32>) {
         let Some(payload) = port.payload.take() else {
             return;
         };
         let length = payload.bytes().len();
+        let result = result.unwrap_or_else(|| i32::try_from(length).unwrap_or(i32::MAX));
         match usize::try_from(result) {
             Ok(sent) if sent == length => {
                 port.send.set(Send::Idle);
@@ -300,6 +347,6 @@ impl Ring {
     fn send_rest(&self, port: &RingSocket, payload: &Payload, sent: usize) {
         let mut rest = self.take_spare();
         rest.extend_from_slice(&payload.bytes()[sent..]);
-        self.ask_send(port, Payload::Own(rest));
+        self.ask_send(port, Payload::Own(rest), Send::Asked);
     }
 }

@@ -104,3 +104,95 @@ fn a_quiet_send_that_falls_short_says_how_much_went_out() {
     std::io::Read::read_to_end(&mut &peer, &mut received).unwrap();
     assert_eq!(received.len(), said_bytes);
 }
+
+impl Rig {
+    /// Opens a ring socket that receives nothing.
+    fn port(&self, socket: socket2::Socket) -> Rc<RingSocket> {
+        self.ring.open_port(&Rc::new(socket))
+    }
+
+    fn start_send(&self, port: &Rc<RingSocket>, length: usize) {
+        let payload = ring_socket::Payload::Own(vec![7; length]);
+        self.ring.start_send(port, payload).unwrap();
+    }
+
+    fn is_sent(&self, port: &RingSocket) -> bool {
+        let context = Context::from_waker(Waker::noop());
+        match self.ring.poll_sent(port, &context) {
+            Poll::Ready(sent) => sent.map(|()| true).unwrap(),
+            Poll::Pending => false,
+        }
+    }
+}
+
+fn read_available(peer: &socket2::Socket) -> usize {
+    let mut bytes = vec![0; 1 << 20];
+    let count = std::io::Read::read(&mut &*peer, &mut bytes).unwrap();
+    assert!(bytes[..count].iter().all(|byte| *byte == 7));
+    count
+}
+
+#[test]
+fn a_send_that_no_task_awaits_does_not_end_the_wait() {
+    let Some(rig) = Rig::new() else { return };
+    let (to, peer) = pair();
+    let port = rig.port(to);
+    rig.start_send(&port, MESSAGE_BYTES);
+    let context = Context::from_waker(Waker::noop());
+    assert!(rig.ring.poll_sent_silently(&port, &context).is_pending());
+    let (began, wait) = (std::time::Instant::now(), Duration::from_millis(50));
+    rig.ring.poll_once(Some(wait));
+    assert!(began.elapsed() >= wait, "{:?}", began.elapsed());
+    assert!(rig.is_sent(&port));
+    assert_eq!(read_available(&peer), MESSAGE_BYTES);
+}
+
+#[test]
+fn a_send_that_a_task_awaits_ends_the_wait() {
+    let Some(rig) = Rig::new() else { return };
+    let (to, peer) = pair();
+    let port = rig.port(to);
+    rig.start_send(&port, MESSAGE_BYTES);
+    assert!(!rig.is_sent(&port));
+    let began = std::time::Instant::now();
+    rig.ring.poll_once(Some(Duration::from_mins(1)));
+    assert!(began.elapsed() < Duration::from_secs(30));
+    assert!(rig.is_sent(&port));
+    assert_eq!(read_available(&peer), MESSAGE_BYTES);
+}
+
+#[test]
+fn the_rest_of_a_partial_send_follows_when_the_peer_has_received() {
+    let Some(rig) = Rig::new() else { return };
+    let (to, peer) = tcp_pair_with_little_room();
+    peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let port = rig.port(to);
+    let mut started_bytes = 0;
+    while started_bytes == 0 || rig.is_sent(&port) {
+        rig.start_send(&port, MESSAGE_BYTES);
+        started_bytes += MESSAGE_BYTES;
+        rig.ring.poll_once(Some(Duration::from_millis(1)));
+        rig.ring.poll_once(Some(Duration::from_millis(1)));
+    }
+    let mut received_bytes = 0;
+    while received_bytes < started_bytes {
+        received_bytes += read_available(&peer);
+        rig.ring.poll_once(Some(Duration::from_millis(1)));
+    }
+    rig.ring.poll_once(Some(Duration::from_millis(1)));
+    assert!(rig.is_sent(&port));
+    assert_eq!(received_bytes, started_bytes);
+}
+
+#[test]
+fn a_ring_socket_that_is_closed_with_a_send_in_progress_is_removed_after_it() {
+    let Some(rig) = Rig::new() else { return };
+    let (to, peer) = pair();
+    let port = rig.port(to);
+    rig.start_send(&port, MESSAGE_BYTES);
+    rig.ring.close_port(&port);
+    assert_eq!(rig.ring.ports.borrow().len(), 1);
+    rig.ring.poll_once(Some(Duration::from_secs(5)));
+    assert_eq!(rig.ring.ports.borrow().len(), 0);
+    assert_eq!(read_available(&peer), MESSAGE_BYTES);
+}

@@ -122,6 +122,15 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
+    /// Returns whether the next send may begin. Unlike after [`Self::poll_sent`], no task may be
+    /// woken when it may: for tasks that have nothing to send now.
+    pub fn poll_sent_silently(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.standing() {
+            Some((ring, port)) => ring.poll_sent_silently(&port, context),
+            None => self.poll_sent(context),
+        }
+    }
+
     /// Returns whether the kernel has taken all sent bytes.
     pub fn is_sent(&self) -> bool {
         match &self.driver {

@@ -13,6 +13,7 @@ mod leftover_check;
 mod login;
 mod pending_effects;
 mod pending_requests;
+mod poll;
 mod portals;
 mod prepare_context;
 mod prepared;
@@ -34,10 +35,9 @@ mod write_tracking;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use evenkeel_engine::relay::ByteDirection;
-use evenkeel_engine::socket::{Chunk, Socket};
+use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
 use evenkeel_policy::route::retry::RetryTarget;
@@ -61,10 +61,8 @@ use crate::service::activity::SessionActivity;
 use crate::service::database::DatabaseService;
 use crate::service::rules::AppliedRules;
 use crate::service::stats::ServiceStats;
-use crate::session::STEPS_MAX;
 use crate::session::acquirer::Acquirer;
 use crate::session::handle::SessionHandle;
-use crate::session::input::Input;
 use crate::session::proxy_protocol;
 use crate::upstream::database_change::ActiveDatabaseChange;
 use crate::upstream::worker_pool::WorkerPools;
@@ -274,178 +272,6 @@ pub(super) async fn serve_session(
 }
 
 impl Session<'_> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
-        for _ in 0..STEPS_MAX {
-            match self.step(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(end) => return Poll::Ready(end),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    /// Performs one step that is possible now. Returns false if there is none.
-    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let service = self.permit.service();
-        if let Some(got) = self.acquirer.poll_connection(context, service) {
-            self.follow(got)?;
-            return Ok(true);
-        }
-        if let Some(event) = self.handle.take_event() {
-            self.handle_event(event)?;
-            return Ok(true);
-        }
-        if let Some(got) = self.acquirer.poll_primary(context) {
-            self.follow(got)?;
-            return Ok(true);
-        }
-        let is_client_ready = match self.client.poll_sent(context) {
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
-            Poll::Pending => false,
-        };
-        if is_client_ready && !self.answers.is_empty() {
-            self.send_answers()?;
-            return Ok(true);
-        }
-        if is_client_ready && self.step_server(context)? {
-            return Ok(true);
-        }
-        if self.release_after_send && self.is_server_sent(context) {
-            self.release_after_send = false;
-            self.release_if_idle()?;
-            return Ok(true);
-        }
-        let may_send = self.server.is_some() || is_client_ready;
-        if self.can_continue && may_send && self.is_server_sent(context) {
-            self.can_continue = false;
-            self.go_on()?;
-            return Ok(true);
-        }
-        if self.is_terminating && !self.has_due_replies() {
-            return Err(ExitReason::ClientLeft);
-        }
-        self.step_client(context, is_client_ready)
-    }
-
-    /// Returns whether replies are still due to a client that has terminated. There are none if the
-    /// server waits for a Sync or COPY data, or streams without end.
-    fn has_due_replies(&self) -> bool {
-        let Some(server) = &self.server else {
-            return false;
-        };
-        let conversation = &server.conversation;
-        let waits = conversation.is_copying_in() || conversation.is_streaming();
-        conversation.is_ready_pending() && !waits
-    }
-
-    /// Returns whether everything has been sent to the server. A failed connection never has: the
-    /// next receive reports the error, after any data received before it.
-    fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
-        let server = self.server.as_mut();
-        server.is_none_or(|server| {
-            let sent = server.core.stream.poll_sent(context);
-            matches!(sent, Poll::Ready(Ok(())))
-        })
-    }
-
-    /// Processes input from the server. Returns false if there is none.
-    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let worker = self.worker;
-        let Some(server) = &mut self.server else {
-            return Ok(false);
-        };
-        let Poll::Ready(chunk) = server.core.stream.poll_chunk(worker, context) else {
-            return Ok(false);
-        };
-        match chunk {
-            Ok(Some(chunk)) => self.receive(chunk)?,
-            Ok(None) => self.server_lost("closed the connection")?,
-            Err(error) => self.server_lost(&error.to_string())?,
-        }
-        Ok(true)
-    }
-
-    /// Processes input from the client. Returns false if there is none, or it must wait.
-    fn step_client(
-        &mut self,
-        context: &mut Context<'_>,
-        is_client_ready: bool,
-    ) -> Result<bool, ExitReason> {
-        let takes_more = match (&self.stage, &mut self.server) {
-            (Stage::Ready, None) => is_client_ready,
-            (Stage::Ready, Some(server)) => match server.core.stream.poll_sent(context) {
-                Poll::Ready(Ok(())) => {
-                    is_client_ready || server.conversation.pending_count() < PIPELINED_MAX
-                }
-                Poll::Ready(Err(error)) => {
-                    self.server_lost(&error.to_string())?;
-                    return Ok(true);
-                }
-                Poll::Pending => false,
-            },
-            (Stage::Asking(_), _) => {
-                // This takes only a moment, and must be completed even if the client disconnects
-                // right after sending more.
-                self.is_server_sent(context);
-                false
-            }
-            _ => {
-                // The SETs may be longer than one send can take.
-                self.is_server_sent(context);
-                true
-            }
-        };
-        let takes_more = takes_more && self.answers.len() < HELD_LENGTH_MAX && !self.is_terminating;
-        if !takes_more || self.pending_input.len() >= self.held_max() {
-            return Ok(false);
-        }
-        let worker = self.worker;
-        let chunk = match self.client.poll_chunk(worker, context) {
-            Poll::Ready(Ok(Some(chunk))) => chunk,
-            Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
-            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
-            Poll::Pending => return Ok(false),
-        };
-        self.received(chunk)?;
-        Ok(true)
-    }
-
-    fn received(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
-        self.count_received(chunk.bytes().len());
-        if !matches!(self.stage, Stage::Ready) {
-            self.hold(chunk.bytes());
-            return Ok(());
-        }
-        if self.pending_input.is_empty() {
-            return self.take(Input::Chunk(chunk));
-        }
-        self.hold(chunk.bytes());
-        drop(chunk);
-        self.go_on()
-    }
-
-    /// Processes held input.
-    fn go_on(&mut self) -> Result<(), ExitReason> {
-        if self.pending_input.is_empty() || self.is_paused() {
-            return Ok(());
-        }
-        let held = std::mem::take(&mut self.pending_input);
-        self.take(Input::Owned(held))
-    }
-
-    /// Processes input of the client that follows the previous input. All of it is forwarded,
-    /// answered or held.
-    fn take(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
-        match &self.server {
-            Some(_) if self.replicates() => self.forward_replication(input),
-            Some(_) => self.forward(input),
-            None => self.begin(input),
-        }
-    }
-
     /// Sends the replies generated by Evenkeel.
     fn send_answers(&mut self) -> Result<(), ExitReason> {
         let out = std::mem::take(&mut self.answers);

@@ -37,7 +37,13 @@ impl Session<'_> {
         if self.step_waiting(context)? {
             return Ok(true);
         }
-        let is_client_ready = match self.client()?.poll_sent(context) {
+        let is_idle = self.is_idle();
+        let client = self.client()?;
+        let sent = match is_idle {
+            true => client.poll_sent_silently(context),
+            false => client.poll_sent(context),
+        };
+        let is_client_ready = match sent {
             Poll::Ready(Ok(())) => true,
             Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
             Poll::Pending => false,
@@ -53,6 +59,14 @@ impl Session<'_> {
             return Ok(true);
         }
         self.step_client(context, is_client_ready)
+    }
+
+    /// Returns whether only the client's next command can give this session work.
+    fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Command)
+            && self.server.is_none()
+            && self.answers.is_empty()
+            && self.pending_input.is_empty()
     }
 
     /// Handles timers and results from other threads.
@@ -148,8 +162,8 @@ impl Session<'_> {
         if takes && !self.pending_input.is_empty() && !self.holds_too_little() && self.go_on()? {
             return Ok(true);
         }
-        // No more input is received from a client that has not yet read its reply.
-        let is_slow = matches!(self.stage, Stage::Command) && !takes;
+        // At most one chunk is received from a client that has not yet read its reply.
+        let is_slow = matches!(self.stage, Stage::Command) && !takes && !self.is_idle();
         let is_full = !takes && self.pending_input.len() >= HELD_LENGTH_MAX;
         if is_slow || is_full {
             return Ok(false);
@@ -157,6 +171,11 @@ impl Session<'_> {
         let worker = self.worker;
         let chunk = match self.client()?.poll_chunk(worker, context) {
             Poll::Ready(Ok(Some(chunk))) => chunk,
+            // A client that has ended its sending may still read its reply.
+            Poll::Ready(Ok(None)) if !is_client_ready && self.is_idle() => {
+                let _ = self.client()?.poll_sent(context);
+                return Ok(false);
+            }
             Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
             Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
             Poll::Pending => return Ok(false),
