@@ -231,12 +231,7 @@ impl Ring {
     pub(crate) fn poll_once(&self, timeout: Option<Duration>) {
         self.refill();
         let has_more = !self.unsubmitted.borrow().is_empty();
-        let awaits_send = self
-            .quiet_ports
-            .borrow()
-            .iter()
-            .any(|port| port.awaits_quiet_send());
-        self.enter(if has_more || awaits_send {
+        self.enter(if has_more || self.awaits_quiet_port() {
             Some(Duration::ZERO)
         } else {
             timeout

@@ -177,7 +177,7 @@ const DEFAULT_QUERY: &str = "SELECT 1";
 pub enum TlsUse {
     /// Never.
     Never,
-    /// If a mode of TLS is configured: most web servers behind a load balancer have no TLS.
+    /// TLS is used if the configuration sets a mode: most web servers in a farm have none.
     IfConfigured,
     /// As connections of clients use it.
     AsSessions,

@@ -104,8 +104,7 @@ impl RingSocket {
         matches!(self.send.get(), Send::Asked | Send::AskedQuietly)
     }
 
-    /// Returns whether a task waits for the end of a quiet send.
-    pub(super) fn awaits_quiet_send(&self) -> bool {
+    fn awaits_quiet_send(&self) -> bool {
         self.waits_for_send.get() && matches!(self.send.get(), Send::AskedQuietly)
     }
 
@@ -215,7 +214,8 @@ impl Ring {
         if port.is_sending() {
             return Err(io::Error::other("a send is under way already"));
         }
-        // The rest of a partial send is copied; a long payload rarely fits.
+        // The rest of a partial quiet send is copied, which a long payload would often need. A
+        // buffer of the ring is short, so that it never waits in the kernel for a slow peer.
         if payload.bytes().len() > QUIET_BYTES {
             self.ask_send(port, payload, Send::Asked);
         } else {
@@ -223,6 +223,12 @@ impl Ring {
             self.ask_send(port, payload, Send::AskedQuietly);
         }
         Ok(())
+    }
+
+    /// Returns whether a task waits for the end of a quiet send.
+    pub(super) fn awaits_quiet_port(&self) -> bool {
+        let ports = self.quiet_ports.borrow();
+        ports.iter().any(|port| port.awaits_quiet_send())
     }
 
     /// Marks quiet sends without a completion as sent; their completions have all been collected.

@@ -90,8 +90,8 @@ pub(crate) fn interleaved_against(
 
 /// Returns whether the target is another build of one of the targets.
 fn is_another_build(target: &Measured, all: &[Measured]) -> bool {
-    let is_of = |one: &&Measured| target.name.starts_with(&format!("{} ", one.name));
-    all.iter().find(is_of).is_some()
+    let is_of = |one: &Measured| target.name.starts_with(&format!("{} ", one.name));
+    all.iter().any(is_of)
 }
 
 fn rendered(metrics: &[Metric], rival_name: &str, measured: &[Measured]) -> String {
