@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::net::SocketFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use thiserror::Error;
 
@@ -230,9 +231,10 @@ pub struct AcceptedClient {
     pub peer: Option<SocketAddr>,
 }
 
-/// Accepts the clients of one listener on one worker until `stop` has no sender. A client that the
-/// kernel has accepted by then is still welcomed. Another process may continue with the socket, but
-/// would not get that client. `failed` is called at each failure, at most ten times a second.
+/// Accepts the clients of one listener on one worker until `stop` has no sender. Clients that the
+/// kernel has queued by then are still welcomed: another process may continue with the socket, but
+/// the kernel may have reported them to this worker only. `failed` is called at each failure, at
+/// most ten times a second.
 pub async fn accept_clients(
     worker: &Worker,
     listener: &ListenerHandle,
@@ -266,6 +268,25 @@ pub async fn accept_clients(
                 yield_now().await;
             }
         }
+    }
+    accept_queued(&socket, &welcome).await;
+}
+
+/// Accepts the clients in the kernel's queue without waiting for more.
+///
+/// The kernel reports a new client to one of the waiting workers, of all processes. If that worker
+/// is about to stop, no other worker hears of the client before the next one connects.
+async fn accept_queued(socket: &Socket, welcome: &impl Fn(AcceptedClient)) {
+    for _ in 0..BACKLOG.cast_unsigned().div_ceil(ACCEPTS_IN_A_ROW) {
+        for _ in 0..ACCEPTS_IN_A_ROW {
+            match rustix::net::accept_with(socket, SocketFlags::CLOEXEC) {
+                Ok(client) => pass_on(client, welcome),
+                Err(rustix::io::Errno::CONNABORTED) => {}
+                // The queue is empty, the listener was shut down, or there is no descriptor left.
+                Err(_) => return,
+            }
+        }
+        yield_now().await;
     }
 }
 
@@ -303,4 +324,62 @@ async fn pause_after(error: &io::Error, failed: &impl Fn(String)) {
     };
     failed(format!("cannot accept clients: {error}{advice}"));
     timers::sleep(PAUSE_AFTER_FAILURE).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::engine::Driver;
+
+    /// Accepts on a worker; while its poller waits for clients, one connects and accepting stops.
+    fn a_client_that_connects_at_the_stop_is_accepted(driver: Driver) {
+        let Ok(worker) = Worker::new(0, driver) else {
+            return println!("skipped: no {} here", driver.name());
+        };
+        let any_port = ListenAddress::Tcp("127.0.0.1:0".parse().unwrap());
+        let keepalive = Keepalive {
+            idle: Duration::from_secs(60),
+            interval: Duration::from_secs(10),
+            probes: 3,
+            user_timeout: Duration::ZERO,
+        };
+        let listener = Listener::bind(&any_port, &keepalive).unwrap();
+        let ListenAddress::Tcp(address) = listener.address() else {
+            unreachable!()
+        };
+        let (keep_open, stop) = flume::bounded(0);
+        let accepted = Rc::new(Cell::new(0));
+        let is_over = Rc::new(Cell::new(false));
+        worker.spawn({
+            let (worker, handle) = (Rc::clone(&worker), listener.handle().unwrap());
+            let (accepted, is_over) = (Rc::clone(&accepted), Rc::clone(&is_over));
+            async move {
+                let welcome = |_| accepted.set(accepted.get() + 1);
+                accept_clients(&worker, &handle, stop, welcome, |why| panic!("{why}")).await;
+                is_over.set(true);
+            }
+        });
+        worker.run_ready();
+        worker.poller.poll_once(Some(Duration::ZERO));
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        drop(keep_open);
+        for _ in 0..20 {
+            worker.run_ready();
+            worker.poller.poll_once(Some(Duration::from_millis(1)));
+        }
+        assert!(is_over.get());
+        assert_eq!(accepted.get(), 1);
+    }
+
+    #[test]
+    fn a_client_that_connects_at_the_stop_is_accepted_on_io_uring() {
+        a_client_that_connects_at_the_stop_is_accepted(Driver::IoUring);
+    }
+
+    #[test]
+    fn a_client_that_connects_at_the_stop_is_accepted_on_epoll() {
+        a_client_that_connects_at_the_stop_is_accepted(Driver::Epoll);
+    }
 }

@@ -141,7 +141,7 @@ pub(crate) enum Poller {
 }
 
 impl Poller {
-    fn poll_once(&self, timeout: Option<Duration>) {
+    pub(crate) fn poll_once(&self, timeout: Option<Duration>) {
         match self {
             Self::Epoll(reactor) => reactor.poll_once(timeout),
             Self::IoUring(ring) => ring.poll_once(timeout),
