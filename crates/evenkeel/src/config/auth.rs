@@ -137,7 +137,7 @@ fn read_users(
         return;
     };
     let (path, span) = (sources.path(name), table.value_span("users_file"));
-    if let Some(text) = sources.private_text(&path, &span, problems) {
+    if let Some(text) = sources.secret_text(&path, &span, problems) {
         let (found, wrong) = users::read(protocol, (&path, text.expose()), auth.source);
         auth.users = found;
         problems.of_other_file(&span, &wrong);

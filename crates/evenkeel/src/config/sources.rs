@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::plan::Secret;
@@ -49,7 +49,8 @@ impl Sources {
         opened.text(path, span, problems)
     }
 
-    /// Returns the whole text of a file, with a warning if all users can read it.
+    /// Returns the whole text of a file. Reports an error, without reading it, if more users have
+    /// access than a secret allows.
     pub(super) fn secret_text(
         &self,
         path: &Path,
@@ -57,30 +58,12 @@ impl Sources {
         problems: &mut Problems,
     ) -> Option<Secret> {
         let opened = self.open(path, span, problems)?;
-        if opened.mode & 0o004 != 0 {
-            let file = path.display();
-            let message = format!("{file} is readable by everyone on this machine");
-            let help = format!("`chmod 600 {file}`");
-            problems.warning(span, "W_SECRET_READABLE", message, help);
-        }
-        opened.text(path, span, problems)
-    }
-
-    /// Returns the whole text of a file. Reports an error, without reading it, if users other than
-    /// its owner have access.
-    pub(super) fn private_text(
-        &self,
-        path: &Path,
-        span: &SourceSpan,
-        problems: &mut Problems,
-    ) -> Option<Secret> {
-        let opened = self.open(path, span, problems)?;
-        if opened.mode & 0o077 != 0 {
-            let file = path.display();
-            let mode = opened.mode & 0o777;
-            let message =
-                format!("{file} has mode {mode:04o}, but must be accessible by its owner only");
-            let help = format!("`chmod 600 {file}`; its owner must be the user evenkeel runs as");
+        if let Some(why) = opened.access.exposure(&Process::this()) {
+            let (file, mode) = (path.display(), opened.access.mode & 0o777);
+            let message = format!("{file} has mode {mode:04o}: {why}");
+            let help = format!(
+                "`chmod 600 {file}`, or `chmod 640` if root or a group of evenkeel's user owns it"
+            );
             problems.error(span, "E_SECRET_READABLE", message, help);
             return None;
         }
@@ -135,11 +118,58 @@ impl Sources {
     }
 }
 
-/// Open file with its mode: the checked file is the one that is read, even if its path is replaced
-/// meanwhile.
+/// Open file with its permissions: the checked file is the one that is read, even if its path is
+/// replaced meanwhile.
 struct Opened {
     file: fs::File,
+    access: Access,
+}
+
+/// Owner and permissions of a file.
+#[derive(Clone, Copy)]
+struct Access {
+    uid: u32,
+    gid: u32,
     mode: u32,
+}
+
+/// User and groups of a process.
+struct Process {
+    uid: u32,
+    groups: Vec<u32>,
+}
+
+impl Process {
+    fn this() -> Self {
+        let mut groups: Vec<_> = rustix::process::getgroups()
+            .unwrap_or_default()
+            .iter()
+            .map(|group| group.as_raw())
+            .collect();
+        groups.push(rustix::process::getegid().as_raw());
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            groups,
+        }
+    }
+}
+
+impl Access {
+    /// Describes the access that a secret does not allow. As with PostgreSQL's keys, the group may
+    /// read a file of root, and here also a file of a group of the process: Kubernetes and packages
+    /// install files with such owners.
+    fn exposure(self, process: &Process) -> Option<&'static str> {
+        let is_of_ours = process.uid == 0 || process.groups.contains(&self.gid);
+        if self.mode & 0o007 != 0 {
+            Some("everyone on this machine has access")
+        } else if self.mode & 0o020 != 0 {
+            Some("its group can write to it")
+        } else if self.mode & 0o040 != 0 && self.uid != 0 && !is_of_ours {
+            Some("its group can read it, and evenkeel's user is not in that group")
+        } else {
+            None
+        }
+    }
 }
 
 impl Opened {
@@ -153,8 +183,12 @@ impl Opened {
             let message = format!("it has {} bytes: is it the right file?", metadata.len());
             return Err(io::Error::other(message));
         }
-        let mode = metadata.permissions().mode();
-        Ok(Opened { file, mode })
+        let access = Access {
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            mode: metadata.mode(),
+        };
+        Ok(Opened { file, access })
     }
 
     fn text(mut self, path: &Path, span: &SourceSpan, problems: &mut Problems) -> Option<Secret> {
@@ -189,5 +223,41 @@ pub(super) fn file_help(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "make it readable for the user evenkeel runs as",
         io::ErrorKind::InvalidData => "it must be text: certificates and keys as PEM, not DER",
         _ => "it must be a file that evenkeel can read",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Process};
+
+    #[test]
+    fn a_secret_may_be_read_by_its_owner_and_by_a_group_of_root_or_of_ours() {
+        let process = Process {
+            uid: 1000,
+            groups: vec![50, 60],
+        };
+        let exposure = |uid, gid, mode| {
+            let access = Access { uid, gid, mode };
+            access.exposure(&process).unwrap_or("fine")
+        };
+        for mode in [0o100_600, 0o100_400, 0o640, 0o440] {
+            assert_eq!(exposure(1000, 60, mode), "fine", "{mode:o}");
+            assert_eq!(exposure(0, 7, mode), "fine", "{mode:o}");
+            assert_eq!(exposure(0, 60, mode), "fine", "{mode:o}");
+        }
+        assert!(exposure(1000, 7, 0o640).contains("not in that group"));
+        assert!(exposure(0, 60, 0o644).contains("everyone"));
+        assert!(exposure(0, 60, 0o602).contains("everyone"));
+        assert!(exposure(0, 60, 0o660).contains("its group can write"));
+        let root = Process {
+            uid: 0,
+            groups: vec![0],
+        };
+        let of_service = Access {
+            uid: 1000,
+            gid: 1000,
+            mode: 0o640,
+        };
+        assert_eq!(of_service.exposure(&root), None);
     }
 }

@@ -112,7 +112,7 @@ fn files_that_are_missing_empty_or_open_to_all_are_told() {
     check(
         "[admin]\ntoken_file='open'",
         0o644,
-        "W_SECRET_READABLE 6:12",
+        "E_SECRET_READABLE 6:12",
     );
     check("[admin]\ntoken='x'", 0o644, "W_SECRET_READABLE 6:1");
     check("[admin]\ntoken='x'\ntoken_file='open'", 0o600, "E_BOTH 7:1");

@@ -464,7 +464,7 @@ fn a_certificate_comes_with_its_own_key() {
     let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----";
     broken("key.pem", locked, "E_FILE 8:7", "is encrypted");
     pair.set_mode("key.pem", 0o644);
-    check_postgres(&lines, "W_SECRET_READABLE 8:7", "chmod 600");
+    check_postgres(&lines, "E_SECRET_READABLE 8:7", "chmod 600");
 }
 
 #[test]

@@ -103,13 +103,16 @@ fn without_any_account_nobody_can_say_what_functions_do() {
 }
 
 #[test]
-fn a_file_of_users_is_its_owners_alone() {
+fn a_file_of_users_is_for_its_owner_and_its_group_alone() {
     let files = Files::new("");
     let good = "[users.app]\npassword = 'hunter2'";
     files.check(good, 0o644, "E_SECRET_READABLE", "chmod 600");
-    files.check(good, 0o640, "E_SECRET_READABLE", "mode 0640");
     files.check(good, 0o620, "E_SECRET_READABLE", "mode 0620");
-    files.auth(good);
+    for mode in [0o600, 0o400, 0o640, 0o440] {
+        files.write("users.toml", good, mode);
+        let loaded = load(&files.directory.path().join("evenkeel.toml"));
+        assert_eq!(loaded.problems.list, [], "{mode:o}");
+    }
 }
 
 #[test]
