@@ -22,6 +22,7 @@ mod role;
 mod rule;
 mod secrets;
 mod server;
+mod server_tls;
 mod service;
 mod socket;
 mod sources;

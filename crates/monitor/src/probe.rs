@@ -22,7 +22,7 @@ use std::{
 };
 
 use evenkeel_tls::SetupError;
-pub use evenkeel_tls::{Authorities, Tls};
+pub use evenkeel_tls::{Authorities, Fingerprint, Tls};
 use evenkeel_wire::SqlProtocol;
 use evenkeel_wire::proxy_header::ProxyVersion;
 

@@ -10,6 +10,7 @@ mod acceptor;
 mod certificate;
 mod channel;
 mod connector;
+mod fingerprint;
 mod identity;
 pub mod messages;
 mod trust;
@@ -22,6 +23,7 @@ pub use self::{
     certificate::Names,
     channel::{Channel, Progress},
     connector::{AlpnProtocol, Connector, ServerEncryption},
+    fingerprint::{Fingerprint, NoFingerprint},
     identity::{Pem, TlsIdentity},
     trust::{Authorities, Tls, check_name, client_config},
 };

@@ -3,6 +3,8 @@
 
 use rustls::{AlertDescription, CertificateError, Error};
 
+use super::{Fingerprint, trust::UntrustedCertificate};
+
 /// Returns the message and advice for a failure towards a server.
 pub fn with_server(error: &Error) -> String {
     match error {
@@ -28,26 +30,59 @@ pub fn with_server(error: &Error) -> String {
     }
 }
 
+/// Returns the fingerprint of a server's certificate that was not accepted, if accepting it is a
+/// choice.
+pub fn untrusted_fingerprint(error: &Error) -> Option<Fingerprint> {
+    untrusted(error).map(|untrusted| untrusted.fingerprint)
+}
+
+fn untrusted(error: &Error) -> Option<&UntrustedCertificate> {
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(other)) => other.0.downcast_ref(),
+        _ => None,
+    }
+}
+
 fn servers_certificate(error: &Error, certificate: &CertificateError) -> String {
-    match certificate {
+    let Some(UntrustedCertificate {
+        cause,
+        fingerprint,
+        is_pinned,
+    }) = untrusted(error)
+    else {
+        return match certificate {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                format!("server certificate has expired ({error}): renew it on the server")
+            }
+            _ => format!("server certificate is not usable ({error})"),
+        };
+    };
+    if *is_pinned {
+        return format!(
+            "server certificate is not one of [service.server_tls] fingerprints: if the server has \
+             a new certificate, add \"{fingerprint}\""
+        );
+    }
+    let error = Error::InvalidCertificate(cause.clone());
+    let exactly = format!(
+        "accept exactly this certificate: [service.server_tls] fingerprints = [\"{fingerprint}\"]"
+    );
+    match cause {
         CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             format!(
                 "server certificate has no name ({error}): add a subjectAltName (its CN is not \
-                 used), or set [service.server_tls] mode = \"encrypt\""
+                 used), or {exactly}"
             )
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
                 "server certificate is not valid for this name ({error}): use a name that it \
-                 contains, or set [service.server_tls] mode = \"encrypt\""
+                 contains, or {exactly}"
             )
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            format!("server certificate has expired ({error}): renew it on the server")
-        }
         _ => format!(
-            "server certificate is not trusted ({error}): set [service.server_tls] ca = \"…\" or \
-             mode = \"encrypt\""
+            "server certificate is not trusted ({error}): set [service.server_tls] ca = \"…\", or \
+             {exactly}"
         ),
     }
 }

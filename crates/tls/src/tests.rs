@@ -82,6 +82,7 @@ impl Pair {
 fn verifying(authority: &Authority, server_name: &str) -> Connector {
     connector(&Tls::Verify {
         ca: Some(authority.trusted()),
+        fingerprints: Vec::new(),
         server_name: server_name.to_owned(),
         identity: None,
     })

@@ -1,10 +1,11 @@
-//! Configures the trust in servers' certificates: none, any, or those that an authority has signed
-//! or a list contains.
+//! Configures the trust in servers' certificates: none, any, those that an authority has signed or
+//! a list contains, or those of given fingerprints.
 
 use std::{path::Path, sync::Arc};
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
+    SignatureScheme,
     client::{
         Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -15,7 +16,7 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-use super::{SERVER_CA, SetupError, TlsIdentity, certificate};
+use super::{Fingerprint, SERVER_CA, SetupError, TlsIdentity, certificate};
 
 /// TLS towards a server. On a Unix socket none is used, whatever is set here.
 #[derive(Clone, Debug)]
@@ -26,10 +27,13 @@ pub enum Tls {
     /// man in the middle. The identity is the own certificate, for servers that request one.
     Encrypt(Option<TlsIdentity>),
     /// Encrypted; the certificate must be signed by a trusted authority and contain the server's
-    /// name.
+    /// name, or have one of the fingerprints.
     Verify {
-        /// Trusted authorities; the public authorities of the Mozilla list if `None`.
+        /// Trusted authorities. `None`: the public authorities of the Mozilla list if there are no
+        /// fingerprints either, else no authority.
         ca: Option<Authorities>,
+        /// Certificates that are accepted whatever their issuer, name and validity.
+        fingerprints: Vec<Fingerprint>,
         /// The host name or IP address that the certificate must contain.
         server_name: String,
         /// The own certificate, for servers that request one.
@@ -135,15 +139,82 @@ fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ServerCertVerifier>>, SetupError
         Tls::Off => None,
         Tls::Encrypt(_) => Some(Arc::new(AnyCertificate(provider()))),
         Tls::Verify {
-            ca, server_name, ..
+            ca,
+            fingerprints,
+            server_name,
+            ..
         } => {
             check_name(server_name)?;
-            Some(Arc::new(AuthorityVerifier::new(ca.clone())?))
+            let authorities = match (ca, fingerprints.is_empty()) {
+                (None, false) => None,
+                _ => Some(AuthorityVerifier::new(ca.clone())?),
+            };
+            Some(Arc::new(ServerVerifier {
+                authorities,
+                fingerprints: fingerprints.clone(),
+                provider: provider(),
+            }))
         }
     })
 }
 
-/// Accepts certificates that an authority has signed, or that are listed themselves.
+/// Accepts certificates by their fingerprint, by their authority, or because they are listed as
+/// one.
+#[derive(Debug)]
+struct ServerVerifier {
+    /// `None`: certificates are accepted by their fingerprint only.
+    authorities: Option<AuthorityVerifier>,
+    fingerprints: Vec<Fingerprint>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let fingerprint = Fingerprint::of(end_entity);
+        if self.fingerprints.contains(&fingerprint) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let cause = match &self.authorities {
+            Some(authorities) => authorities.verify(end_entity, intermediates, server_name, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        cause.map_err(|cause| UntrustedCertificate::error(cause, fingerprint, &self.fingerprints))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}
+
+/// Verifies certificates that an authority has signed, or that are listed themselves.
 #[derive(Debug)]
 struct AuthorityVerifier {
     listed: Option<Authorities>,
@@ -171,25 +242,17 @@ impl AuthorityVerifier {
         let mut listed = self.listed.iter().flat_map(Authorities::certificates);
         listed.any(|one| one == certificate)
     }
-}
 
-impl ServerCertVerifier for AuthorityVerifier {
-    fn verify_server_cert(
+    fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if !self.is_listed(end_entity) {
-            return self.signed.verify_server_cert(
-                end_entity,
-                intermediates,
-                server_name,
-                ocsp_response,
-                now,
-            );
+            let signed = &self.signed;
+            return signed.verify_server_cert(end_entity, intermediates, server_name, &[], now);
         }
         if !certificate::is_valid_at(end_entity, now) {
             return Err(CertificateError::Expired.into());
@@ -197,29 +260,35 @@ impl ServerCertVerifier for AuthorityVerifier {
         verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
         Ok(ServerCertVerified::assertion())
     }
+}
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed
-            .verify_tls12_signature(message, certificate, signed)
-    }
+/// Rejection of a server's certificate, with the fingerprint that would accept it.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub(crate) struct UntrustedCertificate {
+    pub(crate) cause: CertificateError,
+    pub(crate) fingerprint: Fingerprint,
+    /// True if other fingerprints are configured.
+    pub(crate) is_pinned: bool,
+}
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed
-            .verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signed.supported_verify_schemes()
+impl UntrustedCertificate {
+    /// Wraps the error of a verifier. An expired certificate should be renewed, not accepted, and
+    /// its server receives the alert that says so.
+    fn error(error: Error, fingerprint: Fingerprint, configured: &[Fingerprint]) -> Error {
+        let cause = match error {
+            Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            ) => return error,
+            Error::InvalidCertificate(cause) => cause,
+            error => return error,
+        };
+        let untrusted = Self {
+            cause,
+            fingerprint,
+            is_pinned: !configured.is_empty(),
+        };
+        CertificateError::Other(OtherError(Arc::new(untrusted))).into()
     }
 }
 

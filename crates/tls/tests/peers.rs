@@ -70,6 +70,7 @@ impl Papers {
         let identity = TlsIdentity::from_pem_files("[service.server_tls]", &certificate, &key);
         let tls = Tls::Verify {
             ca: Some(Authorities::from_pem(&std::fs::read(self.path("ca.pem")).unwrap()).unwrap()),
+            fingerprints: Vec::new(),
             server_name: server_name.to_owned(),
             identity: Some(identity.unwrap()),
         };

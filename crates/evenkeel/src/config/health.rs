@@ -1,4 +1,4 @@
-//! Reads `[service.health]`, `[service.monitor]` and `[service.server_tls]`.
+//! Reads `[service.health]` and `[service.monitor]`.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -6,11 +6,10 @@ use std::ops::RangeInclusive;
 use evenkeel_monitor::probe::HttpProbe;
 use toml::de::DeValue;
 
-use super::plan::{Health, Monitor, PemFile, Probe, ProbeTls, ServerTls, TlsMode};
+use super::plan::{Health, Monitor, Probe, ProbeTls};
 use super::problem::Problems;
 use super::reader::{Table, Value, wrong_type};
 use super::sources::Sources;
-use super::tls;
 
 /// Keys that every probe has.
 const PROBE_KEYS: [&str; 2] = ["port", "tls"];
@@ -194,43 +193,4 @@ pub(super) fn read_monitor(
         role_interval_ms: role_interval_ms.unwrap_or(Monitor::ROLE_INTERVAL_MS),
         lag_query,
     })
-}
-
-/// Reads the TLS settings and the files that they name.
-pub(super) fn read_server_tls(
-    table: &Table<'_>,
-    sources: &Sources,
-    problems: &mut Problems,
-) -> ServerTls {
-    let mode = table.word("mode", problems).map(|word| match word {
-        "off" => TlsMode::Off,
-        "encrypt" => TlsMode::Encrypt,
-        _ => TlsMode::Verify,
-    });
-    let ca = read_ca(mode, table, sources, problems);
-    let has = |key| table.value(key).is_some();
-    let own = (has("certificate") || has("key"))
-        .then(|| tls::own_certificate(table, sources, problems))
-        .flatten();
-    if own.is_some() && mode == Some(TlsMode::Off) {
-        let message = "`certificate` has no effect: `mode = \"off\"` disables TLS";
-        let help = "set `mode = \"verify\"`, or remove `certificate` and `key`";
-        problems.warning(&table.key_span("certificate"), "W_NO_EFFECT", message, help);
-    }
-    ServerTls { mode, ca, own }
-}
-
-fn read_ca(
-    mode: Option<TlsMode>,
-    table: &Table<'_>,
-    sources: &Sources,
-    problems: &mut Problems,
-) -> Option<PemFile> {
-    if matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt)) && table.value("ca").is_some() {
-        let message = "`ca` has no effect: certificates are verified with `mode = \"verify\"` only";
-        let help = "set `mode = \"verify\"`, or remove `ca`";
-        problems.warning(&table.key_span("ca"), "W_NO_EFFECT", message, help);
-        return None;
-    }
-    tls::authorities(table, "ca", sources, problems)
 }

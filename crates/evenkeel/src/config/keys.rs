@@ -299,9 +299,10 @@ pub static CLUSTER_SERVER_TLS: Section = Section {
     keys: &SERVER_TLS_KEYS,
 };
 
-const SERVER_TLS_KEYS: [Key; 4] = [
+const SERVER_TLS_KEYS: [Key; 5] = [
     word("mode", &["off", "encrypt", "verify"]),
     text("ca"),
+    text("fingerprints"),
     text("certificate"),
     text("key"),
 ];

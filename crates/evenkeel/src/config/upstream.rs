@@ -8,6 +8,7 @@ use super::plan::{Protocol, ProtocolInfo, ServicePlan};
 use super::problem::{Problems, SourceSpan};
 use super::reader::Table;
 use super::server::{self, ServerSpans};
+use super::server_tls;
 use super::sources::Sources;
 
 /// Servers and their settings.
@@ -122,7 +123,7 @@ pub(super) fn read(
         spans.monitor = monitor.span;
     }
     if let Some(tls) = table.table("server_tls", tls_keys, problems) {
-        upstream.server_tls = health::read_server_tls(&tls, sources, problems);
+        upstream.server_tls = server_tls::read(&tls, sources, problems);
         spans.server_tls = tls.span;
     }
     (upstream, spans)

@@ -149,6 +149,7 @@ impl MonitorConfig {
                 let ca = ca.map(|ca| Authorities::from_pem(ca.text.expose().as_bytes()));
                 Tls::Verify {
                     ca: ca.transpose().map_err(|error| error.to_string())?,
+                    fingerprints: self.tls.fingerprints.clone(),
                     server_name: host.clone(),
                     identity,
                 }

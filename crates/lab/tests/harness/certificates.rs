@@ -42,6 +42,18 @@ impl Certificates {
         Some(Certificates(work_dir))
     }
 
+    /// Returns the fingerprint of a certificate, as `openssl` prints it.
+    pub(crate) fn fingerprint(&self, name: &str) -> String {
+        let printed = Command::new("openssl")
+            .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
+            .arg(self.0.path().join(name))
+            .output()
+            .expect("openssl");
+        let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+        let (_, fingerprint) = printed.split_once('=').expect("a fingerprint");
+        fingerprint.trim().to_owned()
+    }
+
     /// Returns the path of one of its files.
     pub(crate) fn at(&self, name: &str) -> String {
         self.0.path().join(name).display().to_string()

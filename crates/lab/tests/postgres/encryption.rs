@@ -267,9 +267,13 @@ fn tls_to_servers_is_used_and_verified_where_it_is_wanted() {
     };
     let (_lab, server) = start_own();
     speak_tls(&server, &certificates);
-    let ca = certificates.at("ca.crt");
-    for io in DRIVERS {
-        let tables = format!("[service.server_tls]\nmode = \"verify\"\nca = {ca:?}");
+    let ca = format!("mode = \"verify\"\nca = {:?}", certificates.at("ca.crt"));
+    let pinned = format!(
+        "fingerprints = [{:?}]",
+        certificates.fingerprint("server.crt")
+    );
+    for (io, trust) in DRIVERS.into_iter().zip([ca, pinned]) {
+        let tables = format!("[service.server_tls]\n{trust}");
         let bed = TestBed::before(
             &server,
             io,

@@ -1,5 +1,6 @@
 //! The MySQL and MariaDB probe: a complete login with the monitor account, one query, a COM_QUIT.
 
+mod encrypt;
 mod login;
 mod relay;
 

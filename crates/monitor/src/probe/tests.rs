@@ -44,6 +44,7 @@ fn no_debug_output_shows_the_password() {
 fn what_can_be_known_wrong_without_a_server_is_refused_at_the_start() {
     let verify = |name: &str| Tls::Verify {
         ca: None,
+        fingerprints: Vec::new(),
         server_name: name.to_owned(),
         identity: None,
     };

@@ -24,7 +24,7 @@ pub(super) fn server_name(tls: &Tls, target: &Target) -> String {
     }
 }
 
-/// Starts TLS on connections of which it is the first message.
+/// Starts TLS on connections.
 pub(super) struct TlsStart {
     tls: Tls,
     config: Arc<ClientConfig>,
@@ -48,6 +48,15 @@ impl TlsStart {
         progress: &Progress,
     ) -> Result<TlsStream<S>, ProbeFailure> {
         progress.step("starting TLS");
+        self.shake_hands(socket, target).await
+    }
+
+    /// Completes the handshake without a record of the progress.
+    pub(super) async fn shake_hands<S: Socket>(
+        &self,
+        socket: S,
+        target: &Target,
+    ) -> Result<TlsStream<S>, ProbeFailure> {
         let name = server_name(&self.tls, target);
         let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
         let connector = TlsConnector::from(Arc::clone(&self.config));

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_monitor::probe::{MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls};
+use evenkeel_monitor::probe::{
+    Fingerprint, MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls,
+};
 
 use crate::rig::{PATIENCE, Server};
 
@@ -69,6 +71,16 @@ pub(crate) fn ask(
         }
         observation
     })
+}
+
+/// Returns the fingerprint that a failure names.
+#[track_caller]
+pub(crate) fn named_fingerprint(observation: &Observation) -> Fingerprint {
+    let Outcome::Failed(why) = &observation.outcome else {
+        panic!("{observation:?}");
+    };
+    let text = why.split('"').find(|part| part.starts_with("sha256:"));
+    text.unwrap().parse().unwrap()
 }
 
 #[track_caller]

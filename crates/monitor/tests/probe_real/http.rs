@@ -149,11 +149,13 @@ fn a_unix_socket_tls_a_frozen_and_a_killed_server_are_asked() {
     assert_passed(&tls(Tls::Encrypt(None)));
     assert_passed(&tls(Tls::Verify {
         ca,
+        fingerprints: Vec::new(),
         server_name: "db.test".to_owned(),
         identity: None,
     }));
     let public = Tls::Verify {
         ca: None,
+        fingerprints: Vec::new(),
         server_name: "db.test".to_owned(),
         identity: None,
     };

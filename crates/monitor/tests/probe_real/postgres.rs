@@ -12,10 +12,13 @@ use std::{
     time::Duration,
 };
 
-use evenkeel_monitor::probe::{Authorities, Observation, PostgresProbe, Probe, Target, Tls};
+use evenkeel_monitor::probe::{
+    Authorities, Fingerprint, Observation, PostgresProbe, Probe, Target, Tls,
+};
 
 use crate::asking::{
-    account, ask, assert_failed, assert_passed, assert_refused, certificates, target,
+    account, ask, assert_failed, assert_passed, assert_refused, certificates, named_fingerprint,
+    target,
 };
 use crate::rig::{PATIENCE, Server, is_root, program, run, until};
 
@@ -164,6 +167,7 @@ fn verify(server: &Server, server_name: &str) -> Tls {
     let ca = Authorities::from_pem(&std::fs::read(server.path("ca.pem")).unwrap()).unwrap();
     Tls::Verify {
         ca: Some(ca),
+        fingerprints: Vec::new(),
         server_name: server_name.to_owned(),
         identity: None,
     }
@@ -234,6 +238,7 @@ fn tls_encrypts_with_any_certificate_and_verifies_with_the_right_one() {
     );
     let public = Tls::Verify {
         ca: None,
+        fingerprints: Vec::new(),
         server_name: "db.test".to_owned(),
         identity: None,
     };
@@ -241,7 +246,23 @@ fn tls_encrypts_with_any_certificate_and_verifies_with_the_right_one() {
     assert_failed(&untrusted, "server certificate is not trusted");
     assert_failed(
         &untrusted,
-        "set [service.server_tls] ca = \"…\" or mode = \"encrypt\"",
+        "set [service.server_tls] ca = \"…\", or accept exactly this certificate",
+    );
+    let pinned = |fingerprint: Fingerprint| Tls::Verify {
+        ca: None,
+        fingerprints: vec![fingerprint],
+        server_name: "other.test".to_owned(),
+        identity: None,
+    };
+    let named = named_fingerprint(&untrusted);
+    assert_passed(&ask_tls(pinned(named)));
+    let other = "00".repeat(32).parse().unwrap();
+    assert_failed(
+        &ask_tls(pinned(other)),
+        &format!(
+            "not one of [service.server_tls] fingerprints: if the server has a new \
+                  certificate, add \"{named}\""
+        ),
     );
 }
 

@@ -6,8 +6,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
     SignatureAlgorithm, date_time_ymd,
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 
-use crate::{Acceptor, Authorities, TlsIdentity};
+use crate::{Acceptor, Authorities, Fingerprint, TlsIdentity};
 
 /// Number of authorities so far: each has a name of its own.
 static AUTHORITIES: AtomicU64 = AtomicU64::new(0);
@@ -65,6 +66,11 @@ impl Authority {
 }
 
 impl Paper {
+    /// Returns the fingerprint of the certificate.
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap())
+    }
+
     pub(super) fn identity(&self) -> TlsIdentity {
         let pem = (self.certificate.as_bytes(), self.key.as_bytes());
         TlsIdentity::from_pem("[service.tls]", pem.0, pem.1).unwrap()

@@ -83,6 +83,7 @@ fn files_are_read_and_those_that_are_not_there_are_named() {
 fn a_name_that_no_certificate_can_carry_is_refused() {
     let verify = Tls::Verify {
         ca: None,
+        fingerprints: Vec::new(),
         server_name: "no name".to_owned(),
         identity: None,
     };

@@ -7,7 +7,7 @@ use super::{
     papers::{common, expired, named, self_signed},
     verifying,
 };
-use crate::{Acceptor, Authorities, ChannelError, Connector, Tls};
+use crate::{Acceptor, Authorities, ChannelError, Connector, Fingerprint, Tls};
 
 /// Returns the errors of a failed handshake at the verifying and at the verified side.
 fn refusal(acceptor: &Acceptor, connector: &Connector) -> (String, String) {
@@ -36,6 +36,7 @@ fn trusting(ca: Authorities, server_name: &str) -> Connector {
     let server_name = server_name.to_owned();
     connector(&Tls::Verify {
         ca: Some(ca),
+        fingerprints: Vec::new(),
         server_name,
         identity: None,
     })
@@ -69,14 +70,17 @@ fn a_server_of_another_name_is_refused() {
             &[
                 "not valid for this name",
                 "db1.test",
-                "[service.server_tls] mode",
+                "[service.server_tls] fingerprints = [\"sha256:",
             ],
         );
         assert_contains(&received, &["[service.tls] certificate", "sslrootcert"]);
     }
     let by_common_name = showing(&authority.client("db.test"));
     let (words, _) = refusal(&by_common_name, &verifying(&authority, "db.test"));
-    assert_contains(&words, &["subjectAltName", "[service.server_tls] mode"]);
+    assert_contains(
+        &words,
+        &["subjectAltName", "[service.server_tls] fingerprints"],
+    );
 }
 
 #[test]
@@ -89,6 +93,7 @@ fn a_certificate_of_nobody_we_know_is_refused() {
         assert_contains(&received, &["sslrootcert"]);
         let public = Tls::Verify {
             ca: None,
+            fingerprints: Vec::new(),
             server_name: "db.test".to_owned(),
             identity: None,
         };
@@ -121,6 +126,49 @@ fn a_self_signed_certificate_that_is_listed_is_believed_as_long_as_it_holds() {
         let (words, _) = refusal(&showing(&old), &trusting(old.trusted(), "db.test"));
         assert_contains(&words, &["has expired"]);
     }
+}
+
+#[test]
+fn a_fingerprint_accepts_exactly_its_certificate() {
+    let own = self_signed(named("db.test"), false, &PKCS_ECDSA_P256_SHA256);
+    let pinned = |fingerprint: Fingerprint, ca| {
+        connector(&Tls::Verify {
+            ca,
+            fingerprints: vec![fingerprint],
+            server_name: "other.test".to_owned(),
+            identity: None,
+        })
+    };
+    let mut pair = Pair::new(&showing(&own), &pinned(own.fingerprint(), None));
+    assert_eq!(pair.shake_hands(usize::MAX), Ok(()));
+    let old = self_signed(expired(named("db.test")), true, &PKCS_ECDSA_P256_SHA256);
+    let mut pair = Pair::new(&showing(&old), &pinned(old.fingerprint(), None));
+    assert_eq!(pair.shake_hands(usize::MAX), Ok(()));
+    let (words, _) = refusal(&showing(&old), &pinned(own.fingerprint(), None));
+    let missing = format!("add \"{}\"", old.fingerprint());
+    assert_contains(
+        &words,
+        &["not one of [service.server_tls] fingerprints", &missing],
+    );
+    // With `ca`, certificates of that authority are accepted too.
+    let authority = Authority::new();
+    let signed = authority.server("other.test");
+    let (words, _) = refusal(&showing(&signed), &pinned(own.fingerprint(), None));
+    assert_contains(&words, &["not one of [service.server_tls] fingerprints"]);
+    let both = pinned(own.fingerprint(), Some(authority.trusted()));
+    for paper in [&signed, &own] {
+        let mut pair = Pair::new(&showing(paper), &both);
+        assert_eq!(pair.shake_hands(usize::MAX), Ok(()));
+    }
+}
+
+#[test]
+fn the_message_names_the_fingerprint_that_would_accept_the_certificate() {
+    let authority = Authority::new();
+    let own = self_signed(named("db.test"), false, &PKCS_ECDSA_P256_SHA256);
+    let (words, _) = refusal(&showing(&own), &verifying(&authority, "db.test"));
+    let line = format!("fingerprints = [\"{}\"]", own.fingerprint());
+    assert_contains(&words, &["UnknownIssuer", &line]);
 }
 
 #[test]

@@ -90,6 +90,17 @@ pub fn first(payload: &[u8]) -> Result<First<'_>, ProtocolError> {
     read(payload).ok_or(malformed)
 }
 
+/// Marks a handshake response as one within TLS, and returns the SSLRequest that precedes it.
+/// Returns `None` if the payload is too short for a response.
+pub fn announce_tls(response: &mut [u8]) -> Option<[u8; SSL_REQUEST_LENGTH]> {
+    let beginning: &mut [u8; SSL_REQUEST_LENGTH] = response.first_chunk_mut()?;
+    let [a, b, ..] = beginning;
+    let [low, high, ..] = Capabilities::SSL.common().to_le_bytes();
+    *a |= low;
+    *b |= high;
+    Some(*beginning)
+}
+
 fn read(payload: &[u8]) -> Option<First<'_>> {
     let mut body = Cursor(payload);
     let common = body.u32()?;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use evenkeel_tls::Fingerprint;
+
 use super::{Address, Secret};
 
 /// `[service.tls]`: TLS to clients.
@@ -34,6 +36,9 @@ pub struct ServerTls {
     pub mode: Option<TlsMode>,
     /// Authorities (PEM) that sign server certificates, in addition to those of the system.
     pub ca: Option<PemFile>,
+    /// Server certificates that are accepted whatever their issuer, name and validity. If there are
+    /// any, other certificates are accepted only if `ca` signs them.
+    pub fingerprints: Vec<Fingerprint>,
     /// Certificate for servers that request one. `None`: no certificate.
     pub own: Option<OwnCertificate>,
 }

@@ -1,8 +1,8 @@
 //! Logs in to MySQL and MariaDB with the monitor account, and classifies failures.
 
-use std::{io, net::SocketAddr, panic::AssertUnwindSafe, pin::pin, time::Duration};
+use std::{io, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
-use evenkeel_tls::{check_name, messages::with_server};
+use evenkeel_tls::messages::with_server;
 use futures_util::{
     FutureExt,
     future::{Either, pending, select},
@@ -15,10 +15,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::relay;
+use super::relay::{self, Relay, RelayAddress};
 use crate::probe::{
     MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
-    stream, tls,
+    stream,
+    tls::{self, TlsStart},
 };
 
 /// More than any health check needs; an explicit value saves a query for the server's own.
@@ -36,7 +37,11 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 pub(crate) struct Login {
     account: MonitorAccount,
     program: &'static str,
+    /// Settings of unverified TLS, which the library does.
     ssl: Option<SslOpts>,
+    /// Settings of verified TLS, which the relay does: the library verifies in another way than
+    /// connections of clients.
+    verified: Option<Arc<TlsStart>>,
     tls: Tls,
 }
 
@@ -49,10 +54,15 @@ impl Login {
     ) -> Result<Self, ProbeSetupError> {
         // The library uses the process's provider; this avoids a wrong choice.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let verified = match &tls {
+            Tls::Verify { .. } => TlsStart::new(&tls)?,
+            Tls::Off | Tls::Encrypt(_) => None,
+        };
         Ok(Self {
             account,
             program,
-            ssl: ssl_opts(&tls)?,
+            ssl: ssl_opts(&tls),
+            verified: verified.map(Arc::new),
             tls,
         })
     }
@@ -63,25 +73,36 @@ impl Login {
         target: &Target,
         progress: &Progress,
     ) -> Result<Conn, ProbeFailure> {
-        let relay = match target.proxy_header {
-            Some(_) => Some(relay::start(target).await.map_err(|e| messages::io(&e))?),
-            None => None,
-        };
+        let relay = self.relay(target).await.map_err(|e| messages::io(&e))?;
         progress.step("connecting or logging in");
-        let login = pin!(catch_panic(Conn::new(self.opts(target, relay))));
+        let login = pin!(catch_panic(Conn::new(self.opts(target, relay.as_ref()))));
         let stalled = pin!(diagnose_stall(target, progress));
         match select(login, stalled).await {
             Either::Left((Some(Ok(connection)), _)) => Ok(connection),
             Either::Left((Some(Err(error)), _)) => {
-                Err(self.classify(error, target, progress).await)
+                match relay.as_ref().and_then(Relay::take_failure) {
+                    Some(failure) => Err(failure),
+                    None => Err(self.classify(error, target, progress).await),
+                }
             }
             Either::Left((None, _)) => Err(malformed(target).await),
             Either::Right((why, _)) => Err(why.into()),
         }
     }
 
+    /// Starts the relay for a connection that the library cannot begin itself. A Unix socket needs
+    /// no TLS.
+    async fn relay(&self, target: &Target) -> io::Result<Option<Relay>> {
+        let is_tcp = matches!(target.address, TargetAddress::Tcp(_));
+        let tls = self.verified.clone().filter(|_| is_tcp);
+        if target.proxy_header.is_none() && tls.is_none() {
+            return Ok(None);
+        }
+        relay::start(target, tls).await.map(Some)
+    }
+
     /// Returns the options for a connection to the server, or to the relay in front of it.
-    fn opts(&self, target: &Target, relay: Option<SocketAddr>) -> Opts {
+    fn opts(&self, target: &Target, relay: Option<&Relay>) -> Opts {
         let password = Some(&self.account.password).filter(|p| !p.is_empty());
         let opts = OptsBuilder::default()
             .user(Some(&self.account.user))
@@ -93,24 +114,25 @@ impl Login {
             .max_allowed_packet(Some(PACKET_BYTES_MAX))
             .wait_timeout(Some(WAIT_TIMEOUT_S))
             .stmt_cache_size(0);
-        let relay = relay.map(TargetAddress::Tcp);
-        match relay.as_ref().unwrap_or(&target.address) {
-            TargetAddress::Tcp(address) => {
-                let name = tls::server_name(&self.tls, target);
-                opts.ip_or_hostname(address.ip().to_string())
-                    .resolved_ips(Some(vec![address.ip()]))
-                    .tcp_port(address.port())
-                    .ssl_opts(
-                        // A Unix socket needs no TLS, also through the relay.
-                        self.ssl
-                            .clone()
-                            .filter(|_| matches!(target.address, TargetAddress::Tcp(_)))
-                            .map(|s| s.with_danger_tls_hostname_override(Some(name))),
-                    )
-                    .into()
+        let address = match (relay.map(|relay| &relay.address), &target.address) {
+            (Some(RelayAddress::Encrypted(socket)), _) => {
+                return opts.socket(Some(socket.clone())).into();
             }
-            TargetAddress::Unix(path) => opts.socket(Some(path.to_string_lossy())).into(),
-        }
+            (None, TargetAddress::Unix(path)) => {
+                return opts.socket(Some(path.to_string_lossy())).into();
+            }
+            (Some(RelayAddress::Plain(address)), _) | (None, TargetAddress::Tcp(address)) => {
+                address
+            }
+        };
+        let is_tcp = matches!(target.address, TargetAddress::Tcp(_));
+        let name = tls::server_name(&self.tls, target);
+        let ssl = self.ssl.clone().filter(|_| is_tcp);
+        opts.ip_or_hostname(address.ip().to_string())
+            .resolved_ips(Some(vec![address.ip()]))
+            .tcp_port(address.port())
+            .ssl_opts(ssl.map(|ssl| ssl.with_danger_tls_hostname_override(Some(name))))
+            .into()
     }
 
     /// Classifies an error, at the login or after it.
@@ -180,30 +202,17 @@ impl Login {
     }
 }
 
-fn ssl_opts(tls: &Tls) -> Result<Option<SslOpts>, ProbeSetupError> {
-    let options = match tls {
-        Tls::Off => return Ok(None),
-        Tls::Encrypt(_) => SslOpts::default().with_danger_accept_invalid_certs(true),
-        Tls::Verify {
-            ca, server_name, ..
-        } => {
-            check_name(server_name)?;
-            match ca {
-                None => SslOpts::default(),
-                Some(ca) => {
-                    let roots = ca.certificates().map(|c| c.to_vec().into()).collect();
-                    SslOpts::default()
-                        .with_root_certs(roots)
-                        .with_disable_built_in_roots(true)
-                }
-            }
-        }
+/// Returns the options of TLS without verification.
+fn ssl_opts(tls: &Tls) -> Option<SslOpts> {
+    let Tls::Encrypt(identity) = tls else {
+        return None;
     };
-    let identity = tls.identity().map(|identity| {
+    let identity = identity.as_ref().map(|identity| {
         let pem = identity.pem();
         ClientIdentity::new(pem.certificate.clone().into(), pem.key.to_vec().into())
     });
-    Ok(Some(options.with_client_identity(identity)))
+    let options = SslOpts::default().with_danger_accept_invalid_certs(true);
+    Some(options.with_client_identity(identity))
 }
 
 /// Examines a stalled server over a separate connection when half of the time has passed without a
