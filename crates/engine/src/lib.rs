@@ -6,6 +6,7 @@
 //! of the product is here.
 
 mod accepting;
+mod batching;
 pub mod clock;
 pub mod double_fork;
 pub mod engine;

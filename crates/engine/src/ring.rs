@@ -26,6 +26,7 @@ use io_uring::IoUring;
 use io_uring::types::{SubmitArgs, Timespec};
 use slab::Slab;
 
+use crate::batching::Batching;
 use crate::panics::Indivisible;
 use crate::spare_buffers::SpareBuffers;
 use crate::wakeup::Wakeup;
@@ -72,6 +73,7 @@ pub(crate) struct Ring {
     quiet_number: Cell<u64>,
     buffers: Rc<Buffers>,
     answers: RefCell<Vec<(u64, i32, u32)>>,
+    batching: Batching,
     wakeup: Arc<Wakeup>,
 }
 
@@ -112,6 +114,7 @@ impl Ring {
             quiet_ports: RefCell::default(),
             buffers,
             answers: RefCell::default(),
+            batching: Batching::new(),
             wakeup: Arc::clone(wakeup),
         };
         ring.watch_wakeup();
@@ -257,6 +260,7 @@ impl Ring {
     }
 
     fn enter(&self, timeout: Option<Duration>) {
+        let (events, timeout) = self.batching.next_wait(timeout);
         let uring = self.uring.borrow();
         let time = timeout.map(Timespec::from);
         let args = match &time {
@@ -264,7 +268,7 @@ impl Ring {
             None => SubmitArgs::new(),
         };
         // Timeouts and signals are no errors, and a full completion queue is emptied next.
-        let _ = uring.submitter().submit_with_args(1, &args);
+        let _ = uring.submitter().submit_with_args(events, &args);
     }
 
     /// Takes all completions, including those that did not fit: a missing one is significant, too.

@@ -12,6 +12,7 @@ use io_uring::cqueue;
 
 use super::entry::Entry;
 use super::{Buffer, Ring, RingRequest, checked};
+use crate::batching::ActivePeriod;
 use crate::panics::Indivisible;
 
 /// Flag in the keys of multishot requests.
@@ -43,6 +44,7 @@ pub(super) struct MultishotState {
     is_over: bool,
     is_orphan: bool,
     waker: Option<Waker>,
+    active_period: ActivePeriod,
     _socket: Rc<socket2::Socket>,
 }
 
@@ -66,6 +68,7 @@ impl Ring {
             is_over: false,
             is_orphan: false,
             waker: None,
+            active_period: ActivePeriod::default(),
             _socket: Rc::clone(socket),
         });
         self.submit(entry.key(slot as u64 | MULTISHOT));
@@ -78,6 +81,7 @@ impl Ring {
         let Some(request) = multishots.get_mut(slot) else {
             return;
         };
+        self.batching.record(&request.active_period);
         let arrived = self.arrival(request.kind, result, flags);
         request.is_over = !cqueue::more(flags);
         if request.is_orphan {

@@ -10,6 +10,7 @@ use io_uring::cqueue;
 
 use super::entry::Entry;
 use super::{Buffer, POOL_BUFFER_BYTES, Ring, checked};
+use crate::batching::ActivePeriod;
 use crate::panics::Indivisible;
 
 /// Marks the keys of ring sockets.
@@ -55,6 +56,7 @@ enum Send {
 /// One socket's standing requests.
 pub(crate) struct RingSocket {
     index: Cell<usize>,
+    active_period: ActivePeriod,
     socket: Rc<socket2::Socket>,
     receive: Cell<Receive>,
     send: Cell<Send>,
@@ -123,6 +125,7 @@ impl Ring {
     pub(crate) fn open_port(&self, socket: &Rc<socket2::Socket>) -> Rc<RingSocket> {
         let port = Rc::new(RingSocket {
             index: Cell::new(0),
+            active_period: ActivePeriod::default(),
             socket: Rc::clone(socket),
             receive: Cell::new(Receive::Idle),
             send: Cell::new(Send::Idle),
@@ -311,6 +314,7 @@ impl Ring {
             return;
         };
         if key & 1 == 0 {
+            self.batching.record(&port.active_period);
             port.receive.set(Receive::Answered(result, flags));
             port.wake();
         } else {
