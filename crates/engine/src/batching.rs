@@ -15,7 +15,7 @@ const PERIOD_US: u64 = 8_000;
 
 /// Number of active sockets from which on a worker waits for several events. With fewer, there are
 /// not enough events within the wait.
-const ACTIVE_MIN: u32 = 40;
+const ACTIVE_MIN: u32 = 24;
 
 /// Active sockets per event to wait for. A session has two sockets and at most one event at a time,
 /// so that half of the sessions are waited for.
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn few_active_sockets_are_served_at_each_event() {
         assert_eq!(wait_after(0), (1, LONG));
-        assert_eq!(wait_after(39), (1, LONG));
+        assert_eq!(wait_after(23), (1, LONG));
     }
 
     #[test]
     fn many_active_sockets_are_served_several_at_once() {
-        assert_eq!(wait_after(40), (10, Some(WAIT)));
+        assert_eq!(wait_after(24), (6, Some(WAIT)));
         assert_eq!(wait_after(84), (21, Some(WAIT)));
         assert_eq!(wait_after(1000), (32, Some(WAIT)));
     }
