@@ -17,6 +17,8 @@ mod client;
 mod failover;
 #[path = "split/flushes.rs"]
 mod flushes;
+#[path = "split/lagging.rs"]
+mod lagging;
 #[path = "split/monitor_load.rs"]
 mod monitor_load;
 #[path = "split/placement.rs"]

@@ -68,13 +68,14 @@ pub(crate) fn write_private(path: impl AsRef<Path>, text: &str) {
     file.write_all(text.as_bytes()).expect("it has room");
 }
 
-/// Returns a file with the lab's only user, created once per test program.
+/// Returns a file with the lab's only user, and one that tests create, made once per test program.
 pub(crate) fn file_of_sbtest() -> &'static str {
     static FILE: OnceLock<String> = OnceLock::new();
     FILE.get_or_init(|| {
         let name = concat!(env!("CARGO_CRATE_NAME"), "-users.toml");
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        write_private(&path, "[users.sbtest]\npassword = \"sbtest\"\n");
+        let users = "[users.sbtest]\npassword = \"sbtest\"\n[users.fresh]\npassword = \"fresh\"\n";
+        write_private(&path, users);
         path.display().to_string()
     })
 }

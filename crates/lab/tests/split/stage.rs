@@ -98,13 +98,18 @@ impl Client {
     }
 
     pub(crate) fn try_connect(address: SocketAddr) -> Result<Client, Failed> {
+        Client::try_connect_as(address, "sbtest")
+    }
+
+    /// Connects as a user whose password is its name.
+    pub(crate) fn try_connect_as(address: SocketAddr, user: &str) -> Result<Client, Failed> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let mut config = Config::new();
         config.host("127.0.0.1").port(address.port());
-        config.user("sbtest").password("sbtest").dbname("sbtest");
+        config.user(user).password(user).dbname("sbtest");
         config.application_name("split");
         config.connect_timeout(Duration::from_secs(10));
         let (client, connection) = runtime.block_on(config.connect(NoTls))?;

@@ -70,6 +70,9 @@ pub enum FailureKind {
     /// Replay conflicted with the read and canceled it (40001 or 40P01 of a standby), or standbys
     /// do not support the statement (0A000).
     RecoveryConflict,
+    /// The replica does not have something that the request names, or the right to use it. It may
+    /// not have replicated it yet.
+    NotThereYet,
     /// The replica waited for a position and did not reach it in time. Nothing but reads is sent
     /// before the wait has succeeded.
     NotFresh,
@@ -193,7 +196,7 @@ pub fn after_failure(failure: FailureKind, attempt: &Attempt) -> Retry {
         FailureKind::ReadOnly | FailureKind::Misrouted | FailureKind::RecoveryConflict => {
             RetryTarget::Primary
         }
-        FailureKind::NotFresh => RetryTarget::PrimaryForRead,
+        FailureKind::NotFresh | FailureKind::NotThereYet => RetryTarget::PrimaryForRead,
         FailureKind::TurnedAway if attempt.effect != RequestEffect::Reads => {
             match attempt.on_replica {
                 true => RetryTarget::Primary,
@@ -269,7 +272,10 @@ impl Attempt {
             // What the batch completed before was rolled back, unless it commits by itself.
             FailureKind::Unprepared => self.is_atomic && !(self.has_done && self.may_commit),
             FailureKind::NotRead => !self.has_done,
-            FailureKind::NotFresh | FailureKind::Broken | FailureKind::Error => false,
+            FailureKind::NotFresh
+            | FailureKind::NotThereYet
+            | FailureKind::Broken
+            | FailureKind::Error => false,
         }
     }
 
@@ -277,9 +283,10 @@ impl Attempt {
     fn may_succeed_elsewhere(&self, failure: FailureKind) -> bool {
         match failure {
             // A conflict on a primary is one of transactions, and the client's own.
-            FailureKind::RecoveryConflict | FailureKind::NotFresh | FailureKind::Misrouted => {
-                self.on_replica
-            }
+            FailureKind::RecoveryConflict
+            | FailureKind::NotFresh
+            | FailureKind::NotThereYet
+            | FailureKind::Misrouted => self.on_replica,
             FailureKind::ReadOnly => self.on_replica || self.is_server_read_only,
             FailureKind::TurnedAway
             | FailureKind::Terminated

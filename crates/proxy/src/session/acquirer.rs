@@ -65,6 +65,9 @@ pub(super) enum AcquireOutcome<C> {
     Reroute,
     /// Server has no connection available, and `policy::route::retry` decides what follows.
     Exhausted,
+    /// The replica rejects the login. It may not have replicated the user, the password or the
+    /// database yet.
+    RefusedByReplica(Arc<ConnectError>),
     Denied(AcquireError),
 }
 
@@ -263,6 +266,9 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             WaitResult::Failed(error) if error.is_passing() => {
                 self.service.server_info.request_role_check(error.server_id);
                 AcquireOutcome::Exhausted
+            }
+            WaitResult::Failed(error) if self.is_at_replica() => {
+                AcquireOutcome::RefusedByReplica(error)
             }
             WaitResult::Failed(error) => {
                 self.at = None;

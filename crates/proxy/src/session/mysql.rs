@@ -12,6 +12,7 @@ mod command_end;
 mod commands;
 pub(crate) mod error_reply;
 mod execution_history;
+mod failure;
 mod from_client;
 mod from_server;
 pub(crate) mod id;

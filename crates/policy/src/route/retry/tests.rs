@@ -28,11 +28,12 @@ const WRITE: Attempt = Attempt {
     ..READ
 };
 
-const FAILURES: [FailureKind; 10] = [
+const FAILURES: [FailureKind; 11] = [
     FailureKind::ReadOnly,
     FailureKind::Misrouted,
     FailureKind::RecoveryConflict,
     FailureKind::NotFresh,
+    FailureKind::NotThereYet,
     FailureKind::TurnedAway,
     FailureKind::Terminated,
     FailureKind::Unprepared,
@@ -243,7 +244,9 @@ fn each_failure_has_its_decision() {
         FailureKind::Misrouted | FailureKind::RecoveryConflict => {
             [None, None, Some(Primary), Some(Primary)]
         }
-        FailureKind::NotFresh => [None, None, Some(PrimaryForRead), None],
+        FailureKind::NotFresh | FailureKind::NotThereYet => {
+            [None, None, Some(PrimaryForRead), None]
+        }
         FailureKind::TurnedAway => [
             Some(AnotherServer),
             Some(AnotherPrimary),

@@ -2,6 +2,7 @@
 //! before the command.
 
 use evenkeel_policy::causality::Consistency;
+use evenkeel_policy::route::retry::SetupFailure;
 use evenkeel_policy::route::{RoutedStatement, StatementClass};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
 use evenkeel_wire::mysql::frontend;
@@ -89,6 +90,12 @@ impl Session<'_> {
             }
             AcquireOutcome::Reroute => self.try_again(),
             AcquireOutcome::Exhausted => self.try_elsewhere(),
+            AcquireOutcome::RefusedByReplica(error) => {
+                match self.retry_unsent(SetupFailure::Rejected) {
+                    Some(result) => result,
+                    None => self.denied(&AcquireError::ConnectFailed(error)),
+                }
+            }
             AcquireOutcome::Denied(error) => self.denied(&error),
         }
     }
@@ -109,7 +116,7 @@ impl Session<'_> {
 
     /// Retries on another server after none of the command was sent.
     fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
-        match self.retry_unsent() {
+        match self.retry_unsent(SetupFailure::Lost) {
             Some(result) => result,
             None => self.denied(&AcquireError::NO_PRIMARY),
         }

@@ -16,7 +16,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::active_request::CommandKind;
 use super::error_reply::ErrorReply;
-use super::retry::failure_of;
+use super::failure::failure_of;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;

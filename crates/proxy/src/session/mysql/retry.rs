@@ -10,7 +10,6 @@ use evenkeel_policy::route::retry::{
     after_setup_failure,
 };
 use evenkeel_policy::route::{RoutedStatement, StatementClass};
-use evenkeel_wire::mysql::backend::ErrorReport;
 use evenkeel_wire::mysql::flags::Status;
 
 use super::error_reply::ErrorReply;
@@ -22,27 +21,6 @@ use crate::error_catalog;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::AcquireOutcome;
 use evenkeel_sql::session_state::mysql::{Effect, EffectKind, TextAnalysis};
-
-/// Returns whether and how an error affects retries ("Server Error Message Reference").
-pub(super) fn failure_of(report: &ErrorReport<'_>) -> FailureKind {
-    if report.is_read_only() {
-        return FailureKind::ReadOnly;
-    }
-    if report.is_without_cluster() {
-        return FailureKind::TurnedAway;
-    }
-    if report.is_unread() {
-        return FailureKind::NotRead;
-    }
-    match report.code {
-        // ER_CON_COUNT_ERROR
-        1040 => FailureKind::TurnedAway,
-        // ER_SERVER_SHUTDOWN and ER_CONNECTION_KILLED may interrupt a statement, and not every
-        // engine rolls back its changes; ER_NORMAL_SHUTDOWN.
-        1053 | 1077 | 1927 => FailureKind::Broken,
-        _ => FailureKind::Error,
-    }
-}
 
 impl Session<'_> {
     /// Returns whether and where the failed command is retried without the client's knowledge.
@@ -113,20 +91,24 @@ impl Session<'_> {
 
     /// Acquires another connection for a command for which none could be opened. Returns `None` if
     /// it must not be retried.
-    pub(super) fn retry_unsent(&mut self) -> Option<Result<(), ExitReason>> {
+    pub(super) fn retry_unsent(&mut self, failure: SetupFailure) -> Option<Result<(), ExitReason>> {
         // No connection has state of the session, and all of the received command is held.
         let attempt = Attempt {
             is_held: false,
             is_kept: true,
             ..self.attempt()
         };
-        self.retry_after_loss(&attempt)
+        self.retry_after_setup(failure, &attempt)
     }
 
     /// Acquires another connection for a command that was not sent. Returns `None` if it must not
     /// be retried.
-    fn retry_after_loss(&mut self, attempt: &Attempt) -> Option<Result<(), ExitReason>> {
-        let retry = after_setup_failure(SetupFailure::Lost, attempt);
+    fn retry_after_setup(
+        &mut self,
+        failure: SetupFailure,
+        attempt: &Attempt,
+    ) -> Option<Result<(), ExitReason>> {
+        let retry = after_setup_failure(failure, attempt);
         let Retry::On(resend) = retry else {
             return None;
         };
@@ -375,7 +357,7 @@ impl Session<'_> {
             Stage::Preparing => {
                 let mut attempt = self.attempt();
                 attempt.is_held |= is_open;
-                match self.retry_after_loss(&attempt) {
+                match self.retry_after_setup(SetupFailure::Lost, &attempt) {
                     Some(result) => result,
                     None => self.report_loss(is_open, why),
                 }
@@ -494,30 +476,4 @@ pub(super) fn ends_transactions(meaning: &TextAnalysis) -> bool {
     // `SET autocommit = 1` commits the open transaction.
     let commits = |effect: &Effect| effect.kind == EffectKind::SetVariable((*b"autocommit").into());
     !meaning.statements.iter().all(goes_on) || meaning.effects.iter().any(commits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_server_says_tells_whether_it_has_run_anything() {
-        let said = |code: u16, message: &'static [u8], is_unasked: bool| {
-            let sqlstate = None;
-            failure_of(&ErrorReport {
-                code,
-                sqlstate,
-                message,
-                is_unasked,
-            })
-        };
-        let of = |code, message| said(code, message, false);
-        assert_eq!(said(4031, b"disconnected", true), FailureKind::NotRead);
-        assert_eq!(of(4031, b"Referenced trigger"), FailureKind::Error);
-        assert_eq!(of(1053, b"Server shutdown"), FailureKind::Broken);
-        assert_eq!(of(1040, b"Too many connections"), FailureKind::TurnedAway);
-        assert_eq!(of(1047, b"WSREP has not yet"), FailureKind::TurnedAway);
-        assert_eq!(of(1290, b"--read-only option"), FailureKind::ReadOnly);
-        assert_eq!(of(1062, b"Duplicate entry"), FailureKind::Error);
-    }
 }

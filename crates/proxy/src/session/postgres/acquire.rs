@@ -70,6 +70,12 @@ impl Session<'_> {
             }
             AcquireOutcome::Reroute => self.go_on(),
             AcquireOutcome::Exhausted => self.try_elsewhere(),
+            AcquireOutcome::RefusedByReplica(error) => {
+                match self.retry_after_setup(SetupFailure::Rejected) {
+                    Some(result) => result,
+                    None => self.denied(&AcquireError::ConnectFailed(error)),
+                }
+            }
             AcquireOutcome::Denied(error) => self.denied(&error),
         }
     }

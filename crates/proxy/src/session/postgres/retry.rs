@@ -29,6 +29,11 @@ pub(super) fn failure_of(sqlstate: SqlState) -> FailureKind {
         // Unsupported by standbys: a role's default isolation level, or unlogged tables. On a
         // primary the client's request is the cause.
         b"40001" | b"40P01" | b"0A000" => FailureKind::RecoveryConflict,
+        // Undefined table, column, function, object or schema; a missing privilege; a text that is
+        // no value of an enum.
+        b"42P01" | b"42703" | b"42883" | b"42704" | b"3F000" | b"42501" | b"22P02" => {
+            FailureKind::NotThereYet
+        }
         // Idle timeout: it expired before the server read the request.
         b"57P05" => FailureKind::NotRead,
         b"57P01" | b"57P02" | b"57P03" | b"53300" => FailureKind::Terminated,
