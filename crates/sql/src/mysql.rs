@@ -1,6 +1,7 @@
 //! MySQL and MariaDB dialect: [`facts()`] of a text.
 
 mod builtin;
+mod connection_id;
 mod facts;
 mod head;
 mod lexer;
@@ -13,6 +14,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use connection_id::replace_connection_id;
 pub use facts::{
     Assignment, Isolation, StatementFacts, StatementKind, StatementTraits, Target, TextFacts,
     TransactionCompletion, Value, VariableScope,

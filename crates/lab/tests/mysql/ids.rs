@@ -74,3 +74,34 @@ fn a_driver_that_keeps_its_id_in_a_signed_int_kills_by_it() {
         assert!(reply.starts_with("1094 "), "{io}: {reply}");
     }
 }
+
+/// TO SEE THIS RED: send the text as it is.
+#[test]
+fn the_id_is_the_client_s_in_every_text_that_selects_it() {
+    for io in DRIVERS {
+        let bed = TestBed::set_up(io, Setup::default());
+        let (mut victim, mut killer) = (bed.client(), bed.client());
+        let id = victim.connection.to_string();
+        let commented = "/* app:web */ SELECT CONNECTION_ID()";
+        assert_eq!(victim.value(commented), id, "{io}");
+        let several = victim.value("SELECT CONNECTION_ID(), VERSION() is not null");
+        assert_eq!(several, format!("{id}|1"), "{io}");
+        let named = victim.value("select 1 as a, connection_id() as id from dual");
+        assert_eq!(named, format!("1|{id}"), "{io}");
+        let columns = victim.query("SELECT CONNECTION_ID(), 1");
+        assert!(
+            columns.iter().any(|line| line.contains("CONNECTION_ID()")),
+            "{io}: {columns:?}"
+        );
+        let prepared = victim.prepare_and_execute("select connection_id()");
+        assert!(
+            prepared.contains(&format!("row {id}")),
+            "{io}: {prepared:?}"
+        );
+        victim.query_later(SLEEP);
+        wait_for_sleep();
+        killer.run(&format!("KILL QUERY {id}"));
+        let reply = victim.reply();
+        assert!(was_ended(&reply), "{io}: {reply:?}");
+    }
+}

@@ -17,6 +17,7 @@ mod from_client;
 mod from_server;
 pub(crate) mod id;
 mod login;
+mod own_id;
 mod pending_input;
 mod poll;
 mod prepared;

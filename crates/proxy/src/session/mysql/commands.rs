@@ -348,6 +348,16 @@ impl<'a> Session<'a> {
         build::ok(self.answers(), sequence, &ok, agreed);
     }
 
+    /// Answers the command with an error, after all of it has been received.
+    pub(super) fn reply_error(&mut self, error_reply: ErrorReply) {
+        if self.rest.is_over() {
+            let sequence = self.rest.sequence;
+            error_reply.write(sequence, self.answers());
+        } else {
+            self.refusal = Some(error_reply);
+        }
+    }
+
     fn answer_eof(&mut self) {
         let (sequence, agreed) = (self.rest.sequence, self.handshake.agreed);
         let status = self.status();
@@ -441,6 +451,11 @@ fn is_no_command(fault: ProtocolError) -> bool {
     is_unknown
         || fault == ProtocolError::Malformed(Malformed::Empty)
         || fault == ProtocolError::Malformed(OPTION)
+}
+
+/// Returns whether a text selects CONNECTION_ID() alone, which needs no server.
+pub(super) fn asks_connection_id_alone(text: &[u8]) -> bool {
+    selected(text).is_some_and(|pending| alone(pending, b"CONNECTION_ID()").is_some())
 }
 
 /// Returns the select list and the rest of a SELECT statement.

@@ -95,6 +95,10 @@ impl Session<'_> {
             let reply = ErrorReply::new(&error_catalog::PACKETS_OUT_OF_ORDER);
             return Err(ExitReason::Unasked(reply));
         }
+        if let Some(replaced) = self.with_own_id(header, bytes) {
+            input.used_up(self.worker);
+            return self.begin(Input::Owned(replaced));
+        }
         let first = bytes.get(HEADER_LENGTH).copied();
         if first == Some(Code::StmtPrepare as u8) {
             // Applies even if the preparation fails: an execution of LAST must not run the previous
@@ -160,16 +164,6 @@ impl Session<'_> {
             self.reply_error(error_reply);
         }
         length > 0
-    }
-
-    /// Answers the command with an error, after all of it has been received.
-    pub(super) fn reply_error(&mut self, error_reply: ErrorReply) {
-        if self.rest.is_over() {
-            let sequence = self.rest.sequence;
-            error_reply.write(sequence, self.answers());
-        } else {
-            self.refusal = Some(error_reply);
-        }
     }
 
     pub(super) fn new_unit(&mut self, what: CommandKind, statement: CommandStatement) {
