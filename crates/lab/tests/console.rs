@@ -180,7 +180,7 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
         .find(|row| text(row, "client_state") == "pinned");
     let listener = listener.unwrap();
     assert_eq!(text(listener, "pinned_by"), "LISTEN");
-    let pid = bed.value(&bound, "SELECT pg_backend_pid()");
+    let pid = bed.value(&bound, "SELECT pg_backend_pid() + 0");
     assert_eq!(text(listener, "remote_pid"), pid);
     let joined = "SELECT c.pinned_by, s.remote_pid, count(*) OVER () AS clients FROM clients c \
                   LEFT JOIN servers s ON s.client_id = c.id ORDER BY c.pinned_by DESC LIMIT 1";

@@ -48,6 +48,8 @@ mod pipelines;
 mod plans;
 #[path = "postgres/procedures.rs"]
 mod procedures;
+#[path = "postgres/process_ids.rs"]
+mod process_ids;
 #[path = "postgres/random.rs"]
 mod random;
 #[path = "postgres/replicating.rs"]

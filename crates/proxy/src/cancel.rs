@@ -10,11 +10,13 @@
 //! Drivers show the first word as the process id: it is positive, above the ids of the operating
 //! system's processes, and different for each session.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
+use evenkeel_engine::panics::lock;
 use evenkeel_wire::postgres::startup::CancelKey;
 use hmac::{Hmac, KeyInit, Mac};
+use rustc_hash::FxHashMap;
 use rustls::crypto::ring;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -53,6 +55,19 @@ pub struct Keyring {
     hmac: Hmac<Sha256>,
     logins: AtomicU64,
     numbers: Arc<Numbers>,
+    owners: Arc<Mutex<Owners>>,
+}
+
+/// Owners of the sessions, by number.
+type Owners = FxHashMap<u32, (SessionOwner, Secret)>;
+
+/// User whose sessions may signal a session.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionOwner {
+    /// Id of the service.
+    pub service: u64,
+    /// Name of the user.
+    pub user: Arc<str>,
 }
 
 /// Key of one session: its number is not reused before this is dropped.
@@ -60,6 +75,7 @@ pub struct Key {
     number: Number,
     place: Place,
     secret: Secret,
+    owners: Arc<Mutex<Owners>>,
 }
 
 /// Distinguishes a session from earlier ones at the same location.
@@ -107,6 +123,7 @@ impl Keyring {
             hmac: Hmac::new(&key.into()),
             logins: AtomicU64::new(0),
             numbers: Numbers::below((1 << NUMBER_BITS) - NUMBER_MIN),
+            owners: Arc::default(),
         })
     }
 
@@ -116,12 +133,30 @@ impl Keyring {
     }
 
     /// Creates the key of a session that logs in; `None`: all numbers are in use.
-    pub fn key(&self, place: Place) -> Option<Key> {
+    pub fn key(&self, place: Place, owner: SessionOwner) -> Option<Key> {
+        let (number, secret) = (self.numbers.assign(place)?, self.secret());
+        lock(&self.owners).insert(number.value(), (owner, secret));
         Some(Key {
-            number: self.numbers.assign(place)?,
+            number,
             place,
-            secret: self.secret(),
+            secret,
+            owners: Arc::clone(&self.owners),
         })
+    }
+
+    /// Returns the process id of a session, as its client knows it.
+    pub fn process_of(&self, key: &Key) -> u32 {
+        self.process(key.number.value())
+    }
+
+    /// Returns the session with this process id in this process, if it is the owner's.
+    pub fn session_of(&self, process: u32, owner: &SessionOwner) -> Option<CancelClaim> {
+        let number = number_of(process).filter(|number| self.process(*number) == process)?;
+        let place = self.numbers.place(number)?;
+        let owners = lock(&self.owners);
+        let (known, secret) = owners.get(&number)?;
+        let secret = *secret;
+        (known == owner).then_some(CancelClaim { place, secret })
     }
 
     fn secret(&self) -> Secret {
@@ -233,6 +268,13 @@ impl Keyring {
         hmac.update(purpose);
         hmac.update(message);
         hmac.finalize().into_bytes().into()
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        // The number is still reserved here.
+        lock(&self.owners).remove(&self.number.value());
     }
 }
 

@@ -1,5 +1,6 @@
 //! PostgreSQL dialect: [`facts`] of a text.
 
+mod backend_call;
 mod database_change;
 mod datetime_literals;
 mod details;
@@ -13,6 +14,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use backend_call::{BackendCall, BackendFunction, ProcessArgument, backend_call};
 pub use database_change::{DatabaseChange, database_change};
 pub use datetime_literals::may_mean_now;
 pub use details::executed;

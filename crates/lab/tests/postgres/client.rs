@@ -215,7 +215,7 @@ impl Client {
     }
 
     pub(crate) fn backend(&mut self) -> String {
-        self.value("select pg_backend_pid()")
+        self.value("select pg_backend_pid() + 0")
     }
 
     /// Sends a cancel request for this session over a separate connection.

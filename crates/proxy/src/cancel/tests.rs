@@ -3,11 +3,19 @@
 use evenkeel_wire::postgres::startup::CancelKey;
 
 use super::{
-    CancelClaim, CancelRoute, Keyring, NUMBER_BITS, NUMBER_MIN, Place, forwarded, instance_of,
+    CancelClaim, CancelRoute, Keyring, NUMBER_BITS, NUMBER_MIN, Place, SessionOwner, forwarded,
+    instance_of,
 };
 
 fn keyring(instance: u16, generation: u32) -> Keyring {
     Keyring::new(instance, generation).unwrap()
+}
+
+fn owner() -> SessionOwner {
+    SessionOwner {
+        service: 1,
+        user: "app".into(),
+    }
 }
 
 const PLACE: Place = Place { worker: 0, slot: 3 };
@@ -37,7 +45,7 @@ fn a_key_leads_back_to_its_session_while_that_is_there() {
         for (worker, slot) in PLACES {
             for minor in [0, 2] {
                 let place = Place { worker, slot };
-                let key = keyring.key(place).unwrap();
+                let key = keyring.key(place, owner()).unwrap();
                 let shown = keyring.show(&key, minor);
                 let claim = claim(&keyring, shown.key());
                 assert!(claim.fits(&key));
@@ -60,7 +68,7 @@ fn keys_have_the_lengths_of_the_protocol_and_process_ids_of_no_process() {
                 assert!(process.cast_signed() > 4_194_304, "{process}");
                 assert_eq!(instance_of(process), instance);
             }
-            let key = keyring.key(PLACE).unwrap();
+            let key = keyring.key(PLACE, owner()).unwrap();
             for (minor, length) in [(0, 4), (2, 32)] {
                 let shown = keyring.show(&key, minor);
                 assert_eq!(shown.key().secret.len(), length);
@@ -79,7 +87,7 @@ fn thousands_of_logins_have_different_process_ids_also_at_peers_and_in_other_pro
         for keyring in &keyrings {
             // The session disconnects immediately: the next one has its location, but not its
             // number.
-            let key = keyring.key(PLACE).unwrap();
+            let key = keyring.key(PLACE, owner()).unwrap();
             assert!(seen.insert(keyring.show(&key, 0).key().process));
         }
     }
@@ -89,7 +97,10 @@ fn thousands_of_logins_have_different_process_ids_also_at_peers_and_in_other_pro
 fn a_later_session_in_the_same_place_is_not_meant() {
     let keyring = keyring(1, 0);
     let place = Place { worker: 1, slot: 5 };
-    let (before, now) = (keyring.key(place).unwrap(), keyring.key(place).unwrap());
+    let (before, now) = (
+        keyring.key(place, owner()).unwrap(),
+        keyring.key(place, owner()).unwrap(),
+    );
     for minor in [0, 2] {
         let shown = keyring.show(&before, minor);
         assert!(!claim(&keyring, shown.key()).fits(&now));
@@ -118,7 +129,7 @@ fn a_key_with_any_bit_changed_cancels_nothing_of_its_session() {
         worker: 2,
         slot: 77,
     };
-    let own = keyring.key(place).unwrap();
+    let own = keyring.key(place, owner()).unwrap();
     for minor in [0, 2] {
         let shown = keyring.show(&own, minor);
         for (process, bytes) in forgeries(shown.key()) {
@@ -139,7 +150,7 @@ fn a_key_with_any_bit_changed_cancels_nothing_of_its_session() {
 #[test]
 fn lengths_that_we_give_to_nobody_are_nobodys() {
     let keyring = keyring(1, 0);
-    let key = keyring.key(PLACE).unwrap();
+    let key = keyring.key(PLACE, owner()).unwrap();
     let process = keyring.show(&key, 0).key().process;
     for length in (0..=256).filter(|length| ![4, 32].contains(length)) {
         let secret = vec![7; length];
@@ -166,7 +177,7 @@ fn lengths_that_we_give_to_nobody_are_nobodys() {
 fn a_peers_key_is_passed_on_once() {
     let (ours, peers) = (keyring(1, 0), keyring(2, 0));
     for minor in [0, 2] {
-        let own = peers.key(PLACE).unwrap();
+        let own = peers.key(PLACE, owner()).unwrap();
         let shown = peers.show(&own, minor);
         let key = shown.key();
         assert!(matches!(ours.read(key), CancelRoute::Peer(2)));
@@ -184,7 +195,7 @@ fn a_peers_key_is_passed_on_once() {
 fn the_key_of_a_process_that_was_taken_over_from_is_told_from_ours() {
     let (old, new) = (keyring(1, 4), keyring(1, 5));
     for minor in [0, 2] {
-        let own = old.key(PLACE).unwrap();
+        let own = old.key(PLACE, owner()).unwrap();
         let shown = old.show(&own, minor);
         assert!(matches!(new.read(shown.key()), CancelRoute::OtherProcess));
         assert!(matches!(old.read(shown.key()), CancelRoute::Here(_)));
@@ -192,7 +203,7 @@ fn the_key_of_a_process_that_was_taken_over_from_is_told_from_ours() {
     // An earlier process with the same number has crashed: the number is in use again, but not its
     // keys.
     let again = keyring(1, 4);
-    let own = old.key(PLACE).unwrap();
+    let own = old.key(PLACE, owner()).unwrap();
     let shown = old.show(&own, 2);
     assert!(matches!(again.read(shown.key()), CancelRoute::Nobody));
 }
@@ -204,8 +215,28 @@ fn secrets_do_not_repeat_and_are_not_shown() {
     for _ in 0..50 {
         assert!(seen.insert(one.secret().0) && seen.insert(other.secret().0));
     }
-    let key = one.key(PLACE).unwrap();
+    let key = one.key(PLACE, owner()).unwrap();
     let shown = one.show(&key, 0);
     let words = format!("{:?}", one.read(shown.key()));
     assert!(!words.contains(&key.secret.0.to_string()), "{words}");
+}
+
+#[test]
+fn a_process_id_leads_to_its_session_for_the_same_user_of_the_same_service() {
+    let keyring = keyring(3, 1);
+    let key = keyring.key(PLACE, owner()).unwrap();
+    let process = keyring.process_of(&key);
+    assert_eq!(keyring.show(&key, 0).key().process, process);
+    assert!(keyring.session_of(process, &owner()).unwrap().fits(&key));
+    for (service, user) in [(1, "other"), (2, "app")] {
+        let user = user.into();
+        let other = SessionOwner { service, user };
+        assert!(keyring.session_of(process, &other).is_none());
+    }
+    // Of another process, of another instance, and of a server.
+    for other in [process ^ 1 << 10, process ^ 1, 4_711] {
+        assert!(keyring.session_of(other, &owner()).is_none(), "{other}");
+    }
+    drop(key);
+    assert!(keyring.session_of(process, &owner()).is_none());
 }

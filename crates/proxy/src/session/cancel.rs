@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::handle::{Login, SessionEvent, SessionHandle};
 use super::mysql;
-use crate::cancel::{CancelClaim, Keyring};
+use crate::cancel::{CancelClaim, Keyring, SessionOwner};
 use crate::record::{CutReason, TerminationReason};
 use crate::service::Service;
 use crate::shared::DataPlaneShared;
@@ -42,6 +42,37 @@ pub(crate) enum KillOutcome {
 /// Passes a cancel request to the worker that may have the session with this key, and cancels it
 /// there.
 pub(crate) fn pass_to_worker(shared: &DataPlaneShared, claim: CancelClaim) {
+    pass_signal(shared, claim, true);
+}
+
+/// Result of a signal to the session with a process id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SignalOutcome {
+    Sent,
+    /// No session of this process has the id, or it belongs to another user.
+    Nobody,
+}
+
+/// Ends the query (`only_query`) or the session with this process id, if it is the same user's.
+pub(crate) fn signal(
+    worker: &Worker,
+    (service, user): (u64, &Arc<str>),
+    process: u32,
+    only_query: bool,
+) -> SignalOutcome {
+    let user = Arc::clone(user);
+    let owner = SessionOwner { service, user };
+    let keyring = worker.shared.keyring.get();
+    match keyring.and_then(|keyring| keyring.session_of(process, &owner)) {
+        Some(claim) => {
+            pass_signal(&worker.shared, claim, only_query);
+            SignalOutcome::Sent
+        }
+        None => SignalOutcome::Nobody,
+    }
+}
+
+fn pass_signal(shared: &DataPlaneShared, claim: CancelClaim, only_query: bool) {
     let place = claim.place();
     shared
         .workers
@@ -49,7 +80,7 @@ pub(crate) fn pass_to_worker(shared: &DataPlaneShared, claim: CancelClaim) {
             let session = worker.session(place.slot as usize);
             let is_meant = |login: &Login| login.key.as_ref().is_some_and(|key| claim.fits(key));
             if let Some(session) = session.filter(|session| session.is_login(is_meant)) {
-                cancel(worker, &session);
+                end(worker, &session, only_query);
             }
         });
 }

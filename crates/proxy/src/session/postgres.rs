@@ -17,6 +17,7 @@ mod poll;
 mod portals;
 mod prepare_context;
 mod prepared;
+mod process_ids;
 mod query_text;
 mod release;
 mod replication;

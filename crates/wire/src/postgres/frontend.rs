@@ -1,8 +1,8 @@
 //! Parses messages of a logged-in client (§54.7 "Message Formats", those marked (F)).
 
-use super::ProtocolError;
 use super::cursor::Cursor;
-use super::frame::{Frame, LENGTH_MAX};
+use super::frame::{self, Frame, LENGTH_MAX};
+use super::{Parsed, ProtocolError};
 
 /// `PQ_SMALL_MESSAGE_LIMIT`: the server's limit for messages that carry only names and numbers.
 const SMALL_LENGTH_MAX: u32 = 10_000;
@@ -159,4 +159,108 @@ fn read_target(mut body: Cursor<'_>) -> Option<Target<'_>> {
         _ => return None,
     };
     body.end(target)
+}
+/// Values of a whole Bind message, as far as a statement with one parameter and one column needs
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindValues<'a> {
+    /// First parameter, and whether it is in binary form.
+    first: Option<(&'a [u8], bool)>,
+    is_first_result_binary: bool,
+}
+
+impl<'a> BindValues<'a> {
+    /// Reads a message with its header; `None`: it is not a whole and well-formed Bind.
+    #[must_use]
+    pub fn read(message: &'a [u8]) -> Option<Self> {
+        let Parsed::Frame(frame, _) = frame::frame(message, LENGTH_MAX) else {
+            return None;
+        };
+        let mut body = Cursor(frame.body);
+        body.text()?;
+        body.text()?;
+        let is_binary = read_first_format(&mut body)?;
+        let count = body.u16()?;
+        let mut first = None;
+        for number in 0..count {
+            let value = match usize::try_from(body.i32()?) {
+                Ok(length) => Some((body.bytes(length)?, is_binary)),
+                Err(_) => None,
+            };
+            if number == 0 {
+                first = value;
+            }
+        }
+        let is_first_result_binary = read_first_format(&mut body)?;
+        body.end(Self {
+            first,
+            is_first_result_binary,
+        })
+    }
+
+    /// Returns the first parameter, if it is a number that is not negative.
+    #[must_use]
+    pub fn first_number(&self) -> Option<u32> {
+        match self.first? {
+            (value, false) => std::str::from_utf8(value).ok()?.trim().parse().ok(),
+            (value, true) => match value.len() {
+                4 => u32::try_from(i32::from_be_bytes(value.try_into().ok()?)).ok(),
+                8 => u32::try_from(i64::from_be_bytes(value.try_into().ok()?)).ok(),
+                _ => None,
+            },
+        }
+    }
+
+    /// Returns whether the client receives the first column in binary form.
+    #[must_use]
+    pub fn is_first_result_binary(&self) -> bool {
+        self.is_first_result_binary
+    }
+}
+
+/// Reads format codes; returns whether the first value is in binary form.
+fn read_first_format(body: &mut Cursor<'_>) -> Option<bool> {
+    let count = body.u16()?;
+    let mut first = 0;
+    for number in 0..count {
+        let format = body.u16()?;
+        if number == 0 {
+            first = format;
+        }
+    }
+    Some(first == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::build;
+
+    #[test]
+    fn the_first_value_of_a_bind_is_read_in_both_forms() {
+        let mut message = Vec::new();
+        build::bind(&mut message, b"p", b"s", &[Some(b"17"), None]);
+        let values = BindValues::read(&message).unwrap();
+        assert_eq!(values.first_number(), Some(17));
+        assert!(!values.is_first_result_binary());
+        let binary = b"B\0\0\0\x18\0\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\x01\0\0\x01\0\x01";
+        let values = BindValues::read(binary).unwrap();
+        assert_eq!(values.first_number(), Some(256));
+        assert!(values.is_first_result_binary());
+        for cut in 0..binary.len() {
+            assert_eq!(BindValues::read(&binary[..cut]), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_or_negative_is_none() {
+        for value in [&b"x"[..], b"-1", b"", b"99999999999"] {
+            let mut message = Vec::new();
+            build::bind(&mut message, b"", b"", &[Some(value)]);
+            assert_eq!(BindValues::read(&message).unwrap().first_number(), None);
+        }
+        let mut message = Vec::new();
+        build::bind(&mut message, b"", b"", &[None]);
+        assert_eq!(BindValues::read(&message).unwrap().first_number(), None);
+    }
 }

@@ -268,6 +268,12 @@ impl SessionHandle {
             .is_some_and(|client| is_meant(&client.login))
     }
 
+    /// Returns a value from the client's key for cancel requests; `None` if it has none.
+    pub(crate) fn with_key<T>(&self, read: impl FnOnce(&cancel::Key) -> T) -> Option<T> {
+        let client = self.logged_in()?;
+        client.login.key.as_ref().map(read)
+    }
+
     /// Returns the name of the current database.
     pub(crate) fn database(&self) -> Arc<str> {
         self.logged_in()

@@ -189,7 +189,8 @@ impl Session<'_> {
             };
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
-            if self.waits(header, request, message, is_whole) {
+            let lacks_values = self.lacks_values(header, request, &flight.rest()[passed..]);
+            if lacks_values || self.waits(header, request, message, is_whole) {
                 // Up to the message boundary before it.
                 let _ = self.scanner.next(&flight.rest()[..passed]);
                 self.pass(flight, passed);
@@ -295,6 +296,7 @@ impl Session<'_> {
             Request::Query => self.query(flight, message, is_whole),
             Request::Parse => self.parse(flight, header, message, is_whole),
             Request::Bind | Request::DescribeStatement | Request::Close => {
+                self.note_signal(header, request, flight.rest());
                 self.named(flight, header, request, message)
             }
             Request::Execute => Ok(self.execute(flight, header, message)),

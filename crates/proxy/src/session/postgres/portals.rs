@@ -11,6 +11,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
 use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
+use super::process_ids::Signal;
 use super::statements::Statement;
 use evenkeel_sql::session_state::analysis::{ParsingChange, TextAnalysis};
 
@@ -20,6 +21,8 @@ pub(super) struct Portals {
     known: HashMap<Box<[u8]>, Portal>,
     /// True if a Bind of this transaction may have failed.
     has_failed: bool,
+    /// Signals to other sessions, by portal.
+    signals: Vec<(Box<[u8]>, Signal)>,
 }
 
 struct Portal {
@@ -57,6 +60,21 @@ impl Portals {
         })
     }
 
+    /// Records the signal that the Execute of a portal sends, and forgets an earlier one.
+    pub(super) fn set_signal(&mut self, portal: &[u8], signal: Option<Signal>) {
+        if !self.signals.is_empty() {
+            self.signals.retain(|(known, _)| **known != *portal);
+        }
+        self.signals
+            .extend(signal.map(|signal| (portal.into(), signal)));
+    }
+
+    fn signal(&self, portal: &[u8]) -> Option<Signal> {
+        let signals = self.signals.iter();
+        let mut of_portal = signals.filter(|(known, _)| **known == *portal);
+        of_portal.next().map(|(_, signal)| *signal)
+    }
+
     /// Records that the server has returned an error.
     pub(super) fn failed(&mut self) {
         self.has_failed = true;
@@ -65,6 +83,7 @@ impl Portals {
     /// Removes all portals at the end of their transaction.
     pub(super) fn clear(&mut self) {
         self.known.clear();
+        self.signals.clear();
         self.has_failed = false;
     }
 }
@@ -85,6 +104,11 @@ impl Session<'_> {
         message: &[u8],
     ) -> Sending {
         let portal = portal_of(header, message);
+        if let Some(signal) = self.portals.signal(portal)
+            && let Some(sending) = self.execute_signal(flight, signal, message.len())
+        {
+            return sending;
+        }
         let token = match self.portals.meaning(portal, self.segment) {
             Some(meaning) => match self.deallocated(&meaning).map(Box::from) {
                 Some(name) => return self.execute_deallocate(flight, &name, message.len()),

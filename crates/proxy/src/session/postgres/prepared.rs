@@ -148,9 +148,11 @@ impl Session<'_> {
         };
         let text = message.get(parts.text.clone()).unwrap_or_default();
         let types = message.get(parts.types.clone()).unwrap_or_default();
+        let replaced = self.prepared_text_of_processes(text);
         if !parts.statement.is_named() {
-            return Ok(self.parse_unnamed(flight, text, types, message.len()));
+            return Ok(self.parse_unnamed(flight, (text, replaced), types, message.len()));
         }
+        let text = replaced.as_deref().unwrap_or(text);
         let statement = self.prepares(text, types);
         if let Some(words) = self.apply_rules_to_parse(|session| session.rules_of(&statement)) {
             return Ok(self.refuse_parse(flight, &words, message.len()));
@@ -169,6 +171,7 @@ impl Session<'_> {
         }
         self.prepare_for_execute(flight, &statement.meaning);
         let id = statement.id;
+        let by = (PARSE | id, self.segment);
         let Some(server) = &mut self.server else {
             return Ok(Sending::Drop);
         };
@@ -177,8 +180,7 @@ impl Session<'_> {
                 .conversation
                 .add_local_reply(LocalReply::ParseComplete, RequestToken(PARSE | id));
             if sending == Sending::Forward {
-                self.statements
-                    .set((PARSE | id, self.segment), name, statement);
+                self.statements.set(by, name, statement);
             }
             flight.drop(message.len());
             return Ok(Sending::Drop);
@@ -194,10 +196,9 @@ impl Session<'_> {
             flight.drop(message.len());
             return Ok(sending);
         }
-        self.statements
-            .set((PARSE | id, self.segment), name, statement);
-        flight.rename(header, parts.statement, &name_of(id));
-        flight.keep(message.len() - parts.statement.end);
+        self.statements.set(by, name, statement);
+        flight.drop(message.len());
+        build::parse(flight.writer(), &name_of(id), text, types);
         Ok(sending)
     }
 

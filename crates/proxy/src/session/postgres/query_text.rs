@@ -67,7 +67,14 @@ impl Session<'_> {
         self.runs(analysis.digest);
         self.prepare_for_execute(flight, &analysis);
         let token = self.meant(&analysis);
-        Ok(self.send(flight, Request::Query, token, message.len()))
+        match self.text_of_processes(text_of_query(message)) {
+            Some(text) => Ok(
+                self.replace(flight, (Request::Query, token), message.len(), |out| {
+                    build::query(out, &text);
+                }),
+            ),
+            None => Ok(self.send(flight, Request::Query, token, message.len())),
+        }
     }
 
     /// Applies those effects of a text that hold as soon as it is sent. Returns the token of its

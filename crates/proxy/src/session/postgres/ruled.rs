@@ -149,9 +149,10 @@ impl Session<'_> {
             "DO $evenkeel$BEGIN RAISE USING ERRCODE = '42501', MESSAGE = {}; END$evenkeel$",
             quoted(words)
         );
-        self.replace(flight, Request::Query, length, |out| {
+        let _ = self.replace(flight, (Request::Query, RequestToken(0)), length, |out| {
             build::query(out, text.as_bytes());
-        })
+        });
+        Sending::Drop
     }
 
     /// Replaces a Parse by one that fails immediately, because the message is not a number.
@@ -162,29 +163,29 @@ impl Session<'_> {
         length: usize,
     ) -> Sending {
         let text = format!("SELECT {}::pg_catalog.int4", quoted(words));
-        self.replace(flight, Request::Parse, length, |out| {
+        let _ = self.replace(flight, (Request::Parse, RequestToken(0)), length, |out| {
             build::parse(out, REFUSED, text.as_bytes(), &[]);
-        })
+        });
+        Sending::Drop
     }
 
-    fn replace(
+    /// Sends another message of the same kind in place of one, unless it is to be skipped.
+    pub(super) fn replace(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
-        request: Request,
+        (request, token): (Request, RequestToken),
         length: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Sending {
         let Some(server) = &mut self.server else {
             return Sending::Drop;
         };
-        let sending = server
-            .conversation
-            .sent(request, Origin::Client, RequestToken(0));
+        let sending = server.conversation.sent(request, Origin::Client, token);
         flight.drop(length);
         if sending == Sending::Forward {
             write(flight.writer());
         }
-        Sending::Drop
+        sending
     }
 }
 

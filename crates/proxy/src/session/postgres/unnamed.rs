@@ -39,10 +39,12 @@ impl Session<'_> {
     pub(super) fn parse_unnamed(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
-        text: &[u8],
+        (text, replaced): (&[u8], Option<Vec<u8>>),
         types: &[u8],
         length: usize,
     ) -> Sending {
+        let is_replaced = replaced.is_some();
+        let text = replaced.as_deref().unwrap_or(text);
         if let Some(words) = self.apply_rules_to_parse(|session| session.rules(Some(text))) {
             self.unnamed = UnnamedStatement::default();
             return self.refuse_parse(flight, &words, length);
@@ -56,7 +58,13 @@ impl Session<'_> {
         self.prepare_for_execute(flight, &meaning);
         self.active.may_write |= meaning.writes;
         let id = new_id();
-        let sending = self.send(flight, Request::Parse, RequestToken(UNNAMED | id), length);
+        let request = (Request::Parse, RequestToken(UNNAMED | id));
+        let sending = match is_replaced {
+            true => self.replace(flight, request, length, |out| {
+                build::parse(out, b"", text, types)
+            }),
+            false => self.send(flight, request.0, request.1, length),
+        };
         // After an error it is skipped, and the previous statement remains.
         if sending == Sending::Forward
             && let Some(server) = &mut self.server

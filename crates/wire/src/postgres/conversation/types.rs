@@ -87,6 +87,11 @@ pub enum LocalReply {
     NoData,
     /// Answers Execute with this command tag.
     Command(&'static str),
+    /// Answers Execute with one row that has the boolean true.
+    True {
+        /// True if the client receives the column in binary form.
+        is_binary: bool,
+    },
     /// Answers Query with this command tag, followed by ReadyForQuery. A Query ends an implicit
     /// transaction of earlier extended requests, which a local reply cannot. Allowed only where
     /// [`Conversation::is_between_batches`](super::Conversation::is_between_batches).
@@ -102,6 +107,11 @@ impl LocalReply {
             LocalReply::CloseComplete => build::empty(out, b'3'),
             LocalReply::NoData => build::empty(out, b'n'),
             LocalReply::Command(tag) => build::command_complete(out, tag.as_bytes()),
+            LocalReply::True { is_binary } => {
+                let value: &[u8] = if is_binary { &[1] } else { b"t" };
+                build::data_row(out, &[Some(value)]);
+                build::command_complete(out, b"SELECT 1");
+            }
             LocalReply::Query(tag) => {
                 build::command_complete(out, tag.as_bytes());
                 build::ready_for_query(out, status);

@@ -73,7 +73,7 @@ impl<'a> LoginHandler<'a> {
         let _ = timers::timeout(FIRST_READING_LIMIT, known).await;
         build::authentication_ok(&mut out);
         account.write_greeting(&state, &mut out);
-        let key = self.end_greeting(request, &mut out)?;
+        let key = self.end_greeting(request, &account, &mut out)?;
         stream.send(self.worker, &out).await?;
         Ok(InitialState {
             account,
@@ -87,6 +87,7 @@ impl<'a> LoginHandler<'a> {
     pub(super) fn end_greeting(
         &self,
         request: &LoginRequest,
+        account: &Account,
         out: &mut Vec<u8>,
     ) -> Result<cancel::Key, LoginError> {
         let keyring = self
@@ -96,8 +97,12 @@ impl<'a> LoginHandler<'a> {
             .get()
             .ok_or(LoginError::Disconnected)?;
         let place = cancel::Place::new(self.worker.index(), self.slot);
+        let owner = cancel::SessionOwner {
+            service: self.permit.service().id,
+            user: Arc::clone(&account.pool_user.user),
+        };
         let key = keyring
-            .key(place)
+            .key(place, owner)
             .ok_or_else(|| ErrorReply::new(&error_catalog::OUT_OF_PROCESS_IDS))?;
         let shown = keyring.show(&key, request.minor);
         let CancelKey { process, secret } = shown.key();

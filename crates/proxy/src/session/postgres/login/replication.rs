@@ -67,7 +67,7 @@ impl LoginHandler<'_> {
             build::parameter_status(&mut out, name, value);
         }
         let state = self.initial_state(connection);
-        let key = self.end_greeting(request, &mut out)?;
+        let key = self.end_greeting(request, &account, &mut out)?;
         stream.send(self.worker, &out).await?;
         let acquired = login_connection
             .connection
