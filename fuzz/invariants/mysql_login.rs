@@ -85,6 +85,7 @@ fn accept(choice: u8, mut rest: &[u8]) {
                 assert!(check.run(None, [0; 32]).is_err(), "a login was accepted");
                 return;
             }
+            ClientAuthStep::Collected(..) => panic!("no method collects a password"),
             ClientAuthStep::Refused(..) => return,
         }
     }

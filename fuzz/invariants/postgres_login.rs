@@ -63,6 +63,7 @@ fn accept(choice: u8, mut rest: &[u8]) {
                 return;
             }
             ClientAuthStep::Done(_) => panic!("a stranger got in"),
+            ClientAuthStep::Collected(_) => panic!("no method collects a password"),
         }
     }
 }

@@ -56,6 +56,8 @@ mod limits;
 mod lines;
 #[path = "mysql/login_limits.rs"]
 mod login_limits;
+#[path = "mysql/login_source.rs"]
+mod login_source;
 #[path = "mysql/logins.rs"]
 mod logins;
 #[path = "mysql/lost.rs"]

@@ -36,6 +36,8 @@ mod leftover_state;
 mod limits;
 #[path = "postgres/literals.rs"]
 mod literals;
+#[path = "postgres/login_source.rs"]
+mod login_source;
 #[path = "postgres/logins.rs"]
 mod logins;
 #[path = "postgres/names.rs"]

@@ -170,6 +170,12 @@ catalog! {
     NO_SERVER_AVAILABLE = both(b"57P03", 2003, b"HY000", "no server available, try again");
     SERVER_UNRESPONSIVE = both(b"57P03", 2003, b"HY000",
         "server … does not respond, try again");
+    LOGIN_REQUIRES_TLS = both(b"28000", 3159, b"HY000",
+        "the servers of this service check the password itself, which is accepted over TLS or a \
+         Unix socket only")
+        .hint("Connect with TLS.");
+    PASSWORD_NOT_KEPT = both(b"28000", 1045, b"28000",
+        "the password is longer than … bytes, or there is no memory for it");
     AUTHENTICATION_FAILED = both(b"28000", 1251, b"08004", "authentication failed: …");
 
     // PostgreSQL: logins.

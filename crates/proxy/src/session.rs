@@ -32,6 +32,7 @@ mod input;
 pub(crate) mod interruptible;
 mod lingering_close;
 mod login_connection;
+mod login_proof;
 pub(crate) mod mysql;
 pub(crate) mod password_rate_limit;
 pub(crate) mod pinning;

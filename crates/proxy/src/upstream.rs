@@ -5,6 +5,7 @@ pub(crate) mod cancel_target;
 pub(crate) mod connect;
 pub(crate) mod connect_error;
 pub(crate) mod database_change;
+pub(crate) mod kept_passwords;
 pub(crate) mod pool_registry;
 pub(crate) mod queue;
 pub(crate) mod server_login;

@@ -19,6 +19,9 @@ pub mod mysql;
 pub mod postgres;
 pub mod proxy_header;
 pub mod stream_editor;
+mod unproved_password;
+
+pub use unproved_password::UnprovedPassword;
 
 /// Protocol of a service: the one list of protocols, from the configuration to the sessions. `D` is
 /// what belongs to database protocols only, such as their settings, or the state of their sessions.

@@ -46,7 +46,13 @@ pub(super) fn read(
         Some("file") => {
             auth.source = AuthSource::File;
             auth.account = None;
-            check_file_keys(table, problems);
+            check_server_keys("file", table, problems);
+            require_users_file(table, problems);
+        }
+        Some("login") => {
+            auth.source = AuthSource::Login;
+            auth.account = None;
+            check_server_keys("login", table, problems);
         }
         _ => {
             auth.query = read_query(protocol, table, problems);
@@ -58,15 +64,17 @@ pub(super) fn read(
     auth
 }
 
-/// Checks the keys for `source = "file"`: keys for queries on servers are invalid, and the users
-/// file is required.
-fn check_file_keys(table: &Table<'_>, problems: &mut Problems) {
+/// Reports keys for queries on servers, which only `source = "server"` makes.
+fn check_server_keys(source: &str, table: &Table<'_>, problems: &mut Problems) {
     let given = SERVER_KEYS.into_iter();
     for key in given.filter(|key| table.value(key).is_some()) {
-        let message = format!("`{key}` is for `source = \"server\"`, not for `file`");
+        let message = format!("`{key}` is for `source = \"server\"`, not for `{source}`");
         let help = format!("set `source = \"server\"`, or remove `{key}`");
         problems.error(&table.key_span(key), "E_SOURCE_KEY", message, help);
     }
+}
+
+fn require_users_file(table: &Table<'_>, problems: &mut Problems) {
     if table.value("users_file").is_none() {
         let message = "`source = \"file\"` needs a `users_file`";
         let help = "add `users_file = \"users.toml\"`";
@@ -167,7 +175,7 @@ fn read_allowed(
 /// restriction would not apply.
 fn check_known(auth: &AuthPlan, entry: &Entry<'_>, problems: &mut Problems) {
     let unread = auth.users.is_empty();
-    if auth.source == AuthSource::Server || unread || auth.users.contains_key(entry.name) {
+    if auth.source != AuthSource::File || unread || auth.users.contains_key(entry.name) {
         return;
     }
     let message = format!("`{}` is not in the users file", entry.name);

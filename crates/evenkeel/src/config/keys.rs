@@ -322,7 +322,7 @@ pub static TLS: Section = Section {
 pub static AUTH: Section = Section {
     title: "[service.auth]",
     keys: &[
-        word("source", &["server", "file"]),
+        word("source", &["server", "login", "file"]),
         text("user"),
         text("password"),
         text("password_file"),

@@ -147,7 +147,7 @@ fn check_login(
     problems: &mut Problems,
 ) {
     let says_nothing = *user == UserPlan::default();
-    let nowhere_else = source == AuthSource::File && !user.certificate;
+    let nowhere_else = source != AuthSource::Server && !user.certificate;
     if says_nothing || nowhere_else {
         let message = "this user has no credentials";
         let help = match protocol {

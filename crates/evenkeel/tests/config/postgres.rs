@@ -542,3 +542,18 @@ fn our_certificate_for_servers_needs_its_key() {
     let off = lines.replace("encrypt", "off");
     check_postgres(&off, "W_NO_EFFECT 8:1", "disables TLS");
 }
+
+#[test]
+fn logins_with_the_client_s_password_need_a_channel_that_nobody_reads() {
+    let pair = Pair::new("login");
+    let tls = format!("[service.tls]\n{}", pair.lines());
+    let auth = database(&format!("[service.auth]\nsource = 'login'\n{tls}")).auth;
+    assert_eq!((auth.source, auth.account), (AuthSource::Login, None));
+    check_postgres(
+        "[service.auth]\nsource = 'login'",
+        "E_LOGIN_TLS 6:1",
+        "[service.tls]",
+    );
+    let keys = format!("[service.auth]\nsource = 'login'\nuser = 'x'\n{tls}");
+    check_postgres(&keys, "E_SOURCE_KEY 8:1", "not for `login`");
+}

@@ -29,6 +29,7 @@ use super::stats::{ServiceStats, UserStats};
 use crate::server::Server;
 use crate::server_info::ServerInfo;
 use crate::upstream::connect_error::ConnectError;
+use crate::upstream::kept_passwords::KeptPasswords;
 use crate::upstream::pool_registry::{PoolRegistry, PoolUser};
 use evenkeel_sql::session_state::analysis::RoutingHint;
 
@@ -118,14 +119,25 @@ pub struct TimeLimits {
 /// Login rules.
 #[derive(Debug, Clone)]
 pub struct Auth {
-    /// True if users missing in the file are looked up at the servers.
-    pub ask_servers: bool,
+    /// Source of users that are missing in the file.
+    pub source: AuthSource,
     /// The users file.
     pub users: HashMap<String, FileUser>,
     /// Networks that users may connect from.
     pub allow_from: HashMap<String, Vec<IpNet>>,
     /// Networks for all other users; `None`: any address.
     pub allow_others_from: Option<Vec<IpNet>>,
+}
+
+/// Source of users that are not in the users file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthSource {
+    /// The servers' verifiers, read with the monitor account.
+    Server,
+    /// A login at a server with the client's password.
+    Login,
+    /// None: only users of the file may log in.
+    File,
 }
 
 /// A user of the users file.
@@ -229,6 +241,8 @@ pub struct DatabaseService {
     stats: Box<[ServiceStats]>,
     /// Limits clients that have not logged in yet.
     login_limiter: ArcSwap<LoginLimiter>,
+    /// Passwords of clients whose logins servers have checked.
+    pub(crate) kept_passwords: KeptPasswords,
     /// Number of sessions that have or await a connection at each server, by server id.
     server_loads: Mutex<HashMap<u64, Arc<Load>>>,
     /// Match counts of rules by name, which survive a reload.
@@ -297,6 +311,7 @@ impl DatabaseService {
             protocol,
             stats: (0..workers).map(|_| ServiceStats::new()).collect(),
             login_limiter: ArcSwap::from_pointee(LoginLimiter::new(LoginLimits::default())),
+            kept_passwords: KeptPasswords::default(),
             server_loads: Mutex::default(),
             hits: Mutex::default(),
             digests: ArcSwapOption::empty(),

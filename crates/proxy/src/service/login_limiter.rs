@@ -14,6 +14,10 @@ use super::fair_semaphore::{FairSemaphore, Permit};
 /// Number of known addresses from which unused ones are removed.
 const ADDRESSES_MAX: usize = 1_024;
 
+/// Maximum number of concurrent logins at servers that only prove a client's password. They are in
+/// addition to the connections of the pools.
+const PROOFS_MAX: u32 = 32;
+
 /// Limits of concurrent logins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginLimits {
@@ -29,7 +33,11 @@ pub(crate) struct LoginLimiter {
     limits: LoginLimits,
     all: Arc<FairSemaphore>,
     addresses: Mutex<HashMap<IpAddr, Weak<FairSemaphore>>>,
+    proofs: Arc<FairSemaphore>,
 }
+
+/// A permit for a login at a server that proves a password, released on drop.
+pub(crate) struct ProofPermit(#[expect(dead_code, reason = "held until it is dropped")] Permit);
 
 /// A permit for a login, released on drop.
 pub(crate) struct LoginPermit {
@@ -52,6 +60,7 @@ impl LoginLimiter {
             limits,
             all: Arc::new(FairSemaphore::new(limits.total)),
             addresses: Mutex::default(),
+            proofs: Arc::new(FairSemaphore::new(PROOFS_MAX)),
         }
     }
 
@@ -72,6 +81,11 @@ impl LoginLimiter {
         // The permit may have become free in the moment in which the limit passed.
         let left = limit.checked_sub(began.elapsed())?;
         Some((permit, left))
+    }
+
+    /// Waits for a permit to prove a password at a server, within the limit of the login.
+    pub(crate) async fn acquire_proof(&self) -> ProofPermit {
+        ProofPermit(Arc::clone(&self.proofs).acquire().await)
     }
 
     /// Waits for a permit, first come, first served. The permit of the address is acquired first,

@@ -12,6 +12,8 @@ pub(crate) struct ConnectError {
     pub(crate) code: Option<ErrorCode>,
     /// Error text, with the server's name.
     pub(crate) message: String,
+    /// Error text as the server has sent it; `None`: the server has sent none.
+    pub(crate) text: Option<String>,
     pub(crate) server_id: u64,
 }
 
@@ -44,6 +46,7 @@ impl ConnectError {
             kind: ConnectErrorKind::Outdated,
             code: None,
             message: "the pool has been replaced".to_owned(),
+            text: None,
             server_id: 0,
         }
     }
@@ -53,6 +56,7 @@ impl ConnectError {
             kind: ConnectErrorKind::Unreachable,
             code: None,
             message: format!("server {}: {why}", server.name),
+            text: None,
             server_id: server.id,
         }
     }
@@ -68,6 +72,7 @@ impl ConnectError {
             kind,
             code: Some(code),
             message: format!("server {}: {text}", server.name),
+            text: Some(text.to_owned()),
             server_id: server.id,
         }
     }

@@ -17,6 +17,7 @@ pub(crate) use self::name_ids::NameId;
 
 use self::name_ids::NameIds;
 use self::pause::Paused;
+use super::kept_passwords::KeptPassword;
 use crate::server::Server;
 use crate::service::database::{ConnectionLimits, DatabaseSnapshot};
 
@@ -65,21 +66,25 @@ pub(crate) type Parameters = Vec<(Box<[u8]>, Box<[u8]>)>;
 pub(crate) enum Credential {
     Postgres(postgres::login::Credential),
     Mysql(mysql::login::Credential),
+    /// A password that a server has accepted.
+    Kept(Arc<KeptPassword>),
 }
 
 impl PoolUser {
     /// Returns PostgreSQL's credential. `None`: not a user of PostgreSQL.
-    pub(crate) fn postgres(&self) -> Option<&postgres::login::Credential> {
+    pub(crate) fn postgres(&self) -> Option<postgres::login::Credential> {
         match &self.credential {
-            Credential::Postgres(credential) => Some(credential),
+            Credential::Postgres(credential) => Some(credential.clone()),
+            Credential::Kept(kept) => Some(postgres::login::Credential::Password(kept.copy())),
             Credential::Mysql(_) => None,
         }
     }
 
     /// Returns MySQL's credential. `None`: not a user of MySQL.
-    pub(crate) fn mysql(&self) -> Option<&mysql::login::Credential> {
+    pub(crate) fn mysql(&self) -> Option<mysql::login::Credential> {
         match &self.credential {
-            Credential::Mysql(credential) => Some(credential),
+            Credential::Mysql(credential) => Some(credential.clone()),
+            Credential::Kept(kept) => Some(mysql::login::Credential::Password(kept.copy())),
             Credential::Postgres(_) => None,
         }
     }

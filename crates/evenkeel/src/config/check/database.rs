@@ -14,6 +14,7 @@ pub(super) fn check(draft: &Draft, problems: &mut Problems) {
         accounts(draft, database, problems);
         certificates(draft, database, problems);
         cleartext(draft, database, problems);
+        passwords(draft, database, problems);
     }
 }
 
@@ -95,7 +96,6 @@ fn certificates(Draft { spans, .. }: &Draft, database: &DatabasePlan, problems: 
 fn cleartext(Draft { plan, spans }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
     let mut users = database.auth.users.iter();
     let user = users.find(|(_, user)| user.cleartext);
-    let is_private = |listen: &Listen| matches!(listen, Listen::Unix(_));
     let can = spans.tls.is_some() || plan.listen.iter().any(is_private);
     if let Some((name, _)) = user.filter(|_| !can) {
         let message =
@@ -103,6 +103,21 @@ fn cleartext(Draft { plan, spans }: &Draft, database: &DatabasePlan, problems: &
         let help = "add [service.tls], or remove `cleartext = true`";
         problems.warning(&spans.auth, "W_NO_EFFECT", message, help);
     }
+}
+
+/// Reports `source = "login"` if no client could send its password.
+fn passwords(Draft { plan, spans }: &Draft, database: &DatabasePlan, problems: &mut Problems) {
+    let can = spans.tls.is_some() || plan.listen.iter().any(is_private);
+    if database.auth.source == AuthSource::Login && !can {
+        let message = "`source = \"login\"` accepts passwords over TLS or a Unix socket only, and \
+                       this service has neither: no client can log in";
+        let help = "add [service.tls] with `certificate` and `key`, or a Unix socket to `listen`";
+        problems.error(&spans.auth, "E_LOGIN_TLS", message, help);
+    }
+}
+
+fn is_private(listen: &Listen) -> bool {
+    matches!(listen, Listen::Unix(_))
 }
 
 /// Checks that peers have an effect, which requires a protocol with forwarded cancel requests, and

@@ -14,7 +14,7 @@ pub struct AuthPlan {
     /// Source of users that are not in the users file. Default server.
     pub source: AuthSource,
     /// Account for the lookup of users on the servers: from `[service.auth]`, or else the
-    /// monitor's. Always set for `source = "server"`, never for `"file"`.
+    /// monitor's. Always set for `source = "server"`, never for the others.
     pub account: Option<AccountPlan>,
     /// PostgreSQL query that returns `(rolname, rolpassword, valid_until)` for the user `$1`.
     /// `None`: pg_authid is read.
@@ -51,6 +51,8 @@ pub enum AuthSource {
     /// The database servers.
     #[default]
     Server,
+    /// A login at a server with the password that the client sends.
+    Login,
     /// None: only users of the file may log in.
     File,
 }
@@ -60,6 +62,7 @@ impl AuthSource {
     pub fn name(self) -> &'static str {
         match self {
             AuthSource::Server => "server",
+            AuthSource::Login => "login",
             AuthSource::File => "file",
         }
     }

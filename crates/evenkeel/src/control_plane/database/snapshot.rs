@@ -10,7 +10,7 @@ use evenkeel_policy::failover_queue::PrimaryStatus;
 use evenkeel_policy::server_set::{Member, ServerSet};
 use evenkeel_policy::{causality, connection_pool, failover_queue, route};
 use evenkeel_proxy::database::{
-    Auth, ConnectionLimits, DatabaseService, DatabaseSnapshot, FileCredential, FileUser,
+    self, Auth, ConnectionLimits, DatabaseService, DatabaseSnapshot, FileCredential, FileUser,
     LoginLimits, TimeLimits,
 };
 use evenkeel_proxy::server_info::ServerInfo;
@@ -443,7 +443,11 @@ fn auth(plan: &AuthPlan) -> Auth {
         (name.clone(), user)
     });
     Auth {
-        ask_servers: plan.source == AuthSource::Server,
+        source: match plan.source {
+            AuthSource::Server => database::AuthSource::Server,
+            AuthSource::Login => database::AuthSource::Login,
+            AuthSource::File => database::AuthSource::File,
+        },
         users: users.collect(),
         allow_from: plan.allow_from.clone().into_iter().collect(),
         allow_others_from: plan.allow_others_from.clone(),

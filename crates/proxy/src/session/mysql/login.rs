@@ -1,6 +1,7 @@
 //! Handles client logins, from the greeting to the OK. No data of an unauthenticated client is sent
 //! to a server.
 
+mod by_server;
 mod check;
 mod client_packets;
 mod credential;
@@ -24,7 +25,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frontend::{self, ChangeUser, Request};
 use evenkeel_wire::mysql::login::{Channel, ClaimedIdentity};
 use evenkeel_wire::mysql::password::Nonce;
-use evenkeel_wire::mysql::startup::{self, First, Response};
+use evenkeel_wire::mysql::startup::{self, Attributes, First, Response};
 
 use self::client_packets::ClientPackets;
 use super::Session;

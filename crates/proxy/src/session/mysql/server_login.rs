@@ -6,9 +6,13 @@ mod rows;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_engine::stream::Stream;
+use evenkeel_engine::timers;
+use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
+use evenkeel_wire::mysql::frontend::Code;
 use evenkeel_wire::mysql::greeting::{self, First};
 
 use self::line::{ServerPackets, refused};
@@ -19,7 +23,7 @@ use crate::server::Server;
 use crate::service::{Service, ServiceSnapshot};
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
-use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::server_login::{reach, reach_same_peer, with_login_timeout};
 use crate::worker::Worker;
 use evenkeel_sql::session_state::mysql as state;
@@ -122,6 +126,46 @@ async fn open_on(
     Ok(ServerConnection::new(worker, joined, pooled))
 }
 
+/// Logs a user in at a server, and out again: the server has accepted the credential. `limit`: time
+/// to connect.
+pub(super) async fn prove(
+    worker: &Rc<Worker>,
+    service: &Service,
+    (server, user): (&Server, &PoolUser),
+    limit: Duration,
+) -> Result<(), ConnectError> {
+    let view = service.snapshot_owned();
+    let shared = service
+        .database()
+        .and_then(|database| database.state_of::<MysqlService>());
+    let shared = shared.ok_or_else(ConnectError::outdated)?;
+    let proving = async {
+        let greeting = timers::timeout(limit, async {
+            let stream = reach(worker, service, server).await?;
+            let mut line = ServerPackets::new(worker, server, stream);
+            let (_, payload) = line.packet().await?;
+            Ok((line, payload))
+        });
+        let slow = || Err(ConnectError::unreachable(server, "does not respond"));
+        let (mut line, payload) = greeting.await.unwrap_or_else(|_| slow())?;
+        let greeting = match greeting::first(&payload) {
+            Ok(First::Greeting(greeting)) => greeting,
+            Ok(First::Error(report)) => return Err(refused(server, &report)),
+            Err(fault) => return Err(ConnectError::unreachable(server, fault)),
+        };
+        let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+        if let Some(connector) = database.connector(server)? {
+            line.encrypt(&greeting, connector, user).await?;
+        }
+        line.log_in(&greeting, &shared, user).await?;
+        let mut out = Vec::new();
+        build::command(&mut out, Code::Quit, b"");
+        line.stream.send_and_close(&out);
+        Ok(())
+    };
+    with_login_timeout(&view, server, proving).await
+}
+
 /// Returns the greeting of a server.
 pub(super) async fn greeted(
     worker: &Rc<Worker>,
@@ -160,9 +204,10 @@ async fn join(
     shared.logins.greetings.record(server.id, face);
     let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
     if let Some(connector) = database.connector(server)? {
-        line.encrypt(&greeting, connector, pooled).await?;
+        line.encrypt(&greeting, connector, &pooled.pool_user)
+            .await?;
     }
-    let logged_in = line.log_in(&greeting, shared, pooled).await?;
+    let logged_in = line.log_in(&greeting, shared, &pooled.pool_user).await?;
     if let Some(lacking) = lacking(pooled.pool_user.identity, logged_in.agreed) {
         return Err(ConnectError::unsuitable(server, Lacking(lacking)));
     }

@@ -1,6 +1,7 @@
 //! Handles logins, from a client's first byte to its first ReadyForQuery. No input of an
 //! unauthenticated client is forwarded to a server.
 
+mod by_server;
 mod credential;
 mod greeting;
 mod replication;
@@ -16,7 +17,7 @@ use evenkeel_engine::stream::Stream;
 use evenkeel_engine::timers;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::frame::Frame;
-use evenkeel_wire::postgres::login::{Authenticated, ClientAuth, ClientAuthStep};
+use evenkeel_wire::postgres::login::{Authenticated, ClientAuth, ClientAuthStep, Method};
 use evenkeel_wire::postgres::startup::{First, MINOR_MAX, Replication, Startup, first};
 use evenkeel_wire::postgres::{Parsed, ProtocolError, build, frame};
 use zeroize::Zeroizing;
@@ -304,6 +305,7 @@ impl<'a> LoginHandler<'a> {
         let (method, mut proof) = match known {
             credential::AuthDecision::Certificate(proof) => return Ok(proof),
             credential::AuthDecision::Challenge(method, proof) => (method, proof),
+            credential::AuthDecision::ByServer(proof) => (Method::Collected, proof),
         };
         let mut out = request.negotiation.clone();
         let mut accept = ClientAuth::begin(request.user.clone().into_bytes(), method, &mut out);
@@ -329,6 +331,9 @@ impl<'a> LoginHandler<'a> {
                 ClientAuthStep::Done(authenticated) => {
                     proof.last_word = out;
                     return self.proved(proof, &authenticated);
+                }
+                ClientAuthStep::Collected(password) => {
+                    return self.prove_at_server(request, proof, password).await;
                 }
                 ClientAuthStep::Refused(refusal) => {
                     let user = &request.user;

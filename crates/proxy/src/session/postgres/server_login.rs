@@ -3,6 +3,7 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_engine::secret;
 use evenkeel_engine::stream::Stream;
@@ -12,6 +13,7 @@ use evenkeel_wire::postgres::backend::{self, Authentication, Message};
 use evenkeel_wire::postgres::frame;
 use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
 use evenkeel_wire::postgres::{Parsed, build};
+use zeroize::Zeroize;
 
 use super::server::ServerConnection;
 use super::shared::PostgresService;
@@ -20,7 +22,7 @@ use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::Service;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind, ErrorCode};
-use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::pool_registry::{Parameters, PoolHandle, PoolUser};
 use crate::upstream::server_login::{reach, reach_same_peer, with_login_timeout};
 use crate::worker::Worker;
 
@@ -34,14 +36,14 @@ fn code(sqlstate: [u8; 5]) -> ErrorCode {
     }
 }
 
-fn refused(pooled: &PoolHandle, sqlstate: [u8; 5], text: &str) -> ConnectError {
+fn refused(server: &Server, user: &PoolUser, sqlstate: [u8; 5], text: &str) -> ConnectError {
     let kind = match &sqlstate {
         // Walsenders have a limit of their own: the client receives the error and may retry.
-        b"53300" if pooled.pool_user.replication.is_none() => ConnectErrorKind::Full,
+        b"53300" if user.replication.is_none() => ConnectErrorKind::Full,
         b"57P01" | b"57P02" | b"57P03" => ConnectErrorKind::NotReady,
         _ => ConnectErrorKind::Refused,
     };
-    ConnectError::refused(&pooled.server, kind, code(sqlstate), text)
+    ConnectError::refused(server, kind, code(sqlstate), text)
 }
 
 /// Opens a connection, within the server's time limit.
@@ -64,6 +66,28 @@ pub(super) async fn open(
         protocol.baselines.refresh(&pooled.pool_user, &connection);
     }
     Ok(connection)
+}
+
+/// Logs a user in at a server, and out again: the server has accepted the credential. Returns
+/// whether the server has requested a proof of it. `limit`: time to connect.
+pub(super) async fn prove(
+    worker: &Rc<Worker>,
+    service: &Service,
+    (server, user): (&Server, &PoolUser),
+    limit: Duration,
+) -> Result<bool, ConnectError> {
+    let view = service.snapshot_owned();
+    let proving = async {
+        let dialing = timers::timeout(limit, dial(worker, service, server)).await;
+        let slow = || Err(ConnectError::unreachable(server, "does not respond"));
+        let stream = dialing.unwrap_or_else(|_| slow())?;
+        let mut login = log_in(worker, stream, (server, user)).await?;
+        let mut out = Vec::new();
+        build::terminate(&mut out);
+        login.stream.send_and_close(&out);
+        Ok(login.was_asked)
+    };
+    with_login_timeout(&view, server, proving).await
 }
 
 /// Waits for the first reading of the catalog of a database that replaced another of that name.
@@ -150,60 +174,96 @@ async fn join(
     stream: Stream,
     pooled: &Arc<PoolHandle>,
 ) -> Result<Box<ServerConnection>, ConnectError> {
-    let pool_user = &pooled.pool_user;
-    let credential = pool_user.postgres().cloned();
-    let binding = stream.end_point();
-    let is_encrypted = stream.is_encrypted();
-    let mut connection = ServerConnection::new(worker, stream, pooled);
+    let login = log_in(worker, stream, (&pooled.server, &pooled.pool_user)).await?;
+    let mut connection = ServerConnection::new(worker, login.stream, pooled);
+    for (name, value) in &login.reported {
+        connection.report(name, value);
+    }
+    connection.core.cancel_target.key.replace(login.key);
+    connection.begins(worker);
+    pooled.server.counters.sessions.add(1);
+    Ok(connection)
+}
+
+/// Result of a login at a server.
+struct ServerLogin {
+    stream: Stream,
+    /// Parameters that the server has reported.
+    reported: Parameters,
+    /// Process id and secret for cancel requests.
+    key: Option<(u32, Box<[u8]>)>,
+    /// True if the server has requested a proof of the credential.
+    was_asked: bool,
+}
+
+/// Logs in on a new connection, until the server is ready for queries.
+async fn log_in(
+    worker: &Rc<Worker>,
+    mut stream: Stream,
+    (server, user): (&Server, &PoolUser),
+) -> Result<ServerLogin, ConnectError> {
     let mut out = Vec::new();
     let parameters: [(&[u8], &[u8]); 2] = [
-        (b"user", pool_user.server_user.as_bytes()),
-        (b"database", pool_user.database.as_bytes()),
+        (b"user", user.server_user.as_bytes()),
+        (b"database", user.database.as_bytes()),
     ];
-    let replication = pool_user.replication.iter().flatten();
+    let replication = user.replication.iter().flatten();
     let replication = replication.map(|(name, value)| (&**name, &**value));
     build::startup(&mut out, 0, parameters.into_iter().chain(replication));
     let mut login = Login {
         join: Some(ServerAuth::new(
-            pool_user.server_user.as_bytes().to_vec(),
-            credential.unwrap_or(Credential::Nothing),
-            binding,
-            is_encrypted,
+            user.server_user.as_bytes().to_vec(),
+            user.postgres().unwrap_or(Credential::Nothing),
+            stream.end_point(),
+            stream.is_encrypted() || stays_on_this_machine(&stream),
             secret(),
         )),
-        pooled,
+        server,
+        user,
+        reported: Parameters::new(),
+        key: None,
+        was_asked: false,
     };
     let mut bytes = Vec::new();
     loop {
-        let sent = connection.core.stream.send(worker, &out).await;
-        sent.map_err(|error| ConnectError::unreachable(&pooled.server, error))?;
-        out.clear();
-        while let Some((message, length)) = whole(&bytes, pooled)? {
-            let is_ready = login.message(message, &mut connection, &mut out)?;
+        let sent = stream.send(worker, &out).await;
+        sent.map_err(|error| ConnectError::unreachable(server, error))?;
+        out.zeroize();
+        while let Some((message, length)) = whole(&bytes, server)? {
+            let is_ready = login.message(message, &mut out)?;
             bytes.drain(..length);
             if is_ready {
-                connection.begins(worker);
-                pooled.server.counters.sessions.add(1);
-                return Ok(connection);
+                return Ok(ServerLogin {
+                    stream,
+                    reported: login.reported,
+                    key: login.key,
+                    was_asked: login.was_asked,
+                });
             }
         }
         if out.is_empty() {
-            receive(worker, &mut connection.core.stream, &mut bytes, pooled).await?;
+            receive(worker, &mut stream, &mut bytes, server).await?;
         }
     }
 }
 
+/// Returns whether no other machine can read what is sent.
+fn stays_on_this_machine(stream: &Stream) -> bool {
+    let peer = stream.socket().peer();
+    stream.is_local() || peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+}
+
 fn whole<'a>(
     bytes: &'a [u8],
-    pooled: &PoolHandle,
+    server: &Server,
 ) -> Result<Option<(Message<'a>, usize)>, ConnectError> {
     match frame::frame(bytes, LOGIN_MESSAGE_LENGTH_MAX) {
         Parsed::Frame(frame, length) => match backend::message(frame) {
             Ok(message) => Ok(Some((message, length))),
-            Err(fault) => Err(ConnectError::unreachable(&pooled.server, fault)),
+            Err(fault) => Err(ConnectError::unreachable(server, fault)),
         },
         Parsed::Incomplete { .. } => Ok(None),
-        Parsed::Invalid(fault) => Err(ConnectError::unreachable(&pooled.server, fault)),
+        Parsed::Invalid(fault) => Err(ConnectError::unreachable(server, fault)),
     }
 }
 
@@ -211,16 +271,16 @@ async fn receive(
     worker: &Rc<Worker>,
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
-    pooled: &PoolHandle,
+    server: &Server,
 ) -> Result<(), ConnectError> {
     let received: io::Result<bool> = stream.receive(worker, bytes).await;
     match received {
         Ok(true) => Ok(()),
         Ok(false) => Err(ConnectError::unreachable(
-            &pooled.server,
+            server,
             "closed the connection during login",
         )),
-        Err(error) => Err(ConnectError::unreachable(&pooled.server, error)),
+        Err(error) => Err(ConnectError::unreachable(server, error)),
     }
 }
 
@@ -228,36 +288,33 @@ async fn receive(
 struct Login<'a> {
     /// State of the authentication; `None` once it has succeeded.
     join: Option<ServerAuth>,
-    pooled: &'a PoolHandle,
+    server: &'a Server,
+    user: &'a PoolUser,
+    reported: Parameters,
+    key: Option<(u32, Box<[u8]>)>,
+    was_asked: bool,
 }
 
 impl Login<'_> {
     /// Processes a message. Returns whether the server is ready for queries.
-    fn message(
-        &mut self,
-        message: Message<'_>,
-        connection: &mut ServerConnection,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, ConnectError> {
+    fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> Result<bool, ConnectError> {
         match message {
             Message::Authentication(request) => self.authenticate(request, out)?,
             Message::Error(report) => {
                 let text = String::from_utf8_lossy(report.text());
-                return Err(refused(self.pooled, report.sqlstate().0, &text));
+                return Err(refused(self.server, self.user, report.sqlstate().0, &text));
             }
-            Message::ParameterStatus { name, value } => connection.report(name, value),
+            Message::ParameterStatus { name, value } => {
+                self.reported.push((name.into(), value.into()));
+            }
             Message::BackendKeyData { process, secret } => {
-                connection
-                    .core
-                    .cancel_target
-                    .key
-                    .replace(Some((process, secret.into())));
+                self.key = Some((process, secret.into()));
             }
             Message::ReadyForQuery(_) if self.join.is_none() => return Ok(true),
             Message::Notice(_) => {}
             _ => {
                 let why = "sent an unexpected message during login";
-                return Err(ConnectError::unreachable(&self.pooled.server, why));
+                return Err(ConnectError::unreachable(self.server, why));
             }
         }
         Ok(false)
@@ -270,14 +327,14 @@ impl Login<'_> {
     ) -> Result<(), ConnectError> {
         let Some(join) = self.join.take() else {
             let why = "requested authentication twice";
-            return Err(ConnectError::unreachable(&self.pooled.server, why));
+            return Err(ConnectError::unreachable(self.server, why));
         };
         match join.message(request, out) {
             ServerAuthStep::More(join) => self.join = Some(*join),
-            ServerAuthStep::Done(_) => {}
+            ServerAuthStep::Done(result) => self.was_asked = result.was_asked,
             ServerAuthStep::Refused(refusal) => {
                 let text = refusal.to_string();
-                return Err(refused(self.pooled, *b"28000", &text));
+                return Err(refused(self.server, self.user, *b"28000", &text));
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::check::SentPassword;
 use super::{AuthFailure, Authenticated, Channel, Check, Credential, Secret};
+use crate::UnprovedPassword;
 use crate::mysql::build;
 use crate::mysql::frame::Frame;
 use crate::mysql::frontend::ChangeUser;
@@ -53,6 +54,9 @@ pub enum Method {
     Clear(Secret),
     /// The account has no password; the plugin is one of the first three.
     Empty(&'static [u8]),
+    /// The password itself, which the caller checks at a server; the plugin is
+    /// `caching_sha2_password` or `mysql_clear_password`.
+    Collected(&'static [u8]),
 }
 
 /// A login that waits for the client's next packet.
@@ -74,6 +78,8 @@ pub enum ClientAuthStep {
     Check(Box<Check>),
     /// The client is authenticated; the caller sends OK when it may.
     Done(Authenticated, u8),
+    /// The client has sent this password, which proves nothing until a server accepts it.
+    Collected(UnprovedPassword, u8),
     /// Authentication failed; the caller sends the error and closes the connection.
     Refused(AuthFailure, u8),
 }
@@ -128,7 +134,7 @@ impl Method {
             Method::Ed25519(..) => password::ED25519,
             Method::Parsec(..) => password::PARSEC,
             Method::Clear(_) => password::CLEAR,
-            Method::Empty(plugin) => plugin,
+            Method::Empty(plugin) | Method::Collected(plugin) => plugin,
         }
     }
 
@@ -140,7 +146,8 @@ impl Method {
             Method::Native(verifier) => Some(verifier.bytes().to_vec()),
             Method::Ed25519(verifier, _) => Some(verifier.bytes().to_vec()),
             Method::Parsec(verifier, _) => Some(verifier.bytes().to_vec()),
-            Method::Sha2 { .. } | Method::Known(_) | Method::Clear(_) | Method::Empty(_) => None,
+            Method::Sha2 { .. } | Method::Known(_) | Method::Clear(_) => None,
+            Method::Empty(_) | Method::Collected(_) => None,
         }
     }
 }
@@ -177,7 +184,8 @@ impl ClientAuth {
             stage: AuthStage::Proof,
         });
         let plugin = accept.method.plugin();
-        if plugin == password::CLEAR && channel == Channel::Plain {
+        let is_open = plugin == password::CLEAR || matches!(accept.method, Method::Collected(_));
+        if is_open && channel == Channel::Plain {
             return ClientAuthStep::Refused(AuthFailure::CleartextNotAllowed, sequence);
         }
         // These plugins use a nonce of their own, which is sent with the request for the proof.
@@ -209,7 +217,9 @@ impl ClientAuth {
             Method::Ed25519(_, nonce) | Method::Parsec(_, nonce) => {
                 build::auth_switch(out, sequence, plugin, nonce);
             }
-            Method::Clear(_) => build::auth_switch(out, sequence, plugin, &[]),
+            Method::Clear(_) | Method::Collected(password::CLEAR) => {
+                build::auth_switch(out, sequence, plugin, &[]);
+            }
             _ => {
                 let mut data = [0; 21];
                 if let Some(place) = data.first_chunk_mut() {
@@ -241,6 +251,11 @@ impl ClientAuth {
                 self.advance(AuthStage::Signature)
             }
             Method::Parsec(..) => wrong,
+            Method::Collected(_) if empty => {
+                ClientAuthStep::Collected(UnprovedPassword::new(b""), sequence)
+            }
+            Method::Collected(password::CLEAR) => collected(proof, sequence),
+            Method::Collected(_) => self.request_password(sequence, out),
             _ if empty => wrong,
             Method::Native(verifier) => match verifier.check(&self.nonce, proof) {
                 Some(key) => (*self).done(Credential::Native(key), sequence),
@@ -303,6 +318,9 @@ impl ClientAuth {
         sequence: u8,
         out: &mut Vec<u8>,
     ) -> ClientAuthStep {
+        if matches!(self.method, Method::Collected(_)) {
+            return collected(payload, sequence);
+        }
         let Method::Sha2 {
             public_key, stored, ..
         } = &self.method
@@ -349,6 +367,16 @@ impl ClientAuth {
             },
             sequence,
         }))
+    }
+}
+
+/// Returns a password that ends with a zero byte.
+fn collected(payload: &[u8], sequence: u8) -> ClientAuthStep {
+    match payload.split_last() {
+        Some((&0, password)) => {
+            ClientAuthStep::Collected(UnprovedPassword::new(password), sequence)
+        }
+        _ => ClientAuthStep::Refused(AuthFailure::Protocol, sequence),
     }
 }
 

@@ -142,6 +142,7 @@ fn talk(method: Method, channel: Channel, mut join: Box<ServerAuth>, mut sent: V
             }
             ClientAuthStep::Done(authenticated, sequence) => (Ok(authenticated), sequence),
             ClientAuthStep::Refused(refusal, sequence) => (Err(refusal), sequence),
+            ClientAuthStep::Collected(..) => panic!("no method collects a password"),
         };
         if client.is_ok() {
             let agreed = Capabilities::SPOKEN;
@@ -371,11 +372,55 @@ fn packets_that_do_not_belong_end_the_login() {
                 payload,
             };
             match accept.message(frame, &mut out) {
-                ClientAuthStep::Done(..) => panic!("{payload:?}"),
+                ClientAuthStep::Done(..) | ClientAuthStep::Collected(..) => panic!("{payload:?}"),
                 ClientAuthStep::Check(check) => assert!(check.run(None, [0; 32]).is_err()),
                 ClientAuthStep::More(_) | ClientAuthStep::Refused(..) => {}
             }
         }
+    }
+}
+
+/// TO SEE THIS RED: take a password on a plain channel.
+#[test]
+fn a_password_for_a_server_to_check_comes_whole_and_over_a_secure_channel_only() {
+    let begin = |plugin: &'static [u8], proof: &[u8], channel| {
+        let claim = ClaimedIdentity::of_response(&startup::Response {
+            capabilities: Capabilities::SPOKEN,
+            packet_length_max: 1 << 24,
+            collation: 45,
+            user: b"app",
+            proof,
+            schema: None,
+            plugin: Some(plugin),
+            attributes: startup::Attributes::default(),
+            zstd_level: None,
+        });
+        let (nonce, mut out) = (Nonce::from_bytes(NONCE), Vec::new());
+        let method = Method::Collected(plugin);
+        ClientAuth::begin(claim, nonce, channel, method, (2, &mut out))
+    };
+    let step = begin(password::CLEAR, b"pass\0", Channel::Secure);
+    let ClientAuthStep::Collected(collected, 2) = step else {
+        panic!("{step:?}");
+    };
+    assert!(!format!("{collected:?}").contains("pass"));
+    assert_eq!(collected.into_bytes().as_slice(), b"pass");
+    let step = begin(password::CACHING_SHA2, &[7; 32], Channel::Secure);
+    let ClientAuthStep::More(accept) = step else {
+        panic!("{step:?}");
+    };
+    let payload = b"pass\0";
+    let frame = Frame {
+        sequence: 3,
+        payload,
+    };
+    let step = accept.message(frame, &mut Vec::new());
+    assert!(matches!(step, ClientAuthStep::Collected(_, 4)), "{step:?}");
+    for plugin in [password::CLEAR, password::CACHING_SHA2] {
+        let step = begin(plugin, b"", Channel::Secure);
+        assert!(matches!(step, ClientAuthStep::Collected(..)), "{step:?}");
+        let step = begin(plugin, b"pass\0", Channel::Plain);
+        assert!(matches!(step, ClientAuthStep::Refused(..)), "{step:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::{AuthFailure, Authenticated, Credential};
+use crate::UnprovedPassword;
 use crate::postgres::cursor::Cursor;
 use crate::postgres::frame::Frame;
 use crate::postgres::scram::{Challenge, Nonce, Offer, Verifier};
@@ -32,6 +33,8 @@ pub enum Method {
     },
     /// Cleartext password: over TLS only.
     Cleartext(Secret),
+    /// Cleartext password that the caller checks at a server.
+    Collected,
 }
 
 /// Secret that a password is compared with.
@@ -58,6 +61,8 @@ pub enum ClientAuthStep {
     More(ClientAuth),
     /// The client is authenticated; the caller sends AuthenticationOk when it may.
     Done(Authenticated),
+    /// The client has sent this password, which proves nothing until a server accepts it.
+    Collected(UnprovedPassword),
     /// Authentication failed; the caller sends the error and closes the connection.
     Refused(AuthFailure),
 }
@@ -68,6 +73,7 @@ enum AuthStage {
     ScramLast(Challenge),
     Md5(md5::Hash, [u8; 4]),
     Cleartext(Secret),
+    Collected,
 }
 
 impl ClientAuth {
@@ -91,6 +97,10 @@ impl ClientAuth {
             Method::Cleartext(secret) => {
                 build::authentication_cleartext(out);
                 AuthStage::Cleartext(secret)
+            }
+            Method::Collected => {
+                build::authentication_cleartext(out);
+                AuthStage::Collected
             }
         };
         ClientAuth { user, stage }
@@ -147,6 +157,10 @@ impl ClientAuth {
                     return Err(AuthFailure::WrongPassword);
                 }
                 Credential::Password(Zeroizing::new(password.to_vec()))
+            }
+            AuthStage::Collected => {
+                let password = UnprovedPassword::new(password(body)?);
+                return Ok(ClientAuthStep::Collected(password));
             }
         };
         Ok(ClientAuthStep::Done(Authenticated { user, credential }))

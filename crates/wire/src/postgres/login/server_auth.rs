@@ -22,6 +22,8 @@ pub struct ServerAuth {
 pub struct ServerAuthResult {
     /// True if the server has proved that it knows the user's verifier, which only SCRAM does.
     pub server_proved: bool,
+    /// True if the server has requested a proof of the credential; false: it trusts the address.
+    pub was_asked: bool,
 }
 
 /// Result of one step of a login at a server.
@@ -83,12 +85,16 @@ impl ServerAuth {
     ) -> Result<ServerAuthStep, AuthFailure> {
         self.stage = match (self.stage, request) {
             (AuthStage::Request, Authentication::Ok) => {
-                let server_proved = false;
-                return Ok(ServerAuthStep::Done(ServerAuthResult { server_proved }));
+                return Ok(ServerAuthStep::Done(ServerAuthResult {
+                    server_proved: false,
+                    was_asked: false,
+                }));
             }
             (AuthStage::Ok { proved }, Authentication::Ok) => {
-                let server_proved = proved;
-                return Ok(ServerAuthStep::Done(ServerAuthResult { server_proved }));
+                return Ok(ServerAuthStep::Done(ServerAuthResult {
+                    server_proved: proved,
+                    was_asked: true,
+                }));
             }
             (_, Authentication::Ok) => return Err(AuthFailure::Unproved),
             (AuthStage::Request, Authentication::CleartextPassword) => {

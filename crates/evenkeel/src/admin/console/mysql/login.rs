@@ -132,6 +132,9 @@ async fn authenticate(
             }
             ClientAuthStep::Refused(refusal, sequence) => (refusal.to_string(), sequence),
             ClientAuthStep::Check(check) => ("no password was requested".into(), check.sequence()),
+            ClientAuthStep::Collected(_, sequence) => {
+                ("no password was requested".into(), sequence)
+            }
         };
         let user = response.user.escape_ascii();
         let message =

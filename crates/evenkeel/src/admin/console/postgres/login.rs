@@ -125,6 +125,8 @@ async fn authenticate(
         match login.message(Frame { tag, body: &body }, out) {
             ClientAuthStep::More(next) => login = next,
             ClientAuthStep::Done(_) => return Ok(true),
+            // No method here collects passwords.
+            ClientAuthStep::Collected(_) => return Ok(false),
             ClientAuthStep::Refused(refusal) => {
                 let text = if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
                     format!(

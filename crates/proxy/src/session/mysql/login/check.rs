@@ -1,6 +1,7 @@
 //! Authenticates a client with any of the supported plugins.
 
 use evenkeel_engine::secret;
+use evenkeel_wire::UnprovedPassword;
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::Frame;
@@ -18,6 +19,13 @@ use crate::session::blocking;
 
 /// Result code of `caching_sha2_password` for a correct proof.
 const FAST_SUCCESS: u8 = 3;
+
+/// Result of the packets of an authentication.
+enum Exchanged {
+    Proof(Authenticated),
+    /// The password, for a server to check.
+    Password(UnprovedPassword),
+}
 
 impl LoginHandler<'_> {
     /// Authenticates the client; a success has not been reported to the client yet.
@@ -39,7 +47,10 @@ impl LoginHandler<'_> {
             }
         };
         match self.exchange(packets, request, method, &proof).await? {
-            Ok(authenticated) => self.proved(request, proof, &authenticated),
+            Ok(Exchanged::Proof(authenticated)) => self.proved(request, proof, &authenticated),
+            Ok(Exchanged::Password(password)) => {
+                self.prove_at_server(request, proof, password).await
+            }
             Err(refusal) => {
                 let (user, peer) = (&request.user, self.peer);
                 tracing::info!(user, ?peer, %refusal, "login refused");
@@ -56,7 +67,7 @@ impl LoginHandler<'_> {
         request: &LoginRequest,
         method: Method,
         proof: &LoginGrant,
-    ) -> Result<Result<Authenticated, AuthFailure>, LoginError> {
+    ) -> Result<Result<Exchanged, AuthFailure>, LoginError> {
         let channel = self.channel(packets);
         let mut out = Vec::new();
         let to = (packets.next(), &mut out);
@@ -72,9 +83,15 @@ impl LoginHandler<'_> {
                     step = accept.message(Frame { sequence, payload }, &mut out);
                 }
                 ClientAuthStep::Check(check) => {
-                    return Ok(self.check(channel, request, *check, proof).await);
+                    let checked = self.check(channel, request, *check, proof).await;
+                    return Ok(checked.map(Exchanged::Proof));
                 }
-                ClientAuthStep::Done(authenticated, _) => return Ok(Ok(authenticated)),
+                ClientAuthStep::Done(authenticated, _) => {
+                    return Ok(Ok(Exchanged::Proof(authenticated)));
+                }
+                ClientAuthStep::Collected(password, _) => {
+                    return Ok(Ok(Exchanged::Password(password)));
+                }
                 ClientAuthStep::Refused(refusal, _) => return Ok(Err(refusal)),
             }
         }

@@ -1,6 +1,7 @@
 //! Determines the credential that a client's login is checked against, and the one for logins at
 //! the servers.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use evenkeel_engine::secret;
@@ -18,8 +19,9 @@ use super::password_cache::CacheLevel;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
-use crate::service::database::{FileCredential, FileUser};
+use crate::service::database::{AuthSource, FileCredential, FileUser};
 use crate::session::blocking;
+use crate::upstream::kept_passwords::KeptPassword;
 use crate::upstream::pool_registry::generation_of;
 
 /// Rounds of mock hashes; MySQL's default.
@@ -29,6 +31,8 @@ const MOCK_ROUNDS: u32 = 5_000;
 pub(super) struct LoginGrant {
     /// Credential for the servers; `None` if the login provides it.
     pub(super) credential: Option<Credential>,
+    /// Password that a server has accepted, instead of `credential`.
+    pub(super) kept: Option<Arc<KeptPassword>>,
     /// User name for the servers.
     pub(super) server_user: String,
     /// Number that distinguishes the account's current credentials from earlier ones.
@@ -76,8 +80,15 @@ impl LoginHandler<'_> {
         if let Some(credential) = &of_file.credential {
             return Ok(self.of_file(packets, request, &of_file, credential).await);
         }
-        if !auth.ask_servers {
-            return Ok(self.mock(packets, request, "").await);
+        match auth.source {
+            AuthSource::Server => {}
+            AuthSource::File => return Ok(self.mock(packets, request, "").await),
+            AuthSource::Login if self.channel(packets) == Channel::Secure => {
+                return Ok(by_server(request, &of_file));
+            }
+            AuthSource::Login => {
+                return Err(ErrorReply::new(&error_catalog::LOGIN_REQUIRES_TLS).into());
+            }
         }
         match self.service.server_info.accounts(&request.user).await {
             Ok(accounts) => Ok(self.of_server(packets, request, &of_file, &accounts).await),
@@ -309,6 +320,16 @@ impl LoginHandler<'_> {
     }
 }
 
+/// Returns the decision for a client whose password a server checks: the client sends it with the
+/// plugin that it has begun with, or with the most common one of the two.
+fn by_server(request: &LoginRequest, user: &FileUser) -> AuthDecision {
+    let plugin = match request.plugin.as_deref() {
+        Some(password::CLEAR) => password::CLEAR,
+        _ => password::CACHING_SHA2,
+    };
+    AuthDecision::Challenge(Method::Collected(plugin), proof(request, user, &[]))
+}
+
 /// Returns the method of a plugin based on signatures, which cannot be reused, and the plugin's
 /// common name.
 fn signed(plugin: &[u8], stored: &[u8]) -> Option<(Method, &'static str)> {
@@ -398,6 +419,7 @@ fn proof(request: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGra
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
         generation: generation_of(&all),
         server_user,
+        kept: None,
         error_reply: None,
         keeps: CacheLevel::Nothing,
         warms: false,

@@ -100,22 +100,37 @@ impl<'a> LoginHandler<'a> {
     }
 
     fn account(&self, request: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
+        let credential = match proof.kept {
+            Some(kept) => pool_registry::Credential::Kept(kept),
+            None => {
+                let credential = proof.credential.unwrap_or(Credential::Nothing);
+                pool_registry::Credential::Mysql(credential)
+            }
+        };
+        let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
+        self.worker_pool.account(pool_user, &self.service)
+    }
+
+    pub(super) fn pool_user(
+        &self,
+        request: &LoginRequest,
+        server_user: String,
+        credential: pool_registry::Credential,
+        generation: u64,
+    ) -> PoolUser {
         let pool_registry = &self.service.pool_registry;
-        let pool_user = PoolUser {
+        PoolUser {
             user: request.user.as_str().into(),
-            server_user: proof.server_user.into(),
+            server_user: server_user.into(),
             // The schema is a session setting: connections are used for all schemas.
             database: "".into(),
-            credential: pool_registry::Credential::Mysql(
-                proof.credential.unwrap_or(Credential::Nothing),
-            ),
-            generation: proof.generation,
+            credential,
+            generation,
             identity: request.handshake.agreed.both(IDENTITY).0,
             replication: None,
             user_number: pool_registry.number(request.user.as_bytes()),
             database_number: pool_registry.number(b""),
-        };
-        self.worker_pool.account(pool_user, &self.service)
+        }
     }
 
     /// Presents the password to all servers, so that a promoted primary accepts the user. A server

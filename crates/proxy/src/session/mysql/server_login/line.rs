@@ -23,7 +23,7 @@ use super::rows::{Answer, Row, Rows};
 use super::{Pair, question};
 use crate::server::Server;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind, ErrorCode};
-use crate::upstream::pool_registry::PoolHandle;
+use crate::upstream::pool_registry::PoolUser;
 use crate::worker::Worker;
 use evenkeel_sql::session_state::mysql as state;
 
@@ -95,7 +95,7 @@ impl<'a> ServerPackets<'a> {
         &mut self,
         greeting: &Greeting<'_>,
         connector: &Connector,
-        pooled: &PoolHandle,
+        user: &PoolUser,
     ) -> Result<(), ConnectError> {
         if !greeting.capabilities.has(Capabilities::SSL) {
             let why = "does not support TLS: see mode in [service.server_tls]";
@@ -109,7 +109,7 @@ impl<'a> ServerPackets<'a> {
         let mut request = Vec::new();
         let offered = greeting.capabilities;
         // MySQL uses these capabilities, not those of the login packet after them.
-        let ours = self.wanted(pooled).both(offered);
+        let ours = self.wanted(user).both(offered);
         let ours = ours.with(Capabilities::PROTOCOL_41);
         build::ssl_request(&mut request, self.next, ours, COLLATION);
         self.send(&request).await?;
@@ -127,12 +127,12 @@ impl<'a> ServerPackets<'a> {
         &mut self,
         greeting: &Greeting<'_>,
         shared: &MysqlService,
-        pooled: &PoolHandle,
+        user: &PoolUser,
     ) -> Result<LoggedIn, ConnectError> {
         let hello = Hello {
-            capabilities: self.wanted(pooled),
+            capabilities: self.wanted(user),
             collation: COLLATION,
-            user: pooled.pool_user.server_user.as_bytes(),
+            user: user.server_user.as_bytes(),
             schema: None,
             attributes: Attributes::of(ATTRIBUTES),
         };
@@ -142,7 +142,7 @@ impl<'a> ServerPackets<'a> {
         };
         // Without TLS, an attacker in the network path can read everything, which the operator has
         // accepted. Requesting the server's key does not add to that risk.
-        let how = (credential(shared, pooled), channel, ServerKey::Ask);
+        let how = (credential(shared, user), channel, ServerKey::Ask);
         let mut out = Vec::new();
         let to = (self.next, &mut out);
         let begun = ServerAuth::begin(greeting, &hello, how, secret(), to);
@@ -165,8 +165,8 @@ impl<'a> ServerPackets<'a> {
         }
     }
 
-    fn wanted(&self, pooled: &PoolHandle) -> Capabilities {
-        let wanted = wanted(pooled.pool_user.identity);
+    fn wanted(&self, user: &PoolUser) -> Capabilities {
+        let wanted = wanted(user.identity);
         match self.stream.is_encrypted() {
             true => wanted.with(Capabilities::SSL),
             false => wanted,
@@ -253,9 +253,8 @@ impl<'a> ServerPackets<'a> {
 
 /// Returns the credential for a server. The password is preferred, since any other credential fails
 /// at a server that no longer has the password cached.
-fn credential(shared: &MysqlService, pooled: &PoolHandle) -> Credential {
-    let pool_user = &pooled.pool_user;
-    let known = pool_user.mysql().cloned().unwrap_or(Credential::Nothing);
+fn credential(shared: &MysqlService, pool_user: &PoolUser) -> Credential {
+    let known = pool_user.mysql().unwrap_or(Credential::Nothing);
     if !matches!(known, Credential::Sha2(_)) {
         return known;
     }

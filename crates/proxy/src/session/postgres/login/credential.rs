@@ -1,5 +1,7 @@
 //! Determines how a login is verified, and with which credentials it connects to servers.
 
+use std::sync::Arc;
+
 use evenkeel_engine::secret;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::accounts::{LookupError, PostgresAuthRecord, Verifier};
@@ -12,7 +14,8 @@ use super::super::error_reply::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
-use crate::service::database::{FileCredential, FileUser};
+use crate::service::database::{AuthSource, FileCredential, FileUser};
+use crate::upstream::kept_passwords::KeptPassword;
 use crate::upstream::pool_registry::generation_of;
 
 /// Iterations of mock verifiers: PostgreSQL's default.
@@ -25,6 +28,8 @@ pub(in super::super) struct LoginGrant {
     /// User name for servers.
     pub(in super::super) server_user: String,
     pub(in super::super) generation: u64,
+    /// Password that a server has accepted, instead of `credential`.
+    pub(super) kept: Option<Arc<KeptPassword>>,
     /// Error that rejects the login even if authentication succeeds.
     pub(super) error_reply: Option<ErrorReply>,
     /// Rest of the authentication exchange to be sent.
@@ -36,6 +41,8 @@ pub(super) enum AuthDecision {
     /// Client certificate suffices: it names the user.
     Certificate(LoginGrant),
     Challenge(Method, LoginGrant),
+    /// A server checks the password that the client sends.
+    ByServer(LoginGrant),
 }
 
 impl LoginHandler<'_> {
@@ -64,8 +71,15 @@ impl LoginHandler<'_> {
         if let Some(credential) = &of_file.credential {
             return Ok(self.of_file(request, &of_file, credential, binding));
         }
-        if !auth.ask_servers {
-            return Ok(self.mock(request, binding));
+        match auth.source {
+            AuthSource::Server => {}
+            AuthSource::File => return Ok(self.mock(request, binding)),
+            AuthSource::Login if self.is_private(stream) => {
+                return Ok(AuthDecision::ByServer(proof(request, &of_file, [b""; 2])));
+            }
+            AuthSource::Login => {
+                return Err(ErrorReply::new(&error_catalog::LOGIN_REQUIRES_TLS).into());
+            }
         }
         let found = self.shared.server_info.login(&request.user).await;
         let login = match found {
@@ -221,6 +235,7 @@ fn proof(request: &LoginRequest, user: &FileUser, [secret, role]: [&[u8]; 2]) ->
         credential: password
             .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
         generation: generation_of(&[server_user.as_bytes(), bytes, secret, role]),
+        kept: None,
         server_user,
         error_reply: None,
         last_word: Vec::new(),

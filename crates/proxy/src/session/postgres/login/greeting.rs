@@ -112,22 +112,35 @@ impl<'a> LoginHandler<'a> {
     }
 
     pub(super) fn account(&self, request: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
+        let credential = match proof.kept {
+            Some(kept) => Credential::Kept(kept),
+            None => Credential::Postgres(proof.credential.unwrap_or(login::Credential::Nothing)),
+        };
+        let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
+        self.worker_pool.account(pool_user, &self.shared)
+    }
+
+    pub(super) fn pool_user(
+        &self,
+        request: &LoginRequest,
+        server_user: String,
+        credential: Credential,
+        generation: u64,
+    ) -> PoolUser {
         let pool_registry = &self.shared.pool_registry;
         let replication = request.for_replication();
-        let credential = proof.credential.unwrap_or(login::Credential::Nothing);
-        let pool_user = PoolUser {
+        PoolUser {
             user: request.user.as_str().into(),
-            server_user: proof.server_user.into(),
+            server_user: server_user.into(),
             database: request.database.as_str().into(),
-            credential: Credential::Postgres(credential),
-            generation: proof.generation,
+            credential,
+            generation,
             // A unique number: replication clients share no pool.
             identity: replication.as_ref().map_or(0, |_| SessionHandle::draw_id()),
             replication,
             user_number: pool_registry.number(request.user.as_bytes()),
             database_number: pool_registry.number(request.database.as_bytes()),
-        };
-        self.worker_pool.account(pool_user, &self.shared)
+        }
     }
 
     /// Returns the initial session state. A server is queried only if no server has reported it
