@@ -56,7 +56,7 @@ enum Command {
     /// Show the pools and users of a PostgreSQL or MySQL service.
     Pools(pools::ServiceArgs),
     /// Show the clients of a PostgreSQL or MySQL service.
-    Clients(pools::ServiceArgs),
+    Clients(pools::ClientsArgs),
     /// Show statistics per statement (digest) of a PostgreSQL or MySQL service.
     Digests(pools::ServiceArgs),
     /// Show where a statement would be routed, and why.

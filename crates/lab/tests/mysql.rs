@@ -10,6 +10,8 @@ mod harness;
 mod address_reuse;
 #[path = "mysql/ahead.rs"]
 mod ahead;
+#[path = "mysql/applications.rs"]
+mod applications;
 #[path = "mysql/asked.rs"]
 mod asked;
 #[path = "mysql/baked.rs"]

@@ -6,6 +6,8 @@
 #[path = "harness/harness.rs"]
 mod harness;
 
+#[path = "postgres/applications.rs"]
+mod applications;
 #[path = "postgres/batches.rs"]
 mod batches;
 #[path = "postgres/before_login.rs"]

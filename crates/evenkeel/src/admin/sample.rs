@@ -63,6 +63,7 @@ pub(crate) fn connections() -> Connections {
                 user: "ann".into(),
                 database: "shop".into(),
                 peer: "10.1.2.3:40000".into(),
+                application: "shop-web".into(),
                 state: "active".into(),
                 age_ms: 60_000,
                 state_for_ms: 1_500,

@@ -24,6 +24,15 @@ pub(super) struct ServiceArgs {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct ClientsArgs {
+    #[command(flatten)]
+    of: ServiceArgs,
+    /// Only clients whose program has this name (application_name, program_name).
+    #[arg(long, value_name = "NAME")]
+    application: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct DatabaseArgs {
     /// Service name.
     service: String,
@@ -83,8 +92,17 @@ pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
     }
 }
 
-pub(super) fn clients(args: &ServiceArgs) -> ExitCode {
-    show(args, Client::connections, pools::clients)
+pub(super) fn clients(args: &ClientsArgs) -> ExitCode {
+    let query = |client: &Client, service: &str| {
+        let mut found = client.connections(service)?;
+        if let (Ok(connections), Some(name)) = (&mut found, &args.application) {
+            connections.clients.retain(|one| one.application == *name);
+            // They are no client's.
+            connections.idle.clear();
+        }
+        Ok(found)
+    };
+    show(&args.of, query, pools::clients)
 }
 
 pub(super) fn digests(args: &ServiceArgs) -> ExitCode {
@@ -96,7 +114,7 @@ type Answer<T> = Result<Result<T, String>, ClientError>;
 
 fn show<T: Serialize>(
     args: &ServiceArgs,
-    query: fn(&Client, &str) -> Answer<T>,
+    query: impl FnOnce(&Client, &str) -> Answer<T>,
     rendered: fn(&T) -> String,
 ) -> ExitCode {
     let Some(client) = client(&args.process) else {

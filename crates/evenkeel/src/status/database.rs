@@ -230,6 +230,8 @@ pub struct ClientStatus {
     pub database: String,
     /// Address of the client. `unix` for a Unix socket.
     pub peer: String,
+    /// Name of the client's program (`application_name`, `program_name`). Empty if it gives none.
+    pub application: String,
     /// State of the client.
     pub state: String,
     /// Time since the client connected.

@@ -30,6 +30,8 @@ pub struct SessionInfo {
     pub database: String,
     /// `None`: connected through a Unix socket.
     pub peer: Option<SocketAddr>,
+    /// Name that the client's program gives itself; empty if none.
+    pub application: String,
     /// Current activity.
     pub doing: SessionActivity,
     /// Age of the session, in milliseconds.
@@ -115,6 +117,7 @@ fn session(handle: &SessionHandle, login: LoginInfo) -> SessionInfo {
         user: login.user.to_string(),
         database: login.database.to_string(),
         peer: login.peer,
+        application: login.application.as_str().to_owned(),
         doing: login.activity,
         age_ms,
         doing_for_ms,

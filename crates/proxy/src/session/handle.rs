@@ -24,7 +24,7 @@ use logged_in::LoggedIn;
 use relaying::Relaying;
 
 pub(crate) use events::SessionEvent;
-pub(crate) use logged_in::{Login, LoginInfo};
+pub(crate) use logged_in::{ApplicationName, Login, LoginInfo};
 pub(crate) use relaying::{Relayed, RelayedServer};
 
 /// Precision of timeouts is twice this interval; each sweep checks every session.

@@ -230,6 +230,7 @@ fn clients(one: &PooledService<'_>, now_unix_ms: u64) -> Vec<Row> {
                 .first()
                 .map(|cause| cause.text().to_owned()),
             text(&one.service.name),
+            text(&client.application),
         ]
     };
     one.connections.clients.iter().map(row).collect()

@@ -113,6 +113,7 @@ pub(in crate::cli) fn clients(connections: &Connections) -> String {
         "USER",
         "DATABASE",
         "FROM",
+        "APPLICATION",
         "STATE",
         "FOR",
         "AGE",
@@ -211,12 +212,13 @@ pub(in crate::cli) fn digests(digests: &[DigestStatus]) -> String {
     table(head, digests.iter().map(row)).join("\n")
 }
 
-fn client_row(client: &ClientStatus) -> [String; 11] {
+fn client_row(client: &ClientStatus) -> [String; 12] {
     [
         client.id.to_string(),
         client.user.clone(),
         client.database.clone(),
         client.peer.clone(),
+        client.application.clone(),
         client.state.clone(),
         span(client.state_for_ms),
         span(client.age_ms),

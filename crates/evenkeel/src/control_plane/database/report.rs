@@ -239,6 +239,7 @@ fn client(plan: &ServicePlan, one: SessionInfo) -> ClientStatus {
         peer: one
             .peer
             .map_or_else(|| "unix".to_owned(), |peer| peer.to_string()),
+        application: one.application,
         state: one.doing.as_str().to_owned(),
         age_ms: one.age_ms,
         state_for_ms: one.doing_for_ms,

@@ -32,6 +32,27 @@ pub(crate) struct Login {
     /// Key that cancels the session's work; `None` if the protocol has no such keys.
     pub(crate) key: Option<cancel::Key>,
     pub(crate) peer: Option<SocketAddr>,
+    pub(crate) application: ApplicationName,
+}
+
+/// Name that the client's program gives itself: PostgreSQL's `application_name`, the connection
+/// attribute `program_name` of MySQL. Empty if it gives none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ApplicationName(Option<Arc<str>>);
+
+/// Maximum length of such a name in bytes, as on a PostgreSQL server.
+const APPLICATION_LENGTH_MAX: usize = 63;
+
+impl ApplicationName {
+    pub(crate) fn new(name: &[u8]) -> Self {
+        let name = String::from_utf8_lossy(name);
+        let name = &name[..name.floor_char_boundary(APPLICATION_LENGTH_MAX)];
+        Self((!name.is_empty()).then(|| name.into()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
 }
 
 /// State of a session whose client has logged in.
@@ -79,6 +100,7 @@ pub(crate) struct LoginInfo {
     pub(crate) user: Arc<str>,
     pub(crate) database: Arc<str>,
     pub(crate) peer: Option<SocketAddr>,
+    pub(crate) application: ApplicationName,
     pub(crate) since_ms: u64,
     pub(crate) activity: SessionActivity,
     pub(crate) activity_since_ms: u64,
@@ -253,6 +275,7 @@ impl SessionHandle {
             user: Arc::clone(&client.login.user),
             database: Arc::clone(&client.login.database),
             peer: client.login.peer,
+            application: client.login.application.clone(),
             since_ms: client.since_ms,
             activity: client.activity.kind,
             activity_since_ms: client.activity.since_ms,
@@ -279,6 +302,15 @@ impl SessionHandle {
         self.logged_in()
             .map(|client| Arc::clone(&client.login.database))
             .unwrap_or_default()
+    }
+
+    /// Records a setting that the client has changed, if it is the name of the client's program.
+    pub(crate) fn hear_setting(&self, name: &[u8], value: &[u8]) {
+        if name == b"application_name"
+            && let Some(mut client) = self.logged_in_mut()
+        {
+            client.login.application = ApplicationName::new(value);
+        }
     }
 
     /// Sets the current database.

@@ -12,6 +12,7 @@ fn login() -> Login {
         database: "shop".into(),
         key: None,
         peer: None,
+        application: ApplicationName::default(),
     }
 }
 

@@ -39,7 +39,7 @@ use crate::error_catalog;
 use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
-use crate::session::handle::SessionHandle;
+use crate::session::handle::{ApplicationName, SessionHandle};
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
@@ -165,6 +165,7 @@ struct LoginRequest {
     nonce: Nonce,
     schema: Option<Box<[u8]>>,
     collation: u16,
+    application: ApplicationName,
     /// Default authentication plugin of users.
     usual: &'static [u8],
     /// True if the servers prove their certificates to clients by the password.
@@ -283,7 +284,8 @@ impl<'a> LoginHandler<'a> {
         self.send_ok(packets, &begin, (request.handshake.agreed, &info))
             .await?;
         let packets = slot.take().ok_or(LoginError::Disconnected)?;
-        Ok(self.enter(packets, request.handshake, account, begin))
+        let of_client = (request.handshake, request.application);
+        Ok(self.enter(packets, of_client, account, begin))
     }
 
     /// Sends the greeting and receives the client's response.
@@ -376,9 +378,19 @@ fn login_request(
         nonce: handshake.nonce,
         schema: response.schema.map(Box::from),
         collation: u16::from(response.collation),
+        application: application(response.attributes),
         usual: least.plugin,
         wants_certificate_proof: least.proves_certificates(),
     }
+}
+
+/// Returns the name of the client's program.
+fn application(attributes: Attributes<'_>) -> ApplicationName {
+    let mut pairs = attributes.pairs();
+    let name = pairs.find(|(name, _)| *name == b"program_name");
+    name.map_or_else(ApplicationName::default, |(_, value)| {
+        ApplicationName::new(value)
+    })
 }
 
 /// Creates the request from COM_CHANGE_USER. The proof is based on the greeting's nonce, as on a
@@ -410,6 +422,7 @@ fn changed(
         nonce: handshake.nonce,
         schema: (!request.schema.is_empty()).then(|| request.schema.into()),
         collation: request.collation.unwrap_or_default(),
+        application: application(request.attributes),
         usual: least.plugin,
         wants_certificate_proof: least.proves_certificates(),
     })

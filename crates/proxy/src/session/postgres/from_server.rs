@@ -359,6 +359,7 @@ impl Session<'_> {
         if delivery == Delivery::Discard {
             return Delivery::Discard;
         }
+        self.handle.hear_setting(name, value);
         match self.state.reported.record_report(name, value, interner) {
             true => Delivery::Forward,
             false => Delivery::Discard,

@@ -32,7 +32,7 @@ use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::blocking;
-use crate::session::handle::SessionHandle;
+use crate::session::handle::{ApplicationName, SessionHandle};
 use crate::upstream::pool_registry::Parameters;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
@@ -86,6 +86,17 @@ pub(super) struct LoginRequest {
     pub(super) parameters: Parameters,
     /// Protocol negotiation to be sent before anything else.
     pub(super) negotiation: Vec<u8>,
+}
+
+impl LoginRequest {
+    /// Returns the name of the client's program.
+    pub(super) fn application(&self) -> ApplicationName {
+        let mut parameters = self.parameters.iter();
+        let name = parameters.find(|(name, _)| **name == *b"application_name");
+        name.map_or_else(ApplicationName::default, |(_, value)| {
+            ApplicationName::new(value)
+        })
+    }
 }
 
 impl<'a> LoginHandler<'a> {

@@ -67,6 +67,7 @@ const TABLES: &[(&str, Show, &[&str])] = &[
             "pinned_by",
             "pinned_by_statement",
             "service",
+            "application_name",
         ],
     ),
     (

@@ -18,7 +18,7 @@ use super::credential::LoginGrant;
 use super::server_check::ServerCheckError;
 use super::{ClientHandshake, InitialState, LoginError, LoginHandler, LoginRequest, SessionParts};
 use crate::service::ServiceSnapshot;
-use crate::session::handle::Login;
+use crate::session::handle::{ApplicationName, Login};
 use crate::session::login_connection;
 use crate::upstream::pool_registry::{self, PoolHandle, PoolUser};
 use crate::upstream::worker_pool::PoolableConnection;
@@ -179,7 +179,7 @@ impl<'a> LoginHandler<'a> {
     pub(super) fn enter(
         &self,
         packets: ClientPackets,
-        handshake: ClientHandshake,
+        (handshake, application): (ClientHandshake, ApplicationName),
         account: Rc<Account>,
         begin: InitialState,
     ) -> Session<'a> {
@@ -193,6 +193,7 @@ impl<'a> LoginHandler<'a> {
             database: schema.into(),
             key: None,
             peer: self.peer,
+            application,
         });
         Session::new(SessionParts {
             worker: self.worker,

@@ -26,7 +26,7 @@ use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::database::DatabaseSnapshot;
 use crate::session::acquirer::Acquirer;
-use crate::session::handle::{Login, SessionHandle};
+use crate::session::handle::{ApplicationName, Login, SessionHandle};
 use crate::session::login_connection;
 use crate::session::placement::Placement;
 use crate::upstream::pool_registry::{Credential, PoolUser};
@@ -40,6 +40,7 @@ pub(super) struct InitialState {
     pub(super) account: Rc<Account>,
     pub(super) state: SessionState,
     pub(super) key: cancel::Key,
+    pub(super) application: ApplicationName,
     /// Connection of a replication client and its placement; `None` for other clients.
     pub(super) connection: Option<(Box<ServerConnection>, Placement)>,
 }
@@ -79,6 +80,7 @@ impl<'a> LoginHandler<'a> {
             account,
             state,
             key,
+            application: request.application(),
             connection: None,
         })
     }
@@ -221,6 +223,7 @@ impl<'a> LoginHandler<'a> {
             database,
             key: Some(greeted.key),
             peer: self.peer,
+            application: greeted.application,
         });
         let mut acquirer = Acquirer::new(
             self.worker,

@@ -77,6 +77,7 @@ impl LoginHandler<'_> {
             account,
             state,
             key,
+            application: request.application(),
             connection: acquired,
         })
     }
