@@ -22,7 +22,7 @@ pub enum WatchError {
 impl From<ProbeFailure> for WatchError {
     fn from(failure: ProbeFailure) -> Self {
         match failure {
-            ProbeFailure::Failed(why) => Self::Away(why),
+            ProbeFailure::Failed(why) | ProbeFailure::Misconfigured(why) => Self::Away(why),
             ProbeFailure::LoginRefused(why) => Self::LoginRefused(why),
             ProbeFailure::NoDatabase(why) => Self::NoDatabase(why),
             ProbeFailure::Full(why) => Self::CannotTell(why),

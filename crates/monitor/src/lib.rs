@@ -11,6 +11,7 @@
 //! | how far has it replicated? | [`PositionQuery`] | [`ServerPosition`] |
 //! | what does a statement leave in a session? | [`CatalogReader`], [`RoutineReader`] | catalogs |
 //! | which users may log in? | [`PostgresAuthQuery`], [`MysqlAuthQuery`] | records |
+//! | what is it, and what may an account not do? | [`inspect`] | [`inspect::Facts`] |
 //!
 //! [`RoleReport`]: evenkeel_policy::cluster::RoleReport
 //!
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod inspect;
 mod mysql;
 mod persistent;
 mod position;

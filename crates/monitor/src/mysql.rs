@@ -3,6 +3,7 @@
 mod dialect;
 mod galera;
 mod group;
+pub(super) mod inspect;
 pub(super) mod logins;
 pub(super) mod position;
 mod replication;

@@ -2,6 +2,7 @@
 
 mod answer;
 pub(super) mod catalog;
+pub(super) mod inspect;
 mod line;
 pub(super) mod logins;
 pub(super) mod position;

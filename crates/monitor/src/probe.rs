@@ -8,9 +8,9 @@ mod http;
 pub(crate) mod messages;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
-mod stream;
+pub(crate) mod stream;
 mod tcp;
-mod tls;
+pub(crate) mod tls;
 
 use std::{
     fmt,
@@ -249,6 +249,9 @@ pub enum Outcome {
     Passed,
     /// The server did not respond as expected, for this reason.
     Failed(String),
+    /// The server responds, and cannot be used until its configuration or ours is changed: TLS or
+    /// the protocol does not fit.
+    Misconfigured(String),
     /// The server is alive but rejects the monitor account: a fault of the configuration, not of
     /// the server.
     LoginRefused(String),
@@ -314,6 +317,7 @@ impl Prober {
             // Full is not dead: removing such a server would only move its load to the next one.
             Ok(Err(ProbeFailure::Full(note))) => (Outcome::Passed, Some(note)),
             Ok(Err(ProbeFailure::Failed(why))) => (Outcome::Failed(why), None),
+            Ok(Err(ProbeFailure::Misconfigured(why))) => (Outcome::Misconfigured(why), None),
             Ok(Err(ProbeFailure::LoginRefused(why) | ProbeFailure::NoDatabase(why))) => {
                 (Outcome::LoginRefused(why), None)
             }
@@ -338,6 +342,8 @@ impl fmt::Debug for Prober {
 #[derive(Debug)]
 pub(crate) enum ProbeFailure {
     Failed(String),
+    /// Only a change of a configuration can help.
+    Misconfigured(String),
     LoginRefused(String),
     /// The server is alive, and has no database of that name.
     NoDatabase(String),

@@ -61,6 +61,11 @@ impl Row {
         }
     }
 
+    /// Returns the value of the first column.
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.0.first()?.1.as_deref()
+    }
+
     /// Returns a value that is never NULL.
     pub(crate) fn text(&self, names: &[&str]) -> Result<&str, UnexpectedValue> {
         let none = || UnexpectedValue::new(format!("{} is NULL", names.join(" or ")));

@@ -114,7 +114,9 @@ macro_rules! catalog {
 }
 
 catalog! {
-    // Both protocols: requests, pool, cluster, ends of sessions, logins.
+    // Both protocols: requests, pool, cluster, ends of sessions, logins. MariaDB's client library
+    // takes errors from 2000 on for its own, and reports such a reply as malformed: servers that
+    // cannot be reached are 1429 (ER_CONNECT_TO_FOREIGN_DATA_SOURCE), not 2003.
     PROTOCOL_VIOLATION = both(b"08P01", 1835, b"HY000", "protocol violation: …");
     REJECTED_BY_RULE = both(b"42501", 1148, b"42000", "rejected by rule …: …");
 
@@ -129,7 +131,7 @@ catalog! {
         .hint("A limit of [service.pool] or max_connections of a server is 0.");
     POOL_OUTDATED = both(b"57P01", 1053, b"08S01",
         "the server was removed or the user's credentials have changed; reconnect");
-    CONNECT_FAILED = both(b"08006", 2003, b"08S01", "…");
+    CONNECT_FAILED = both(b"08006", 1429, b"08S01", "…");
     SERVER_CONNECTION_LOST = both(b"08006", 2013, b"08S01", "server …: …");
 
     NO_PRIMARY = both(b"57P03", 1290, b"HY000",
@@ -163,12 +165,12 @@ catalog! {
 
     TOO_MANY_LOGINS = both(b"53300", 1040, b"08004", "too many concurrent logins, try again")
         .hint("See logins_at_once and logins_per_address of the service.");
-    LOGIN_TIMEOUT = both(b"08P01", 1159, b"08S01", "login not completed within … ms")
+    LOGIN_TIMEOUT = both(b"08P01", 1159, b"08S01", "login not completed within … ms…")
         .hint("See login_timeout_ms of the service.");
-    CREDENTIALS_UNAVAILABLE = both(b"57P03", 2003, b"HY000",
-        "cannot verify credentials: no server returned the user's password hash, try again");
-    NO_SERVER_AVAILABLE = both(b"57P03", 2003, b"HY000", "no server available, try again");
-    SERVER_UNRESPONSIVE = both(b"57P03", 2003, b"HY000",
+    CREDENTIALS_UNAVAILABLE = both(b"57P03", 1429, b"HY000",
+        "cannot verify credentials: …");
+    NO_SERVER_AVAILABLE = both(b"57P03", 1429, b"HY000", "no server available: …");
+    SERVER_UNRESPONSIVE = both(b"57P03", 1429, b"HY000",
         "server … does not respond, try again");
     LOGIN_REQUIRES_TLS = both(b"28000", 3159, b"HY000",
         "the servers of this service check the password itself, which is accepted over TLS or a \

@@ -29,6 +29,16 @@ pub use positions::{PositionTracker, Positions, ReplicaProgress};
 use auth_lookup_queue::LookupQueue;
 use signal::Signal;
 
+/// Reason why no server of a service can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServersFault {
+    /// Reasons by server.
+    pub why: Arc<str>,
+    /// True if only a change of the configuration or of a server helps, so that it is useless to
+    /// wait.
+    pub is_lasting: bool,
+}
+
 /// Server info of one service, shared by all workers.
 #[derive(Debug)]
 pub struct ServerInfo {
@@ -42,6 +52,7 @@ pub struct ServerInfo {
     routines_pending: AtomicBool,
     routines_read: Event,
     problems: Mutex<Vec<String>>,
+    fault: Mutex<Option<ServersFault>>,
     role_checks: Mutex<BTreeSet<u64>>,
     role_check_due: Signal,
 }
@@ -60,6 +71,7 @@ impl ServerInfo {
             routines_pending: AtomicBool::new(false),
             routines_read: Event::new(),
             problems: Mutex::default(),
+            fault: Mutex::default(),
             role_checks: Mutex::default(),
             role_check_due: Signal::default(),
         })
@@ -141,6 +153,16 @@ impl ServerInfo {
     /// Replaces all problems.
     pub fn set_problems(&self, problems: Vec<String>) {
         *lock(&self.problems) = problems;
+    }
+
+    /// Returns why no server can be used. `None`: one can, or the reason is not known yet.
+    pub fn fault(&self) -> Option<ServersFault> {
+        lock(&self.fault).clone()
+    }
+
+    /// Replaces the reason why no server can be used.
+    pub fn set_fault(&self, fault: Option<ServersFault>) {
+        *lock(&self.fault) = fault;
     }
 
     /// Returns the positions of the primary and the replicas: one snapshot, replaced as a whole.

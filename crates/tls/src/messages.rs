@@ -5,6 +5,11 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 use super::{Fingerprint, trust::UntrustedCertificate};
 
+/// Message and advice where TLS is set, and a server has none.
+pub const NO_TLS: &str = "the server does not support TLS: turn it on there (PostgreSQL: ssl = on; \
+    MySQL and MariaDB: ssl_cert and ssl_key), or set [service.server_tls] mode = \"off\"; then \
+    everyone on the network between can read and change the data";
+
 /// Returns the message and advice for a failure towards a server.
 pub fn with_server(error: &Error) -> String {
     match error {
@@ -63,7 +68,11 @@ fn servers_certificate(error: &Error, certificate: &CertificateError) -> String 
              a new certificate, add \"{fingerprint}\""
         );
     }
-    let error = Error::InvalidCertificate(cause.clone());
+    let error = match cause {
+        // The text of this variant names the types around it.
+        CertificateError::Other(inner) => format!("invalid peer certificate: {inner}"),
+        cause => Error::InvalidCertificate(cause.clone()).to_string(),
+    };
     let exactly = format!(
         "accept exactly this certificate: [service.server_tls] fingerprints = [\"{fingerprint}\"]"
     );

@@ -18,9 +18,10 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     let verifies = !matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt));
     let ca = applies("ca", verifies, table, problems)
         .then(|| tls::authorities(table, "ca", sources, problems));
-    let fingerprints = applies("fingerprints", verifies, table, problems)
-        .then(|| read_fingerprints(table, problems))
-        .unwrap_or_default();
+    let fingerprints = match applies("fingerprints", verifies, table, problems) {
+        true => read_fingerprints(table, problems),
+        false => Vec::new(),
+    };
     if !fingerprints.is_empty() {
         // Also on loopback, where TLS is off if nothing is set.
         mode = Some(TlsMode::Verify);

@@ -153,19 +153,18 @@ impl ControlPlane {
         address: &Address,
         outcome: Result<RoleReport, WatchError>,
     ) {
-        let Some(index) = self.cluster_index(address) else {
-            return;
-        };
-        let Some(state) = self.servers.get_mut(address) else {
+        let found = self.cluster_index(address);
+        let Some((index, state)) = found.zip(self.servers.get_mut(address)) else {
             return;
         };
         let (server_id, now_ms) = (state.server.id, now_ms());
+        let known_fault = Some(state.fault());
         if let Err(WatchError::Away(why)) = outcome {
             let is_outdated = state.is_role_outdated(now_ms);
             let failure = evenkeel_proxy::event::PassiveFailure::ConnectFailed(why.clone());
             self.record_passive_failure(server_id, &failure);
             if is_outdated {
-                self.record_hidden_role(address, index, why);
+                self.record_hidden_role(address, index, why, false);
             }
             return;
         }
@@ -181,12 +180,19 @@ impl ControlPlane {
                 cluster.report_received(now_ms, server_id, report);
                 self.update_roles(index);
             }
-            Err(error) => self.record_hidden_role(address, index, error.to_string()),
+            Err(error) => {
+                let lasts = state.lasts(&error);
+                self.record_hidden_role(address, index, error.to_string(), lasts);
+            }
+        }
+        if self.servers.get(address).map(|one| one.fault()) != known_fault {
+            self.publish_faults(address);
         }
     }
 
-    /// Drops the last role report of a live server that no longer reports its role.
-    fn record_hidden_role(&mut self, address: &Address, index: usize, why: String) {
+    /// Drops the last role report of a live server that no longer reports its role. `lasts`: only a
+    /// change of a configuration helps.
+    fn record_hidden_role(&mut self, address: &Address, index: usize, why: String, lasts: bool) {
         let Some(state) = self.servers.get_mut(address) else {
             return;
         };
@@ -196,6 +202,7 @@ impl ControlPlane {
         if state.role_problem.as_ref() != Some(&why) {
             tracing::error!(server = %address, "cannot determine server role: {why}");
             state.role_problem = Some(why.clone());
+            state.is_role_problem_lasting = lasts;
         }
         let server_id = state.server.id;
         let cluster = &mut self.clusters[index].cluster;

@@ -3,6 +3,7 @@
 mod auth_lookup;
 mod catalogs;
 pub(super) mod digests;
+mod faults;
 mod membership;
 mod positions;
 pub(super) mod report;
@@ -295,6 +296,7 @@ impl MonitorTasks {
             replicas: roles.replicas.iter().map(|(id, _)| *id).collect(),
             up: roles.up,
             tracks: roles.tracks,
+            fault: self.membership.borrow().fault.clone(),
         };
         self.membership.send_if_modified(|current| {
             let is_news = *current != membership;

@@ -91,8 +91,13 @@ impl ControlPlane {
                 let Some(state) = self.servers.get_mut(&address) else {
                     return;
                 };
+                let known_fault = state.fault();
                 let change = state.record_probe(observation, is_busy, now_unix_ms());
+                let is_news = state.fault() != known_fault;
                 self.apply_health_change(&address, change);
+                if is_news {
+                    self.publish_faults(&address);
+                }
             }
             MonitorEvent::Resolved(address, answer) => {
                 self.apply_resolution(&address, answer);
@@ -124,6 +129,7 @@ impl ControlPlane {
         self.report_health(address, &change, cuts);
         self.apply_health_state(address, change.to);
         self.publish_roles();
+        self.publish_faults(address);
         self.try_next_address(address, change.to);
     }
 

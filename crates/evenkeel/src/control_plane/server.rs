@@ -1,5 +1,7 @@
 //! Manages one server address in the control plane: its health state, probes and drain.
 
+mod fault;
+
 use std::sync::Arc;
 
 use evenkeel_engine::clock::{now_ms, now_us};
@@ -24,6 +26,7 @@ use crate::config::plan::{
     self, Monitor, Plan, ProbeTls, SendProxy, ServerTls, ServicePlan, SqlProtocol, TlsMode,
 };
 use crate::status::LastProbe;
+pub(super) use fault::FaultKind;
 
 /// Settings that a server's probes depend on. A change creates a new prober.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,6 +191,13 @@ pub(super) struct ManagedServer {
     pub(super) role_task: Option<RoleMonitorTask>,
     /// Reason why the server could not report its role.
     pub(super) role_problem: Option<String>,
+    /// True if that reason lasts until the account or the server is changed.
+    pub(super) is_role_problem_lasting: bool,
+    /// Reason of the last probe, if only a change of a configuration helps.
+    misconfigured: Option<String>,
+    has_been_up: bool,
+    /// True once the server has reported its role, which shows that the account may ask.
+    has_reported_role: bool,
     config: MonitorConfig,
     is_probing: bool,
     pub(super) next_probe_ms: u64,
@@ -235,6 +245,10 @@ impl ManagedServer {
             history: History::default(),
             role_task: None,
             role_problem: None,
+            is_role_problem_lasting: false,
+            misconfigured: None,
+            has_been_up: false,
+            has_reported_role: false,
             config,
             is_probing: false,
             next_probe_ms,
@@ -304,6 +318,7 @@ impl ManagedServer {
     pub(super) fn record_role_report(&mut self, now_ms: u64) {
         self.role_report_ms = now_ms;
         self.role_problem = None;
+        self.has_reported_role = true;
     }
 
     /// Returns whether the last role report is too old to count, although the server is alive.
@@ -378,6 +393,10 @@ impl ManagedServer {
     ) -> Option<Change> {
         let now_ms = now_ms();
         self.is_probing = false;
+        self.misconfigured = match &observation.outcome {
+            Outcome::Misconfigured(why) => Some(why.clone()),
+            _ => None,
+        };
         let (ok, message, outcome) = match observation.outcome {
             Outcome::Passed => (
                 true,
@@ -388,7 +407,9 @@ impl ManagedServer {
                 let message = format!("{why}; the server still answers clients: busy, not down");
                 (false, message, HealthOutcome::Busy(why))
             }
-            Outcome::Failed(why) => (false, why.clone(), HealthOutcome::Failed(why)),
+            Outcome::Failed(why) | Outcome::Misconfigured(why) => {
+                (false, why.clone(), HealthOutcome::Failed(why))
+            }
             Outcome::LoginRefused(why) => (false, why.clone(), HealthOutcome::LoginRefused(why)),
         };
         let took_us = u64::try_from(observation.took.as_micros()).unwrap_or(u64::MAX);
@@ -400,6 +421,7 @@ impl ManagedServer {
         });
         let known_problem = self.health.monitor_problem().map(str::to_owned);
         let change = self.health.probe(now_ms, outcome);
+        self.has_been_up |= self.health.state() == HealthState::Up;
         self.log_monitor_problem(known_problem.as_deref());
         self.schedule(now_ms);
         self.record_recovery(change.as_ref());

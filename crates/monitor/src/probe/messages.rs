@@ -53,12 +53,6 @@ pub(crate) fn truncated(words: &str) -> String {
     truncated
 }
 
-/// Reports that TLS is set, and the server has none.
-pub(crate) fn no_tls() -> String {
-    "the server does not support TLS; enable it there, or set [service.server_tls] mode = \"off\""
-        .to_owned()
-}
-
 /// Returns the TLS error inside an error of a protocol library, if there is one.
 pub(crate) fn tls_inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a TlsError> {
     if let Some(found) = error.downcast_ref::<TlsError>() {

@@ -12,6 +12,7 @@ use super::{
     QUERY, Target, Tls, TlsUse,
 };
 
+pub(crate) use self::encrypt::Packets;
 pub(crate) use self::login::{Login, catch_panic, malformed};
 
 /// Settings of the MySQL probe.

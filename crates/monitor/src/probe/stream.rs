@@ -22,12 +22,12 @@ const HEARD_BYTES_MAX: usize = 32;
 const READ_BYTES_MAX: usize = 16 << 20;
 
 /// A socket of either family.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
 /// Connects, and sends the PROXY header of the target.
-pub(super) async fn dial(target: &Target) -> io::Result<Box<dyn Socket>> {
+pub(crate) async fn dial(target: &Target) -> io::Result<Box<dyn Socket>> {
     let mut socket: Box<dyn Socket> = match &target.address {
         TargetAddress::Tcp(address) => {
             let stream = TcpStream::connect(address).await?;

@@ -1,6 +1,6 @@
 //! Configures TLS for probes: one configuration and server name per server.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc};
 
 use evenkeel_tls::{self as tls, Tls, messages::with_server};
 use rustls::{ClientConfig, pki_types::ServerName};
@@ -25,14 +25,14 @@ pub(super) fn server_name(tls: &Tls, target: &Target) -> String {
 }
 
 /// Starts TLS on connections.
-pub(super) struct TlsStart {
+pub(crate) struct TlsStart {
     tls: Tls,
     config: Arc<ClientConfig>,
 }
 
 impl TlsStart {
     /// Returns `None` when TLS is off.
-    pub(super) fn new(tls: &Tls) -> Result<Option<Self>, ProbeSetupError> {
+    pub(crate) fn new(tls: &Tls) -> Result<Option<Self>, ProbeSetupError> {
         let config = client_config(tls)?;
         Ok(config.map(|config| Self {
             tls: tls.clone(),
@@ -52,21 +52,27 @@ impl TlsStart {
     }
 
     /// Completes the handshake without a record of the progress.
-    pub(super) async fn shake_hands<S: Socket>(
+    pub(crate) async fn shake_hands<S: Socket>(
         &self,
         socket: S,
         target: &Target,
     ) -> Result<TlsStream<S>, ProbeFailure> {
-        let name = server_name(&self.tls, target);
-        let name = ServerName::try_from(name).map_err(|e| e.to_string())?;
-        let connector = TlsConnector::from(Arc::clone(&self.config));
-        let connected = connector.connect(name, socket).await;
-        connected.map_err(|e| {
-            let why = match messages::tls_inside(&e) {
-                Some(e) => with_server(e),
-                None => messages::io(&e),
-            };
-            ProbeFailure::Failed(why)
+        let connected = self.connect(socket, target).await;
+        connected.map_err(|e| match messages::tls_inside(&e) {
+            Some(e) => ProbeFailure::Misconfigured(with_server(e)),
+            None => ProbeFailure::Failed(messages::io(&e)),
         })
+    }
+
+    /// Completes the handshake, or returns the library's error.
+    pub(crate) async fn connect<S: Socket>(
+        &self,
+        socket: S,
+        target: &Target,
+    ) -> io::Result<TlsStream<S>> {
+        let name = server_name(&self.tls, target);
+        let name = ServerName::try_from(name).map_err(io::Error::other)?;
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        connector.connect(name, socket).await
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn ask(
 /// Returns the fingerprint that a failure names.
 #[track_caller]
 pub(crate) fn named_fingerprint(observation: &Observation) -> Fingerprint {
-    let Outcome::Failed(why) = &observation.outcome else {
+    let Outcome::Misconfigured(why) = &observation.outcome else {
         panic!("{observation:?}");
     };
     let text = why.split('"').find(|part| part.starts_with("sha256:"));
@@ -91,7 +91,7 @@ pub(crate) fn assert_passed(observation: &Observation) {
 #[track_caller]
 pub(crate) fn assert_failed(observation: &Observation, words: &str) {
     match &observation.outcome {
-        Outcome::Failed(why) if why.contains(words) => {}
+        Outcome::Failed(why) | Outcome::Misconfigured(why) if why.contains(words) => {}
         _ => panic!("wanted Failed with {words:?}: {observation:?}"),
     }
 }

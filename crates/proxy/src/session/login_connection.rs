@@ -10,6 +10,7 @@ use evenkeel_policy::connection_pool::Condition;
 
 use super::acquirer::AcquireError;
 use crate::server::Server;
+use crate::server_info::ServersFault;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::{Service, ServiceSnapshot};
 use crate::upstream::worker_pool::{
@@ -22,8 +23,29 @@ const CANDIDATE_LIMIT: Duration = Duration::from_millis(500);
 /// Interval at which the availability of servers is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Returns why no server of the service can be used, if that is known.
+fn fault(service: &Service) -> Option<ServersFault> {
+    service.database()?.server_info.fault()
+}
+
+/// Returns the reason for messages that there is no server.
+pub(super) fn fault_text(service: &Service) -> String {
+    fault(service).map_or_else(|| "try again".to_owned(), |fault| fault.why.to_string())
+}
+
+/// Returns the end of the message that a login took too long: why no server can be used.
+pub(super) fn fault_suffix(service: &Service) -> String {
+    fault(service).map_or_else(String::new, |fault| format!(": {}", fault.why))
+}
+
+/// Returns whether it is useless to wait for a server.
+pub(super) fn has_lasting_fault(service: &Service) -> bool {
+    fault(service).is_some_and(|fault| fault.is_lasting)
+}
+
 /// Waits until a server of the service is available and returns the snapshot. Waits at most
-/// `login_server_wait`. After that it returns the snapshot even if no server is available.
+/// `login_server_wait`, and not at all if that is useless. After that it returns the snapshot even
+/// if no server is available.
 pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
     let since_ms = clock::now_ms();
     loop {
@@ -32,6 +54,7 @@ pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
         let waits = snapshot.database.as_ref().is_some_and(|database| {
             candidates(&snapshot, database).is_empty()
                 && waited < database.time_limits.login_server_wait
+                && !has_lasting_fault(service)
         });
         if !waits {
             return snapshot;
@@ -55,7 +78,8 @@ pub(super) async fn wait_for_primary(service: &Service) -> Option<(Arc<ServiceSn
             .time_limits
             .login_server_wait
             .min(database.time_limits.login / 2);
-        if Duration::from_millis(clock::now_ms().saturating_sub(since_ms)) >= limit {
+        let waited = Duration::from_millis(clock::now_ms().saturating_sub(since_ms));
+        if waited >= limit || has_lasting_fault(service) {
             return None;
         }
         timers::sleep(POLL_INTERVAL).await;

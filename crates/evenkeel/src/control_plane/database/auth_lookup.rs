@@ -229,7 +229,7 @@ impl<A: AuthBackend> AuthDirectory for Servers<A> {
             return Err(LookupError::Unavailable(why.to_owned()));
         }
         let order = self.order().await;
-        let mut answer = Err(LookupError::Unavailable("no server available".to_owned()));
+        let mut answer = Err(LookupError::Unavailable(self.fault()));
         let last = order.len().saturating_sub(1);
         for (index, id) in order.into_iter().enumerate() {
             // The last server gets the full limit: if no other server is left, a busy one is worth
@@ -248,11 +248,22 @@ impl<A: AuthBackend> AuthDirectory for Servers<A> {
 }
 
 impl<A: AuthBackend> Servers<A> {
+    /// Returns why no server can be queried.
+    fn fault(&self) -> String {
+        let membership = self.membership.borrow();
+        let fault = membership.fault.as_ref();
+        fault.map_or_else(
+            || "no server available".to_owned(),
+            |fault| fault.why.to_string(),
+        )
+    }
+
     /// Returns the servers to query, in order. While no server is live the login waits, like
-    /// statements that need a primary. Empty if the wait was unsuccessful.
+    /// statements that need a primary, unless that is useless. Empty if there is no server.
     async fn order(&self) -> Vec<u64> {
         let mut membership = self.membership.clone();
-        let any_server = membership.wait_for(|membership| !membership.up.is_empty());
+        let any_server = membership
+            .wait_for(|membership| !membership.up.is_empty() || membership.has_lasting_fault());
         match tokio::time::timeout(self.wait, any_server).await {
             Ok(Ok(membership)) => membership.by_preference(),
             Ok(Err(_)) | Err(_) => Vec::new(),

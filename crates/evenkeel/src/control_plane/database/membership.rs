@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_monitor::probe::{Target, Tls};
 use evenkeel_proxy::Server;
+use evenkeel_proxy::server_info::ServersFault;
 
 use crate::control_plane::probing::target;
 
@@ -38,6 +39,8 @@ pub(super) struct Membership {
     pub(super) up: Vec<u64>,
     /// True if reads go to replicas and must see earlier writes.
     pub(super) tracks: bool,
+    /// Reason why no server can be used.
+    pub(super) fault: Option<ServersFault>,
 }
 
 /// Position query that a server needs.
@@ -62,6 +65,11 @@ impl Membership {
             // Without a primary there are no writes that a replica would have to apply.
             _ => PositionTask::Nothing,
         }
+    }
+
+    /// Returns whether it is useless to wait for a server that can be queried.
+    pub(super) fn has_lasting_fault(&self) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.is_lasting)
     }
 
     /// Returns the servers in the order in which to query what all of them know: the primary, then
@@ -108,6 +116,7 @@ mod tests {
             replicas: vec![1, 3],
             up: vec![1, 2, 3],
             tracks: true,
+            fault: None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use evenkeel_tls::messages::with_server;
+use evenkeel_tls::messages::{NO_TLS, with_server};
 use evenkeel_wire::mysql::{
     Parsed, build,
     flags::Capabilities,
@@ -21,6 +21,9 @@ use crate::probe::{ProbeFailure, Target, messages, stream::Socket, tls::TlsStart
 /// First payload byte of the replies that end a login.
 const OK: u8 = 0x00;
 const ERROR: u8 = 0xff;
+
+/// Collation utf8mb4.
+const COLLATION: u8 = 45;
 
 /// Socket with packets.
 pub(crate) struct Packets<S> {
@@ -43,6 +46,24 @@ impl<S: Socket> Packets<S> {
     /// Returns the socket after the last packet.
     pub(super) fn into_socket(self) -> S {
         self.socket
+    }
+
+    /// Returns the socket for TLS, if no bytes precede it that an attacker may have inserted.
+    pub(crate) fn into_quiet_socket(self) -> io::Result<S> {
+        match self.bytes.is_empty() {
+            true => Ok(self.socket),
+            false => Err(io::Error::other(
+                "the server sent unencrypted data after its greeting, before TLS",
+            )),
+        }
+    }
+
+    /// Requests TLS, for a connection that ends after the handshake.
+    pub(crate) async fn request_tls(&mut self, sequence: u8) -> io::Result<()> {
+        let mut request = Vec::new();
+        let capabilities = Capabilities::PROTOCOL_41.with(Capabilities::SECURE_CONNECTION);
+        build::ssl_request(&mut request, sequence, capabilities, COLLATION);
+        self.socket.write_all(&request).await
     }
 
     /// Returns the next packet. Can be dropped at any time without a loss of bytes.
@@ -74,7 +95,7 @@ impl<S: Socket> Packets<S> {
 /// End of a login at the relay.
 pub(super) enum LoginEnd {
     /// The server has replied; its socket follows.
-    Replied(TlsStream<Box<dyn Socket>>),
+    Replied(Box<TlsStream<Box<dyn Socket>>>),
     /// The client has what it needs to report the end itself.
     Known,
 }
@@ -93,7 +114,7 @@ pub(super) async fn log_in<C: Socket>(
     }
     match greeting::first(&greeting) {
         Ok(First::Greeting(greeting)) if !greeting.capabilities.has(Capabilities::SSL) => {
-            return Err(messages::no_tls().into());
+            return Err(ProbeFailure::Misconfigured(NO_TLS.to_owned()));
         }
         Ok(First::Greeting(_)) => {}
         Ok(First::Error(_)) | Err(_) => return Ok(LoginEnd::Known),
@@ -105,11 +126,14 @@ pub(super) async fn log_in<C: Socket>(
         return Ok(LoginEnd::Known);
     };
     server.send(number, &request).await.map_err(failed)?;
-    let mut server = Packets::new(encrypted(server, tls, target).await?);
+    let socket = tls
+        .shake_hands(server.into_quiet_socket().map_err(failed)?, target)
+        .await?;
+    let mut server = Packets::new(socket);
     let sent = server.send(number.wrapping_add(1), &response).await;
     sent.map_err(failed)?;
     match exchange(client, &mut server).await.map_err(failed)? {
-        true => Ok(LoginEnd::Replied(server.into_socket())),
+        true => Ok(LoginEnd::Replied(Box::new(server.into_socket()))),
         false => Ok(LoginEnd::Known),
     }
 }
@@ -144,20 +168,7 @@ async fn exchange<C: Socket, S: Socket>(
 
 fn failed(error: io::Error) -> ProbeFailure {
     match messages::tls_inside(&error) {
-        Some(tls) => with_server(tls).into(),
+        Some(tls) => ProbeFailure::Misconfigured(with_server(tls)),
         None => messages::io(&error).into(),
     }
-}
-
-/// Starts TLS, if no bytes precede it that an attacker may have inserted.
-pub(crate) async fn encrypted(
-    server: Packets<Box<dyn Socket>>,
-    tls: &TlsStart,
-    target: &Target,
-) -> Result<TlsStream<Box<dyn Socket>>, ProbeFailure> {
-    if !server.bytes.is_empty() {
-        let why = "the server sent unencrypted data after its greeting, before TLS";
-        return Err(ProbeFailure::Failed(why.to_owned()));
-    }
-    tls.shake_hands(server.socket, target).await
 }

@@ -2,7 +2,7 @@
 
 use std::{io, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
-use evenkeel_tls::messages::with_server;
+use evenkeel_tls::messages::{NO_TLS, with_server};
 use futures_util::{
     FutureExt,
     future::{Either, pending, select},
@@ -86,7 +86,7 @@ impl Login {
                 }
             }
             Either::Left((None, _)) => Err(malformed(target).await),
-            Either::Right((why, _)) => Err(why.into()),
+            Either::Right((why, _)) => Err(ProbeFailure::Misconfigured(why)),
         }
     }
 
@@ -143,11 +143,13 @@ impl Login {
         progress: &Progress,
     ) -> ProbeFailure {
         if let Some(tls) = messages::tls_inside(&error) {
-            return with_server(tls).into();
+            return ProbeFailure::Misconfigured(with_server(tls));
         }
         match error {
             Error::Server(error) => self.classify_reply(&error, progress),
-            Error::Driver(DriverError::NoClientSslFlagFromServer) => messages::no_tls().into(),
+            Error::Driver(DriverError::NoClientSslFlagFromServer) => {
+                ProbeFailure::Misconfigured(NO_TLS.to_owned())
+            }
             Error::Driver(
                 e @ (DriverError::UnknownAuthPlugin { .. }
                 | DriverError::CleartextPluginDisabled
@@ -276,7 +278,7 @@ async fn invalid_reply(target: &Target, seen: &str) -> ProbeFailure {
     )
     .await;
     match diagnosis {
-        Ok(Ok(Some(why))) => why.into(),
+        Ok(Ok(Some(why))) => ProbeFailure::Misconfigured(why),
         _ => seen.to_owned().into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use evenkeel_tls::messages::with_server;
+use evenkeel_tls::messages::{NO_TLS, with_server};
 use rustls::ClientConfig;
 use tokio_postgres::{
     Client, Config, Error, NoTls,
@@ -101,17 +101,18 @@ impl Login {
         progress: &Progress,
     ) -> ProbeFailure {
         if let Some(first) = received.implausible() {
-            return messages::unexpected_protocol("PostgreSQL", &first).into();
+            let why = messages::unexpected_protocol("PostgreSQL", &first);
+            return ProbeFailure::Misconfigured(why);
         }
         if let Some(db) = error.as_db_error() {
             return self.classify_reply(db, progress);
         }
         if let Some(tls) = messages::tls_inside(error) {
-            return with_server(tls).into();
+            return ProbeFailure::Misconfigured(with_server(tls));
         }
         let text = messages::chain(error);
         if text.contains("does not support TLS") {
-            return messages::no_tls().into();
+            return ProbeFailure::Misconfigured(NO_TLS.to_owned());
         }
         if text.contains("authentication") {
             return ProbeFailure::LoginRefused(self.refused(&text));

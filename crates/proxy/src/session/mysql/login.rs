@@ -40,6 +40,7 @@ use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::handle::{ApplicationName, SessionHandle};
+use crate::session::login_connection;
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
@@ -242,7 +243,8 @@ impl<'a> LoginHandler<'a> {
             }
             Err(_) => {
                 let limit_ms = self.limit().as_millis();
-                let reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
+                let why = login_connection::fault_suffix(self.permit.service());
+                let reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms, &why]);
                 Err(self.reject(slot, &reply).await)
             }
         }

@@ -9,6 +9,7 @@ mod verifiers;
 
 pub(crate) use self::verifiers::Verifiers;
 
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::blocking;
 use crate::session::handle::{ApplicationName, SessionHandle};
+use crate::session::login_connection;
 use crate::upstream::pool_registry::Parameters;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
@@ -125,7 +127,9 @@ impl<'a> LoginHandler<'a> {
             }
             Err(_) => {
                 let limit_ms = limit.as_millis();
-                let error_reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms]);
+                let why = login_connection::fault_suffix(self.permit.service());
+                let arguments: [&dyn Display; 2] = [&limit_ms, &why];
+                let error_reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &arguments);
                 Err(self.reject(stream, &error_reply).await)
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_engine::secret;
 use evenkeel_engine::stream::Stream;
 use evenkeel_engine::timers;
-use evenkeel_tls::Connector;
+use evenkeel_tls::{Connector, messages::NO_TLS};
 use evenkeel_wire::postgres::backend::{self, Authentication, Message};
 use evenkeel_wire::postgres::frame;
 use evenkeel_wire::postgres::login::{Credential, ServerAuth, ServerAuthStep};
@@ -157,7 +157,7 @@ async fn encrypt(
     match stream.receive_byte().await.map_err(describe)? {
         b'S' => {}
         _ => {
-            return Err("does not support TLS: see mode in [service.server_tls]".to_owned());
+            return Err(NO_TLS.to_owned());
         }
     }
     let channel = connector.connect().map_err(|fault| fault.to_string())?;

@@ -9,6 +9,8 @@ use evenkeel_policy::accounts::Verifier;
 use evenkeel_proxy::{Endpoint, Server};
 use tokio::sync::Semaphore;
 
+use evenkeel_proxy::server_info::ServersFault;
+
 use super::*;
 
 fn login(can_login: bool) -> Answer<PostgresAuthRecord> {
@@ -207,6 +209,26 @@ async fn a_login_waits_for_a_server_that_can_be_asked() {
     tokio::time::sleep(Duration::from_millis(900)).await;
     membership.send_replace(up(1));
     assert_eq!(lookup.await.unwrap(), login(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_does_not_wait_for_a_server_whose_fault_lasts() {
+    let (membership, servers) = servers(&[0], 1_000);
+    let faulty = |is_lasting| Membership {
+        fault: Some(ServersFault {
+            why: "server db1: server certificate is not trusted".into(),
+            is_lasting,
+        }),
+        ..Membership::default()
+    };
+    membership.send_replace(faulty(false));
+    let begin = tokio::time::Instant::now();
+    let lookup = tokio::spawn(async move { servers.look_up("app").await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    membership.send_replace(faulty(true));
+    let error = lookup.await.unwrap().unwrap_err().to_string();
+    assert_eq!(error, "server db1: server certificate is not trusted");
+    assert_eq!(begin.elapsed(), Duration::from_millis(500));
 }
 
 #[tokio::test(start_paused = true)]

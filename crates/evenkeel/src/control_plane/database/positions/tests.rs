@@ -106,6 +106,7 @@ impl Rig {
             replicas: vec![REPLICA],
             up: vec![PRIMARY, REPLICA],
             tracks: true,
+            fault: None,
         });
     }
 

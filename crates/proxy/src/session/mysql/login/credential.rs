@@ -99,7 +99,8 @@ impl LoginHandler<'_> {
                     why,
                     "cannot look up user on the servers"
                 );
-                Err(ErrorReply::new(&error_catalog::CREDENTIALS_UNAVAILABLE).into())
+                let entry = &error_catalog::CREDENTIALS_UNAVAILABLE;
+                Err(ErrorReply::with(entry, &[&why]).into())
             }
         }
     }

@@ -32,7 +32,8 @@ impl LoginHandler<'_> {
         account: &Account,
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
-        let mut last = ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE);
+        let why = login_connection::fault_text(self.permit.service());
+        let mut last = ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why]);
         let Some(database) = &view.database else {
             return Err(ServerCheckError::OfServer(last));
         };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::secret;
 use evenkeel_engine::stream::Stream;
-use evenkeel_tls::Connector;
+use evenkeel_tls::{Connector, messages::NO_TLS};
 use evenkeel_wire::mysql::backend::{ErrorReport, SqlState};
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, Frame};
@@ -98,8 +98,7 @@ impl<'a> ServerPackets<'a> {
         user: &PoolUser,
     ) -> Result<(), ConnectError> {
         if !greeting.capabilities.has(Capabilities::SSL) {
-            let why = "does not support TLS: see mode in [service.server_tls]";
-            return Err(self.broken(why));
+            return Err(self.broken(NO_TLS));
         }
         // An attacker on the network could have injected it, so it must not be taken for encrypted
         // data.

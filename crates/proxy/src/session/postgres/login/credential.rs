@@ -91,7 +91,8 @@ impl LoginHandler<'_> {
                     why,
                     "cannot look up user on the servers"
                 );
-                return Err(ErrorReply::new(&error_catalog::CREDENTIALS_UNAVAILABLE).into());
+                let entry = &error_catalog::CREDENTIALS_UNAVAILABLE;
+                return Err(ErrorReply::with(entry, &[&why]).into());
             }
         };
         let error_reply = objection(request, &login);

@@ -157,7 +157,8 @@ impl<'a> LoginHandler<'a> {
         }
         let view = login_connection::wait_for_server(self.permit.service()).await;
         let database = view.database.as_ref().ok_or(LoginError::Disconnected)?;
-        let mut last = ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE);
+        let why = login_connection::fault_text(self.permit.service());
+        let mut last = ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why]);
         for (server, limit) in login_connection::candidates(&view, database) {
             let queried = self.query_baseline(account, (server, database), &startup, limit);
             match queried.await {

@@ -15,6 +15,7 @@ use super::super::user_state::Account;
 use super::credential::LoginGrant;
 use super::greeting::InitialState;
 use super::{LoginError, LoginHandler, LoginRequest};
+use crate::error_catalog;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, Acquirer};
 use crate::session::login_connection::{self, LoginConnection};
@@ -87,9 +88,15 @@ impl LoginHandler<'_> {
         account: &Rc<Account>,
     ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
-        let no_primary =
-            || ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 });
-        let found = login_connection::wait_for_primary(self.permit.service()).await;
+        let service = self.permit.service();
+        let no_primary = || match login_connection::has_lasting_fault(service) {
+            true => {
+                let why = login_connection::fault_text(service);
+                ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why])
+            }
+            false => ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 }),
+        };
+        let found = login_connection::wait_for_primary(service).await;
         let (view, primary) = found.ok_or_else(no_primary)?;
         let database = view.database.as_ref().ok_or_else(no_primary)?;
         let server = &view.servers[primary];
