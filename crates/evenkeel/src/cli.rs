@@ -3,7 +3,9 @@
 mod check;
 mod events;
 mod explain;
+mod init;
 mod manual;
+mod password;
 mod pools;
 mod requests;
 mod run;
@@ -34,6 +36,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Ask servers for their product, role, TLS and missing grants, and write a config file for
+    /// them.
+    Init(init::InitArgs),
     /// Start the load balancer, from a config file or with --listen and --to.
     Run(RunArgs),
     /// Check a config file and the files it refers to.
@@ -84,13 +89,15 @@ struct RunArgs {
         short,
         long,
         value_name = "FILE",
-        conflicts_with_all = ["listen", "to", "balance", "admin", "socket"]
+        conflicts_with_all = ["listen", "to", "balance", "admin", "socket", "print_config"]
     )]
     config: Option<PathBuf>,
-    /// Address to listen on, for example tcp://127.0.0.1:3306, or tcp://*:3306 for all addresses.
+    /// Address to listen on, for example tcp://127.0.0.1:3306, or postgres://:6432 for all
+    /// addresses of this machine.
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     listen: Vec<String>,
-    /// Servers, for example 10.0.0.1:3306,10.0.0.2:3306.
+    /// Servers, for example 10.0.0.1:3306,10.0.0.2:3306 or postgres://app@db1,db2. The user is the
+    /// monitor account; its password is PGPASSWORD or MYSQL_PWD, else it is asked for.
     #[arg(
         long,
         value_name = "SERVER",
@@ -107,6 +114,36 @@ struct RunArgs {
     /// Control socket, used by `status`, `drain` and other commands.
     #[arg(long, value_name = "PATH", requires = "listen")]
     socket: Option<PathBuf>,
+    #[command(flatten)]
+    tls: RunTlsArgs,
+    /// Print the config file that these flags stand for, and exit.
+    #[arg(long, requires = "listen")]
+    print_config: bool,
+}
+
+/// TLS of a service without a config file.
+#[derive(Debug, Args)]
+struct RunTlsArgs {
+    /// TLS to servers: off, encrypt or verify [default: verify, and off on this machine].
+    #[arg(long, value_name = "MODE", requires = "listen")]
+    server_tls: Option<String>,
+    /// CA certificates (PEM) that sign the servers' certificates.
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    server_ca: Option<PathBuf>,
+    /// Fingerprints of server certificates to accept, as sha256:….
+    #[arg(
+        long,
+        value_name = "FINGERPRINT",
+        value_delimiter = ',',
+        requires = "listen"
+    )]
+    server_fingerprint: Vec<String>,
+    /// Certificate (PEM) for clients that connect with TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -190,6 +227,7 @@ struct ProcessArgs {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
+        Command::Init(args) => init::init(&args),
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::check(&args),
         Command::Status(args) => requests::status(&args),

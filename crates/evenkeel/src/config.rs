@@ -34,7 +34,7 @@ mod users;
 
 pub use address::AddressError;
 pub use file::{Loaded, load, parse, socket_of};
-pub use flags::{Flags, from_flags};
+pub use flags::{Flags, file_of_flags, from_flags, variables};
 pub use plan::*;
 pub use problem::{Problem, Problems, Severity, SourceSpan};
 pub use render::Style;

@@ -9,6 +9,7 @@ pub mod client;
 pub mod config;
 pub mod control_plane;
 mod explain;
+mod init;
 pub mod log;
 pub mod metrics;
 pub mod notify;

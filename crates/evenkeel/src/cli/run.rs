@@ -2,14 +2,16 @@
 
 use std::process::ExitCode;
 
-use super::{RunArgs, USAGE};
-use crate::config::{self, Flags, Loaded, Style};
+use super::{RunArgs, USAGE, password};
+use crate::config::{self, Flags, Loaded, Secret, Style};
 
 const HOW_TO_BEGIN: &str = "\
 error: no configuration: give a config file, or an address and servers
 
   evenkeel run -c evenkeel.toml
+  evenkeel run --listen postgres://:6432 --to postgres://USER@10.0.0.1,10.0.0.2
   evenkeel run --listen tcp://127.0.0.1:3306 --to 10.0.0.1:3306,10.0.0.2:3306
+  evenkeel init --from 10.0.0.1,10.0.0.2 --user USER --output evenkeel.toml
 
 A minimal config file; check yours with `evenkeel check -c FILE`:
 
@@ -24,7 +26,13 @@ pub(super) fn run(args: RunArgs) -> ExitCode {
         eprint!("{HOW_TO_BEGIN}");
         return ExitCode::from(USAGE);
     }
-    let Loaded { plan, problems } = load(args);
+    match &args.config {
+        Some(path) => start(config::load(path)),
+        None => run_flags(args),
+    }
+}
+
+fn start(Loaded { plan, problems }: Loaded) -> ExitCode {
     eprint!("{}", problems.render(Style::for_stderr()));
     let Some(plan) = plan else {
         return ExitCode::FAILURE;
@@ -38,23 +46,48 @@ pub(super) fn run(args: RunArgs) -> ExitCode {
     }
 }
 
-fn load(args: RunArgs) -> Loaded {
-    if let Some(path) = &args.config {
-        return config::load(path);
+fn run_flags(args: RunArgs) -> ExitCode {
+    let is_printed = args.print_config;
+    let mut flags = flags(args);
+    if let Some((protocol, user)) = flags.account() {
+        match password::password(protocol, &user) {
+            Ok(password) => flags.password = Some(Secret::new(password)),
+            Err(error) => {
+                eprintln!("error: cannot read the password: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
     }
+    let loaded = config::from_flags(&flags);
+    match (is_printed, &loaded.plan) {
+        (true, Some(plan)) => {
+            print!("{}", config::file_of_flags(&flags, plan));
+            ExitCode::SUCCESS
+        }
+        _ => start(loaded),
+    }
+}
+
+fn flags(args: RunArgs) -> Flags {
     let RunArgs {
         listen,
         to,
         balance,
         admin,
         socket,
+        tls,
         ..
     } = args;
-    config::from_flags(&Flags {
+    Flags {
         listen,
         to,
         balance,
         admin,
         socket,
-    })
+        server_tls: tls.server_tls,
+        server_ca: tls.server_ca,
+        server_fingerprints: tls.server_fingerprint,
+        tls: tls.tls_certificate.zip(tls.tls_key),
+        password: None,
+    }
 }

@@ -1,11 +1,13 @@
 //! Builds a plan without a file: one service from the flags of `evenkeel run --listen … --to …`.
 
+mod text;
+
 use std::env;
 use std::path::PathBuf;
 
 use evenkeel_policy::balance::Algorithm;
 
-use super::file::Loaded;
+use super::file::{self, Loaded};
 use super::keys;
 use super::plan::{
     Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Protocol, ProtocolInfo, Secret,
@@ -14,6 +16,7 @@ use super::plan::{
 use super::problem::Problems;
 use super::reader::listed;
 use super::service::{Draft, ServiceSpans};
+use super::sources::Sources;
 use super::{AddressError, auth, check, top};
 
 /// Flags as typed.
@@ -29,13 +32,57 @@ pub struct Flags {
     pub admin: Option<String>,
     /// Path of the control socket.
     pub socket: Option<PathBuf>,
+    /// Word of `mode` in `[service.server_tls]`.
+    pub server_tls: Option<String>,
+    /// Path of `ca` in `[service.server_tls]`.
+    pub server_ca: Option<PathBuf>,
+    /// `fingerprints` in `[service.server_tls]`.
+    pub server_fingerprints: Vec<String>,
+    /// Paths of `certificate` and `key` in `[service.tls]`.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Password of the account. `None`: from the environment.
+    pub password: Option<Secret>,
+}
+
+impl Flags {
+    /// Returns the protocol and the account of a database service: the user of the first URL that
+    /// names one, or else that of the environment.
+    pub fn account(&self) -> Option<(SqlProtocol, String)> {
+        self.account_with(&|name| env::var(name).ok())
+    }
+
+    fn account_with(
+        &self,
+        variable: &impl Fn(&str) -> Option<String>,
+    ) -> Option<(SqlProtocol, String)> {
+        let protocol = read_protocol(self, &mut Problems::new(None, ""));
+        let protocol = protocol.database()?.protocol;
+        let mut urls = self.to.iter().filter_map(|text| text.split_once("://"));
+        let of_url = urls.find_map(|(_, rest)| rest.rsplit_once('@'));
+        let of_url = of_url.map(|(account, _)| account.split(':').take(1).collect());
+        let user = of_url.or_else(|| variable(variables(protocol).0));
+        Some((protocol, user.filter(|user| !user.is_empty())?))
+    }
+}
+
+/// Returns the variables of an account's name and password, which the servers' own clients use.
+pub fn variables(protocol: SqlProtocol) -> (&'static str, &'static str) {
+    match protocol {
+        SqlProtocol::Postgres => ("PGUSER", "PGPASSWORD"),
+        SqlProtocol::Mysql => ("MYSQL_USER", "MYSQL_PWD"),
+    }
 }
 
 /// Builds the plan that a file with these values would result in. The account for PostgreSQL
-/// servers is from libpq's variables `PGUSER` and `PGPASSWORD`; for MySQL servers from `MYSQL_USER`
-/// and `MYSQL_PWD`.
+/// servers is from the URL or from libpq's variables `PGUSER` and `PGPASSWORD`; for MySQL servers
+/// from the URL or from `MYSQL_USER` and `MYSQL_PWD`.
 pub fn from_flags(flags: &Flags) -> Loaded {
     from_flags_with(flags, |name| env::var(name).ok())
+}
+
+/// Returns the text of a config file with the same values.
+pub fn file_of_flags(flags: &Flags, plan: &Plan) -> String {
+    text::file(flags, plan)
 }
 
 fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> Loaded {
@@ -47,7 +94,8 @@ fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> 
     service.servers = servers;
     service.balance = read_balance(flags, service.balance, &mut problems);
     let admin = read_admin(flags, &mut problems);
-    read_account(&mut service, variable, &mut problems);
+    read_account(&mut service, flags, variable, &mut problems);
+    read_tls(&mut service, flags, &mut problems);
     let draft = Draft {
         plan: service,
         spans: ServiceSpans::default(),
@@ -106,6 +154,10 @@ fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
 fn read_listen(flags: &Flags, problems: &mut Problems) -> Vec<Listen> {
     let known = flags.listen.iter().filter_map(|text| address_of(text));
     known
+        .map(|text| match text.starts_with(':') {
+            true => format!("*{text}"),
+            false => text.to_owned(),
+        })
         .filter_map(|text| parsed("--listen", text.parse(), problems))
         .collect()
 }
@@ -124,8 +176,20 @@ fn read_servers(flags: &Flags, protocol: &Protocol, problems: &mut Problems) -> 
             problems.error(&None, "E_BOTH", message, help);
             continue;
         }
-        let address = address_of(text).and_then(|text| parsed("--to", text.parse(), problems));
-        servers.extend(address.map(ServerPlan::at));
+        let Some(text) = address_of(text) else {
+            continue;
+        };
+        let host = text.rsplit_once('@').map_or(text, |(_, host)| host);
+        if has_password(text) {
+            let message = "--to: a password on the command line is visible to every user";
+            let help = "set PGPASSWORD or MYSQL_PWD, or leave it out to be asked for it";
+            problems.error(&None, "E_VALUE", message, help);
+            continue;
+        }
+        let port = ProtocolInfo::of(protocol).port;
+        let with_port = port.and_then(|port| format!("{host}:{port}").parse().ok());
+        let address = host.parse().or_else(|error| with_port.ok_or(error));
+        servers.extend(parsed("--to", address, problems).map(ServerPlan::at));
     }
     servers
 }
@@ -138,10 +202,17 @@ fn address_of(text: &str) -> Option<&str> {
     }
 }
 
-/// Reads the account of a database service from the environment: every user of the machine could
-/// see a password among the flags.
+/// Returns whether the part of a URL before the host has a password.
+fn has_password(text: &str) -> bool {
+    text.rsplit_once('@')
+        .is_some_and(|(account, _)| account.contains(':'))
+}
+
+/// Reads the account of a database service, its password from the environment: every user of the
+/// machine could see a password among the flags.
 fn read_account(
     service: &mut ServicePlan,
+    flags: &Flags,
     variable: impl Fn(&str) -> Option<String>,
     problems: &mut Problems,
 ) {
@@ -149,22 +220,23 @@ fn read_account(
     let Some(database) = service.protocol.database_mut() else {
         return;
     };
-    let (name, password) = match database.protocol {
-        SqlProtocol::Postgres => ("PGUSER", "PGPASSWORD"),
-        SqlProtocol::Mysql => ("MYSQL_USER", "MYSQL_PWD"),
-    };
-    let Some(user) = variable(name).filter(|user| !user.is_empty()) else {
-        let message = format!(
-            "`{}://` requires an account to query the servers for roles and users",
-            database.protocol.name()
+    let (name, password) = variables(database.protocol);
+    let Some((_, user)) = flags.account_with(&variable) else {
+        let scheme = database.protocol.name();
+        let message =
+            format!("`{scheme}://` requires an account to query the servers for roles and users");
+        let help = format!(
+            "write `--to {scheme}://USER@…`, or set {name}; the password is {password}, or is \
+             asked for"
         );
-        let help = format!("set {name} and {password}, or use a file with [service.monitor]");
         problems.error(&None, "E_NO_ACCOUNT", message, help);
         return;
     };
+    let given = flags.password.clone();
+    let password = given.or_else(|| variable(password).map(Secret::new));
     let monitor = Monitor {
         user,
-        password: Secret::new(variable(password).unwrap_or_default()),
+        password: password.unwrap_or_default(),
         database: None,
         role_interval_ms: Monitor::ROLE_INTERVAL_MS,
         lag_query: None,
@@ -172,6 +244,37 @@ fn read_account(
     database.auth = auth::from_monitor(Some(&monitor));
     service.health.probe = Some(probe);
     service.monitor = Some(monitor);
+}
+
+/// Reads the flags of TLS as a file with the same values would be read.
+fn read_tls(service: &mut ServicePlan, flags: &Flags, problems: &mut Problems) {
+    let tables = text::tls_tables(flags);
+    if tables.is_empty() {
+        return;
+    }
+    let protocol = service.protocol_info().name;
+    let file = format!(
+        "[[service]]\nname = \"main\"\nprotocol = \"{protocol}\"\nlisten = \"*:1\"\nservers = \
+         [\"e:1\"]\n[service.monitor]\nuser = \"e\"\n{tables}"
+    );
+    let loaded = file::parse(&file, None, &Sources::default());
+    let Some(plan) = loaded.plan else {
+        for problem in loaded.problems.list {
+            problems.error(&None, problem.code, problem.message, problem.help);
+        }
+        return;
+    };
+    let Some(read) = plan.services.into_iter().next() else {
+        return;
+    };
+    service.server_tls = read.server_tls;
+    let of_clients = read
+        .protocol
+        .database()
+        .and_then(|database| database.tls.clone());
+    if let Some(database) = service.protocol.database_mut() {
+        database.tls = of_clients;
+    }
 }
 
 fn parsed<T>(flag: &str, result: Result<T, AddressError>, problems: &mut Problems) -> Option<T> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel::config::{Flags, Sources, Style, from_flags, load, parse};
+use evenkeel::config::{Flags, Sources, Style, file_of_flags, from_flags, load, parse};
 
 use super::{plan, service};
 
@@ -68,11 +68,53 @@ fn flags_give_the_same_plan_as_a_file() {
         to: vec!["a:1".to_owned(), "tcp://b:2".to_owned()],
         balance: Some("source".to_owned()),
         admin: Some("off".to_owned()),
-        socket: None,
+        ..Flags::default()
     };
     let mut expected = plan(text);
     expected.path = None;
     assert_eq!(from_flags(&flags).plan, Some(expected));
+}
+
+#[test]
+fn the_file_that_is_printed_for_flags_gives_the_same_plan() {
+    let fingerprint = "ab".repeat(32);
+    let flags = Flags {
+        listen: vec!["postgres://:6432".to_owned(), "127.0.0.1:1".to_owned()],
+        to: vec!["postgres://app@db1".to_owned(), "db2:7".to_owned()],
+        balance: Some("random-two".to_owned()),
+        admin: Some("off".to_owned()),
+        socket: Some("/run/x.sock".into()),
+        server_fingerprints: vec![fingerprint],
+        ..Flags::default()
+    };
+    let plan = from_flags(&flags).plan.expect("a plan");
+    let service = &plan.services[0];
+    let addresses: Vec<_> = service
+        .servers
+        .iter()
+        .map(|one| one.address.to_string())
+        .collect();
+    assert_eq!(addresses, ["db1:5432", "db2:7"]);
+    assert_eq!(service.monitor.as_ref().expect("a monitor").user, "app");
+    assert_eq!(service.server_tls.fingerprints.len(), 1);
+    let printed = file_of_flags(&flags, &plan);
+    let read = parse(&printed, None, &Sources::default());
+    assert_eq!(read.plan, Some(plan), "{printed}");
+}
+
+#[test]
+fn a_password_among_the_flags_is_refused() {
+    let flags = Flags {
+        listen: vec!["mysql://:3307".to_owned()],
+        to: vec!["mysql://app:hunter2@db1".to_owned()],
+        ..Flags::default()
+    };
+    let loaded = from_flags(&flags);
+    let shown = loaded.problems.render(Style::Plain);
+    assert!(
+        shown.contains("MYSQL_PWD") && !shown.contains("hunter2"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub struct ProtocolInfo {
     pub name: &'static str,
     /// Further schemes of URLs.
     pub schemes: &'static [&'static str],
+    /// Port of servers, where an address has none.
+    pub port: Option<u16>,
     /// Returns the protocol with default settings.
     pub new: fn() -> Protocol,
     /// Returns the probe that uses the protocol.
@@ -41,6 +43,7 @@ pub enum ServerConnections {
 const TCP: ProtocolInfo = ProtocolInfo {
     name: "tcp",
     schemes: &[],
+    port: None,
     new: || Protocol::Tcp,
     probe: || Probe::Tcp(Default::default()),
     balance: Algorithm::RoundRobin,
@@ -53,6 +56,7 @@ const TCP: ProtocolInfo = ProtocolInfo {
 const POSTGRES: ProtocolInfo = ProtocolInfo {
     name: SqlProtocol::Postgres.name(),
     schemes: &["postgresql"],
+    port: Some(5432),
     new: || Protocol::Sql(Box::new(DatabasePlan::new(SqlProtocol::Postgres))),
     probe: || Probe::Postgres(Default::default()),
     balance: Algorithm::LeastConnections,
@@ -65,6 +69,7 @@ const POSTGRES: ProtocolInfo = ProtocolInfo {
 const MYSQL: ProtocolInfo = ProtocolInfo {
     name: SqlProtocol::Mysql.name(),
     schemes: &["mariadb"],
+    port: Some(3306),
     new: || Protocol::Sql(Box::new(DatabasePlan::new(SqlProtocol::Mysql))),
     probe: || Probe::Mysql(Default::default()),
     ..POSTGRES
