@@ -4,7 +4,7 @@ pub(crate) mod programs;
 mod replication;
 
 use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,12 @@ use anyhow::{Context, Result, bail};
 
 use self::programs::Programs;
 use crate::lab::{ServerSlot, for_each_at_once};
+use crate::mariadb::copy_directory;
 use crate::process::{self, Launch};
 use crate::replication::{Replication, form_cluster};
 use crate::server::{Kind, Role, Server};
 use crate::sysbench::Driver;
-use crate::{Lab, sbtest, tool};
+use crate::{Lab, sbtest, template, tool};
 
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(120);
 
@@ -44,12 +45,16 @@ const SETTINGS: &[&str] = &[
     "wal_retrieve_retry_interval=200ms",
 ];
 
-const ACCOUNTS: &[&str] = &[
-    "CREATE ROLE sbtest LOGIN PASSWORD 'sbtest'",
-    "CREATE ROLE monitor LOGIN PASSWORD 'monitor' IN ROLE pg_monitor",
-    "CREATE ROLE replica REPLICATION LOGIN PASSWORD 'replica'",
-    "CREATE DATABASE sbtest OWNER sbtest",
-];
+/// Name of the first primary of a lab.
+const PRIMARY: &str = "postgres-primary";
+
+const ACCOUNTS: &str = "\
+ALTER ROLE postgres PASSWORD 'postgres'
+CREATE ROLE sbtest LOGIN PASSWORD 'sbtest'
+CREATE ROLE monitor LOGIN PASSWORD 'monitor' IN ROLE pg_monitor
+CREATE ROLE replica REPLICATION LOGIN PASSWORD 'replica'
+CREATE DATABASE sbtest OWNER sbtest
+";
 
 /// Options of a PostgreSQL cluster.
 #[derive(Clone, Debug)]
@@ -117,10 +122,8 @@ impl Lab {
     pub fn postgres(&self, options: PostgresOptions) -> Result<PostgresCluster> {
         let programs = Programs(options.version);
         let primary = self.postgres_primary(programs, &options.settings)?;
-        for account in ACCOUNTS {
-            primary.sql(account)?;
-        }
         if let Some(rows) = options.sbtest_rows {
+            primary.start()?;
             sbtest::load(&primary, Driver::Pgsql, options.sbtest_tables, rows)?;
         }
         let replicas = (0..options.replicas)
@@ -131,40 +134,33 @@ impl Lab {
             .collect::<Result<Vec<Server>>>()?;
         let cluster = PostgresCluster { primary, replicas };
         form_cluster(&cluster.servers());
-        for_each_at_once(&cluster.replicas, |replica| {
-            replica.replication()?.follow(replica, &cluster.primary)
+        for_each_at_once(&cluster.servers(), |server| match server.role() {
+            Role::Primary if server.is_running() => Ok(()),
+            Role::Primary => server.start(),
+            _ => server.replication()?.follow(server, &cluster.primary),
         })?;
         cluster.wait_caught_up()?;
         Ok(cluster)
     }
 
+    /// Creates the primary of a new cluster, not yet started.
     fn postgres_primary(&self, programs: Programs, settings: &[String]) -> Result<Server> {
-        let slot = self.allocate_slot("postgres-primary");
+        // Copies of one installation are one cluster by its system identifier.
+        let is_first = self.server(PRIMARY).is_none();
+        let slot = self.allocate_slot(PRIMARY);
         make_directory(&slot.directory)?;
         let data = slot.directory.join("data");
-        let mut initdb = programs.command("initdb")?;
-        initdb.args([
-            "--no-sync",
-            "--no-instructions",
-            "--username=postgres",
-            "--encoding=UTF8",
-            "--locale=C",
-        ]);
-        initdb
-            .args([
-                "--auth-local=trust",
-                "--auth-host=scram-sha-256",
-                "--pgdata",
-            ])
-            .arg(data);
-        initdb.arg(format!("--pwfile={}", superuser_password(&slot)?.display()));
-        run(initdb)?;
+        if is_first {
+            let installation =
+                template::installed(&programs.template(), |to| install(programs, to))?;
+            copy_directory(&installation, &data)?;
+        } else {
+            install(programs, &data)?;
+        }
         if let Some(range) = self.network_range() {
             allow_from(&slot, &range)?;
         }
-        let server = self.enlist_postgres(&slot, programs, settings, Role::Primary)?;
-        server.start()?;
-        Ok(server)
+        self.enlist_postgres(&slot, programs, settings, Role::Primary)
     }
 
     /// Creates a copy of the primary, not yet started.
@@ -177,7 +173,12 @@ impl Lab {
     ) -> Result<Server> {
         let slot = self.allocate_slot(name);
         make_directory(&slot.directory)?;
-        replication::copy_data(programs, &slot, primary)?;
+        if primary.is_running() {
+            replication::copy_data(programs, &slot, primary)?;
+        } else {
+            let data = primary.work_dir.join(&primary.name).join("data");
+            copy_directory(&data, &slot.directory.join("data"))?;
+        }
         self.enlist_postgres(&slot, programs, settings, Role::Replica)
     }
 
@@ -189,7 +190,8 @@ impl Lab {
         role: Role,
     ) -> Result<Server> {
         let kind = Postgres {
-            client: tool::find("psql")?,
+            // Not /usr/bin/psql, which is a Perl script on Debian.
+            client: tool::find_postgres("psql")?,
             programs,
             slot: slot.clone(),
         };
@@ -277,11 +279,28 @@ fn allow_from(slot: &ServerSlot, range: &str) -> Result<()> {
     Ok(())
 }
 
-fn superuser_password(slot: &ServerSlot) -> Result<PathBuf> {
-    let path = slot.directory.join("superuser-password");
-    fs::write(&path, "postgres")?;
-    give_to_server_user(&path)?;
-    Ok(path)
+/// Creates a data directory with the accounts.
+fn install(programs: Programs, directory: &Path) -> Result<()> {
+    make_directory(directory)?;
+    let mut initdb = programs.command("initdb")?;
+    initdb.args([
+        "--no-sync",
+        "--no-instructions",
+        "--username=postgres",
+        "--encoding=UTF8",
+        "--locale=C",
+        "--auth-local=trust",
+        "--auth-host=scram-sha-256",
+    ]);
+    run(initdb.arg("--pgdata").arg(directory))?;
+    // A server without a port, which ends with its input: one statement in each line.
+    let mut input = tempfile::tempfile()?;
+    input.write_all(ACCOUNTS.as_bytes())?;
+    input.rewind()?;
+    let mut server = programs.command("postgres")?;
+    server.args(["--single", "-F", "-c", "exit_on_error=on", "-D"]);
+    run(server.arg(directory).arg("postgres").stdin(input))?;
+    Ok(())
 }
 
 fn make_directory(path: &Path) -> Result<()> {

@@ -21,6 +21,14 @@ impl Programs {
         Programs::of_version(version, "bin", name)
     }
 
+    /// Returns the name of the installation that is copied.
+    pub(super) fn template(self) -> String {
+        match self.0 {
+            Some(version) => format!("postgres-{version}-template"),
+            None => "postgres-template".to_owned(),
+        }
+    }
+
     /// Returns the version.
     pub(crate) fn version(self) -> Result<u32> {
         if let Some(version) = self.0 {

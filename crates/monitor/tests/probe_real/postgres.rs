@@ -139,7 +139,7 @@ fn socket(server: &Server) -> PathBuf {
 }
 
 fn sql(server: &Server, text: &str) -> String {
-    let mut psql = Command::new(program("psql", &[], "postgresql-client"));
+    let mut psql = Command::new(postgres_program("psql"));
     psql.arg("-h")
         .arg(server.dir.path())
         .arg("-p")
@@ -353,7 +353,7 @@ fn a_server_without_tls_a_frozen_one_and_a_killed_one_fail_each_in_its_words() {
 }
 
 fn hold_session(server: &Server) -> std::process::Child {
-    let mut psql = Command::new(program("psql", &[], "postgresql-client"));
+    let mut psql = Command::new(postgres_program("psql"));
     psql.arg("-h")
         .arg(server.dir.path())
         .arg("-p")

@@ -78,7 +78,7 @@ impl Postgres {
     }
 
     fn psql(&self, database: &str, text: &str) -> Command {
-        let mut psql = Command::new(program("psql", &[], "postgresql-client"));
+        let mut psql = Command::new(postgres_program("psql"));
         psql.arg("-h").arg(self.0.dir.path());
         psql.args([
             "-p",
