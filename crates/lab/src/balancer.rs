@@ -3,7 +3,9 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard};
@@ -18,6 +20,7 @@ use crate::scratch::Scratch;
 use crate::{eventually, procfs};
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
@@ -84,16 +87,26 @@ impl Balancer {
         Ok(balancer)
     }
 
-    /// Returns the output of `evenkeel status --json`.
+    /// Returns the status that `evenkeel status --json` prints. It is read many times a second, too
+    /// often to start a program each time.
     pub fn status(&self) -> Result<Value> {
-        let output = self.command(&["status", "--json"])?;
-        if !output.status.success() {
-            bail!(
-                "evenkeel status: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+        let (head, body) = self.get("/api/v1/status")?;
+        if !head.starts_with("HTTP/1.1 200 ") {
+            bail!("evenkeel status: {head} {body}");
         }
-        serde_json::from_slice(&output.stdout).context("evenkeel status --json did not print JSON")
+        serde_json::from_str(&body).context("the status is not JSON")
+    }
+
+    /// Returns head and body of the answer to a request on the control socket.
+    fn get(&self, path: &str) -> Result<(String, String)> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+        let options = "host: localhost\r\nconnection: close";
+        write!(stream, "GET {path} HTTP/1.1\r\n{options}\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
+        Ok((head.to_owned(), body.to_owned()))
     }
 
     /// Runs `evenkeel` with `arguments` and this balancer's `--socket`.
