@@ -52,7 +52,7 @@ test: setup ## run all checks and tests
 	$(call step,tidy,cargo xtask tidy)
 	$(call step,formatting,cargo fmt --all --check)
 	$(call step,clippy,cargo clippy --quiet --workspace --all-targets -- -D warnings)
-	$(call step,build,cargo build --quiet -p evenkeel -p evenkeel-lab)
+	$(call step,shipped programs,cargo check --quiet -p evenkeel -p evenkeel-lab)
 	$(call step,tests,scripts/run-tests)
 
 bench: setup ## benchmark against nginx and HAProxy

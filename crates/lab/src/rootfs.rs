@@ -119,7 +119,7 @@ pub(crate) fn enter(
     fs::create_dir_all(root.join(home.strip_prefix("/").unwrap_or(&home)))?;
     let chroot = Chroot {
         root: c_string(root)?,
-        shared: ["/proc", "/sys", "/dev", "/etc/passwd", "/etc/group"]
+        shared: ["/proc", "/sys", "/dev", "/tmp", "/etc/passwd", "/etc/group"]
             .iter()
             .map(Path::new)
             .chain([home.as_path()])
