@@ -24,6 +24,8 @@ pub struct ReadProbeOptions {
     pub every: Duration,
     /// Limit for one read, with its connection.
     pub limit: Duration,
+    /// Expression for the port of the server that answers; `None` means the server's setting.
+    pub port: Option<&'static str>,
 }
 
 impl ReadProbeOptions {
@@ -34,6 +36,7 @@ impl ReadProbeOptions {
             address,
             every: Duration::from_millis(20),
             limit: Duration::from_secs(10),
+            port: None,
         }
     }
 }
@@ -134,5 +137,8 @@ async fn read_until(stop: &AtomicBool, notes: &Mutex<Vec<Reading>>, options: Rea
 
 async fn read(options: ReadProbeOptions) -> Result<u16> {
     let mut client = Client::connect(options.driver, options.address, options.limit).await?;
-    client.port().await
+    match options.port {
+        Some(expression) => client.number(expression).await,
+        None => client.port().await,
+    }
 }

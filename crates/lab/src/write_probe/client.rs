@@ -55,11 +55,16 @@ impl Client {
 
     /// Returns the port of the server that answers, as the server reports it.
     pub(crate) async fn port(&mut self) -> Result<u16> {
-        let query = format!("SELECT {}", self.port_word());
+        self.number(self.port_word()).await
+    }
+
+    /// Returns the value of this expression at the server that answers.
+    pub(crate) async fn number(&mut self, expression: &str) -> Result<u16> {
+        let query = format!("SELECT {expression}");
         match self {
             Client::Mysql(client) => {
-                let port: Option<u16> = client.query_first(query).await?;
-                port.context("no row")
+                let number: Option<u16> = client.query_first(query).await?;
+                number.context("no row")
             }
             Client::Postgres(client) => {
                 let messages = client.simple_query(&query).await?;

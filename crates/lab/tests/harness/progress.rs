@@ -44,8 +44,7 @@ pub(crate) fn wait_counts(balancer: &Balancer, counts: &[AtomicUsize], more: usi
 pub(crate) fn wait_for_primary(balancer: &Balancer, name: &str, clients: u64) {
     wait_until(balancer, "clients that wait for a primary", || {
         let database = &service(&balancer.status().expect("a status"), name)["database"];
-        // Another client of the test may wait, too.
-        database["waiting_for_primary"].as_u64() >= Some(clients)
+        database["waiting_for_primary"].as_u64() == Some(clients)
     });
 }
 

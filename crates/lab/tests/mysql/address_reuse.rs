@@ -4,13 +4,16 @@ use std::io::copy;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use super::client::{Client, Login};
 use super::stage::{Setup, TestBed, config, start_own};
-use crate::harness::DRIVERS;
+use crate::harness::{DRIVERS, wait_until};
 
 const SLEEP: &str = "select sleep(2)";
+
+/// Query for the number of clients that execute it.
+const SLEEPING: &str =
+    "select count(*) from information_schema.processlist where info = 'select sleep(2)'";
 
 /// An address that can be moved between servers, like a virtual one; existing connections stay.
 struct Moving {
@@ -81,7 +84,11 @@ fn a_kill_does_not_hit_who_has_the_same_number_at_another_server() {
         let mut stranger = numbered(second.address, number);
         client.query_later(SLEEP);
         stranger.query_later(SLEEP);
-        thread::sleep(Duration::from_millis(200));
+        for server in [&first, &second] {
+            wait_until(&bed.balancer, "both queries", || {
+                server.sql(SLEEPING).unwrap() == "1"
+            });
+        }
         way.lead_to(second.address);
         other.run(&format!("kill query {}", client.connection));
         let reply = stranger.reply();

@@ -15,7 +15,7 @@ use super::client::USUAL;
 use super::lines;
 use super::stage::{ONE, Setup, TestBed, sql};
 use crate::harness::rng::TestRng;
-use crate::harness::{DRIVERS, LIMIT};
+use crate::harness::{DRIVERS, LIMIT, wait_until};
 
 /// Time after which an unauthenticated client is disconnected, whatever it does: the login limit
 /// and some processing time.
@@ -289,13 +289,17 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
         let mut strangers: Vec<TcpStream> = (0..6).map(|_| reach()).collect();
         assert_eq!(inside.value("select 'at work'"), "at work", "{io}");
         // Only strangers within the limit are greeted; the others wait.
-        let greeted = strangers.iter().filter(|stranger| {
-            stranger
-                .set_read_timeout(Some(Duration::from_millis(100)))
-                .unwrap();
-            stranger.peek(&mut [0]).is_ok_and(|length| length > 0)
-        });
-        assert_eq!(greeted.count(), 2, "{io}");
+        let greeted = || {
+            let greeted = strangers.iter().filter(|stranger| {
+                stranger
+                    .set_read_timeout(Some(Duration::from_millis(20)))
+                    .unwrap();
+                stranger.peek(&mut [0]).is_ok_and(|length| length > 0)
+            });
+            greeted.count()
+        };
+        wait_until(&bed.balancer, "two greetings", || greeted() >= 2);
+        assert_eq!(greeted(), 2, "{io}");
         let mut refused = 0;
         for stranger in &mut strangers {
             stranger.set_read_timeout(Some(LIMIT)).unwrap();

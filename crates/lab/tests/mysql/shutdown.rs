@@ -1,8 +1,5 @@
 //! Tests a primary that is shut down during a write.
 
-use std::thread;
-use std::time::Duration;
-
 use evenkeel_lab::{Balancer, MysqlOptions, eventually, rootfs};
 
 use super::client::{Client, Login};
@@ -42,7 +39,12 @@ fn a_write_that_a_shutdown_ends_in_the_middle_is_not_run_again() {
     cluster.wait_caught_up().unwrap();
     client.query_later("update slow set x = x + 1 where sleep(0.3) = 0");
     // It changes some of the rows. No other client can read the table meanwhile.
-    thread::sleep(Duration::from_secs(1));
+    let running = "select count(*) from performance_schema.events_statements_current \
+                   where sql_text like 'update slow%' and timer_wait > 1e12";
+    eventually(LIMIT, "some changed rows", || {
+        Ok((primary.sql(running)? == "1").then_some(()))
+    })
+    .unwrap();
     primary.stop().unwrap();
     let reply = client.reply();
     assert!(reply[0].starts_with("error 1053 "), "{reply:?}");

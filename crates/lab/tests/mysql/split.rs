@@ -457,7 +457,7 @@ fn when_the_primary_dies_writers_wait_readers_notice_nothing_and_no_row_is_doubl
     strict.run("set transaction isolation level serializable");
     bed.scenario.wait_caught_up().unwrap();
     old.kill().unwrap();
-    // A client that connects while there is no primary waits.
+    // Of all clients, only the one that writes waits.
     let waited = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             session.run("insert into things values (2, 'waited')");
@@ -552,6 +552,7 @@ fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
     old.freeze().unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.run("insert into things values (2, 'waited')"));
+        wait_clients(&bed.balancer, "db", "waiting", 1);
         bed.scenario.lab.fail_over(&old).unwrap();
         // Of two servers with equal data neither is the primary.
         let ahead = "insert into things values (3, 'ahead')";

@@ -362,7 +362,11 @@ fn a_client_that_is_in_the_middle_of_something_keeps_its_database() {
         clients[0].run("begin");
         admin.run_later("drop database t");
         // The server tries for five seconds.
-        std::thread::sleep(Duration::from_secs(1));
+        let tries = "select count(*) from pg_stat_activity where query = 'drop database t' \
+                     and state = 'active' and query_start < clock_timestamp() - interval '200 ms'";
+        wait_until(&server_bed.bed.balancer, "a drop that waits", || {
+            server_bed.server.sql(tries).unwrap() == "1"
+        });
         clients[0].run("insert into begun values (1)");
         clients[0].run("commit");
         assert_eq!(admin.reply(), ["C DROP DATABASE", DONE], "{io}");

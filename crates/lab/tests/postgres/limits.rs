@@ -7,8 +7,8 @@ use evenkeel_lab::{eventually, procfs};
 
 use super::client::{Client, Login};
 use super::script::Script;
-use super::stage::{Setup, TestBed, own_database};
-use crate::harness::{DRIVERS, LIMIT};
+use super::stage::{KIND, Setup, TestBed, own_database, shared};
+use crate::harness::{DRIVERS, LIMIT, pool};
 
 #[test]
 fn a_query_that_takes_too_long_is_cancelled() {
@@ -174,17 +174,29 @@ fn strangers_who_say_nothing_keep_others_out_for_as_long_as_a_login_may_take() {
 #[test]
 fn who_finds_no_place_to_log_in_is_told_so() {
     for io in DRIVERS {
-        let setup = Setup {
-            service: "login_timeout_ms = 1000\nlogins_at_once = 1",
+        let limit =
+            |login_timeout_ms| format!("login_timeout_ms = {login_timeout_ms}\nlogins_at_once = 1");
+        let (longer, shorter) = (limit(4_000), limit(500));
+        let setup = |service| Setup {
+            service,
             ..Setup::default()
         };
-        let bed = TestBed::set_up(io, setup);
-        let strangers: Vec<_> = (0..40).map(|_| Client::reach(bed.address)).collect();
-        let answer: Vec<_> = strangers.into_iter().map(|mut one| one.reply()).collect();
-        // One had its full time; the next had the rest of its own, and most had none.
-        let refused = answer.iter().filter(|reply| **reply == ["E 53300", "end"]);
-        assert!(refused.count() >= 1, "{io}: {answer:?}");
-        assert!(answer.contains(&vec!["E 08P01".to_owned(), "end".to_owned()]));
+        let bed = TestBed::set_up(io, setup(&longer));
+        let reload = |service| {
+            let config = pool::config(KIND, shared(), bed.address, io, setup(service));
+            bed.balancer.reload(&config).unwrap();
+        };
+        let mut holder = Client::reach(bed.address);
+        holder.send_script(&Script::startup(&Login::default()));
+        assert_eq!(holder.receive_message(), "R", "{io}");
+        // The holder's time is longer than that of the others, so none of them gets its place.
+        reload(&shorter);
+        let others: Vec<_> = (0..5).map(|_| Client::reach(bed.address)).collect();
+        for mut other in others {
+            assert_eq!(other.reply(), ["E 53300", "end"], "{io}");
+        }
+        assert_eq!(holder.reply(), ["E 08P01", "end"], "{io}");
+        reload(&longer);
         assert_eq!(bed.client().value("select 'in'"), "in", "{io}");
     }
 }

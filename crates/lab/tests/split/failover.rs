@@ -171,6 +171,7 @@ fn who_waits_for_a_connection_to_the_primary_gets_one_to_its_successor() {
     old.freeze().unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.run("INSERT INTO things VALUES (2, 'waited')"));
+        wait_clients(&bed.balancer, "db", "waiting", 1);
         bed.scenario.lab.fail_over(&old).unwrap();
         wait_primary(&bed, &bed.primary());
         // The old primary accepts writes as before, but they would be lost.
