@@ -55,9 +55,10 @@ test: setup ## run all checks and tests
 	$(call step,shipped programs,cargo check --quiet -p evenkeel -p evenkeel-lab)
 	$(call step,tests,scripts/run-tests)
 
-bench: setup ## benchmark against nginx and HAProxy
+bench: setup ## benchmark against nginx, HAProxy and PgBouncer, started as systemd does and as a shell does
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
-	@$(TARGET)/release/evenkeel-lab measure
+	@$(TARGET)/release/evenkeel-lab measure --only speed,web,transfer,idle,mysql,postgres
+	@$(TARGET)/release/evenkeel-lab measure --only speed,mysql,postgres --groups shared
 
 compat: rivals ## run third-party database and client test suites, directly and through Evenkeel
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)

@@ -113,6 +113,7 @@ impl Part {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     options.groups.set()?;
+    println!("{}\n", options.groups.description());
     let by_default = |part: &Part| options.only.is_empty() && part.is_of_every_run();
     let wanted = |part: &Part| by_default(part) || options.only.contains(part);
     for part in Part::value_variants().iter().filter(|part| wanted(part)) {

@@ -51,6 +51,14 @@ impl SchedulingGroup {
         Ok(())
     }
 
+    /// Returns a sentence about the arrangement, for reports.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Own => "Each program has a scheduling group of its own, as systemd starts it.",
+            Self::Shared => "All programs are in one scheduling group, as a shell starts them.",
+        }
+    }
+
     fn current() -> SchedulingGroup {
         match IS_SHARED.load(Ordering::Relaxed) {
             true => SchedulingGroup::Shared,
