@@ -20,7 +20,7 @@ use crate::service::stats::{ServiceStats, UserStats};
 use crate::service::{Service, ServiceSnapshot};
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::worker_pool::{
-    AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
+    AcquireResult, OfferSlot, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
 };
 use crate::worker::Worker;
 
@@ -43,6 +43,8 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     pub(super) at: Option<Placement>,
     slot: Rc<WaitSlot<C>>,
     wait: Option<Wait>,
+    /// Offer of the connection that the session keeps.
+    offer: Rc<OfferSlot>,
     /// Failover slot that admitted this session to the primary; its release admits the next one.
     resumed: Option<FailoverTicket>,
 }
@@ -97,6 +99,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             at: None,
             slot: WaitSlot::new(),
             wait: None,
+            offer: Rc::default(),
             resumed: None,
         }
     }
@@ -452,6 +455,23 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     pub(super) fn release(&self, server: Box<C>, condition: Condition) {
         self.handle.set_target(None);
         self.worker_pool.release(server, condition);
+        self.end_offer();
+    }
+
+    /// Offers the connection that the session keeps between transactions, until
+    /// [`Acquirer::end_offer`]: if a client needs it, the session finds out whether it must keep it.
+    pub(super) fn offer(&self, connection: &C) {
+        self.worker_pool.offer(connection, &self.offer);
+    }
+
+    /// Ends the offer, because the connection is used again, was released, or must be kept.
+    pub(super) fn end_offer(&self) {
+        self.worker_pool.end_offer(&self.offer);
+    }
+
+    /// Returns true once when a client needs the connection that is offered.
+    pub(super) fn poll_offer_accepted(&self, context: &Context<'_>) -> bool {
+        self.offer.poll_accepted(context)
     }
 
     /// Releases the connection after `renew` has reset it in the background. If `renew` returns
@@ -482,6 +502,7 @@ impl<C: PoolableConnection> Drop for Acquirer<'_, C> {
     fn drop(&mut self) {
         self.leave_queues();
         self.release_failover_slot();
+        self.end_offer();
     }
 }
 
