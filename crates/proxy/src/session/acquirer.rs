@@ -1,5 +1,7 @@
 //! Acquires a server connection for a session, or queues it for a connection or a primary.
 
+mod offer;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -456,22 +458,6 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         self.handle.set_target(None);
         self.worker_pool.release(server, condition);
         self.end_offer();
-    }
-
-    /// Offers the connection that the session keeps between transactions, until
-    /// [`Acquirer::end_offer`]: if a client needs it, the session finds out whether it must keep it.
-    pub(super) fn offer(&self, connection: &C) {
-        self.worker_pool.offer(connection, &self.offer);
-    }
-
-    /// Ends the offer, because the connection is used again, was released, or must be kept.
-    pub(super) fn end_offer(&self) {
-        self.worker_pool.end_offer(&self.offer);
-    }
-
-    /// Returns true once when a client needs the connection that is offered.
-    pub(super) fn poll_offer_accepted(&self, context: &Context<'_>) -> bool {
-        self.offer.poll_accepted(context)
     }
 
     /// Releases the connection after `renew` has reset it in the background. If `renew` returns

@@ -193,7 +193,9 @@ impl Session<'_> {
         }
         self.catch_up(&server);
         self.server = Some(server);
-        self.go_on()
+        self.go_on()?;
+        self.offer_connection();
+        Ok(())
     }
 
     /// Handles the rejection of Evenkeel's SETs: retries the request, or refuses it.
