@@ -1,9 +1,9 @@
 //! Decides how many events a worker waits for.
 //!
-//! With many active sessions, events arrive at intervals of some microseconds. A worker that wakes
+//! Events of many active sessions arrive at intervals of some microseconds. A worker that wakes
 //! for each of them spends more processor time on waking, on switching tasks, and on waking peers
 //! one by one than on the sessions' data. It therefore waits for several events, for a short time.
-//! With few active sessions it never does: each event would wait for the time limit.
+//! While few sessions are active, it never does: each event would wait for the time limit.
 
 use std::cell::Cell;
 use std::time::Duration;

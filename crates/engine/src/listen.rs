@@ -275,7 +275,7 @@ pub async fn accept_clients(
 /// Accepts the clients in the kernel's queue without waiting for more.
 ///
 /// The kernel reports a new client to one of the waiting workers, of all processes. If that worker
-/// is about to stop, no other worker hears of the client before the next one connects.
+/// is about to stop, no other worker accepts the client before the next one connects.
 async fn accept_queued(socket: &Socket, welcome: &impl Fn(AcceptedClient)) {
     for _ in 0..BACKLOG.cast_unsigned().div_ceil(ACCEPTS_IN_A_ROW) {
         for _ in 0..ACCEPTS_IN_A_ROW {

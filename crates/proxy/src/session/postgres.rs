@@ -152,7 +152,7 @@ struct Session<'a> {
     /// True if the transaction's search path may contain `pg_temp`: it was set to a value that its
     /// text does not show.
     has_unknown_search_path: bool,
-    /// What the server has reported of the session's state on the current connection.
+    /// Reports of the server about the session's state on the current connection.
     knowledge: Knowledge,
     /// Statement that is the cause of any pin set now.
     source: Option<Arc<PinSource>>,

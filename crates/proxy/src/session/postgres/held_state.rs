@@ -14,10 +14,10 @@ use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::session::pinning;
 
-/// What is known of the state that a session has on its connection.
+/// Knowledge of the state that a session has on its connection.
 #[derive(Default, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// Its statements may have left state.
+    /// The session's statements may have left state.
     #[default]
     Uncertain,
     /// The server has reported the state, and no statement has run since.

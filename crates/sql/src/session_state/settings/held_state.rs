@@ -46,7 +46,8 @@ const PRIVILEGED_SETTING: usize = SETTING + 1;
 
 /// Settings that were set in the session. Each new transaction resets three of them, but their
 /// source stays `session`, even after DISCARD ALL.
-const SETTINGS: &str = "SELECT CASE WHEN context = 'superuser' THEN '6' ELSE '5' END, name, setting \
+const SETTINGS: &str = "SELECT CASE WHEN context = 'superuser' THEN '6' ELSE '5' END, \
+     name, setting \
      FROM pg_catalog.pg_settings WHERE source = 'session' AND name <> ALL (ARRAY[\
      'transaction_isolation','transaction_read_only','transaction_deferrable'])";
 
