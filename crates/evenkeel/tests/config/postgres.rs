@@ -551,7 +551,7 @@ fn logins_with_the_client_s_password_need_a_channel_that_nobody_reads() {
     assert_eq!((auth.source, auth.account), (AuthSource::Login, None));
     check_postgres(
         "[service.auth]\nsource = 'login'",
-        "E_LOGIN_TLS 6:1",
+        "E_LOGIN_TLS 6:10",
         "[service.tls]",
     );
     let keys = format!("[service.auth]\nsource = 'login'\nuser = 'x'\n{tls}");
