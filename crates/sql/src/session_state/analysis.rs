@@ -263,8 +263,6 @@ pub enum EffectKind {
         /// New value.
         value: Box<[u8]>,
     },
-    /// Sets this setting to a value that the text does not show, which pins ([`Pin::Settings`]).
-    SetUnknown(Box<[u8]>),
     /// Resets the setting to its value at the start of the session.
     Reset(Box<[u8]>),
     /// RESET ALL.

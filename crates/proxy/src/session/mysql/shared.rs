@@ -37,4 +37,6 @@ impl ProtocolState for MysqlService {
     fn protocol(&self) -> SqlProtocol {
         SqlProtocol::Mysql
     }
+
+    fn discard_findings(&self, _: Option<&str>) {}
 }

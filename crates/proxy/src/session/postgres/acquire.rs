@@ -193,9 +193,7 @@ impl Session<'_> {
         }
         self.catch_up(&server);
         self.server = Some(server);
-        self.go_on()?;
-        self.offer_connection();
-        Ok(())
+        self.go_on()
     }
 
     /// Handles the rejection of Evenkeel's SETs: retries the request, or refuses it.

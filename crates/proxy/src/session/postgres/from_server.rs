@@ -223,7 +223,7 @@ impl Session<'_> {
                 self.failed(token, sqlstate, scan);
             }
             ReplyOutcome::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
-                scan.has_left = was_idle;
+                scan.has_left = was_idle || self.is_asking();
                 scan.broken = Some("closed the connection".to_owned());
                 return Delivery::Discard;
             }
@@ -237,7 +237,8 @@ impl Session<'_> {
 
     /// Returns whether a server's final error concerns no request of the client.
     fn is_nothing_to_its_client(&self, was_idle: bool) -> bool {
-        self.is_preparing() || was_idle && self.may_go_on_elsewhere()
+        let is_ours = self.is_preparing() || self.is_asking();
+        is_ours || was_idle && self.may_go_on_elsewhere()
     }
 
     /// Marks prepared statements as outdated if the error suggests it.
@@ -467,7 +468,7 @@ impl Session<'_> {
             return self.settings_placed(went_well);
         }
         if scan.ours_ended && self.is_asking() {
-            return self.take_answer();
+            return self.finish_leftover_check();
         }
         if scan.is_ready {
             self.active.is_sent = false;

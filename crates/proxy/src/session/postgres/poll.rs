@@ -28,10 +28,6 @@ impl Session<'_> {
             self.follow(got)?;
             return Ok(true);
         }
-        if self.acquirer.poll_offer_accepted(context) {
-            self.ask_for_held_state();
-            return Ok(true);
-        }
         if let Some(event) = self.handle.take_event() {
             self.handle_event(event)?;
             return Ok(true);
@@ -142,9 +138,10 @@ impl Session<'_> {
                 Poll::Pending => false,
             },
             (Stage::Asking(_), _) => {
-                // What the client has sent must be executed even if it disconnects right after.
+                // This takes only a moment, and must be completed even if the client disconnects
+                // right after sending more.
                 self.is_server_sent(context);
-                self.pending_input.is_empty()
+                false
             }
             _ => {
                 // The SETs may be longer than one send can take.

@@ -144,6 +144,7 @@ impl Session<'_> {
         let dialect = statement.within.dialect();
         self.shared.enter(digest, &statement.text, dialect);
         self.pending.runs(digest);
+        self.runs(digest);
         self.take_hold(portal_of(header, message), &statement.meaning);
     }
 
@@ -173,6 +174,7 @@ impl Session<'_> {
         self.active.is_atomic &= is_atomic(&meaning);
         self.active.may_commit |= may_commit(&meaning);
         self.pending.runs(meaning.digest);
+        self.runs(meaning.digest);
         self.take_hold(portal, &meaning);
         self.unnamed.meaning = Some(meaning);
     }

@@ -64,6 +64,7 @@ impl Session<'_> {
         }
         self.pending
             .runs_text(analysis.digest, analysis.statements.len());
+        self.runs(analysis.digest);
         self.prepare_for_execute(flight, &analysis);
         let token = self.meant(&analysis);
         match self.text_of_processes(text_of_query(message)) {
@@ -302,9 +303,10 @@ impl Session<'_> {
         analysis::analyze_with_doubts(text, backslashes, lookup, self.doubts_functions())
     }
 
-    /// Returns whether the session changes functions now, or any has since the catalog was read.
+    /// Returns whether the session changes functions now, or has since the catalog was read.
     fn doubts_functions(&self) -> bool {
-        self.changes_functions || self.account.are_functions_changed()
+        let changed_us = self.changed_functions_us;
+        self.changes_functions || changed_us > 0 && !self.account.knows_catalog_until(changed_us)
     }
 
     /// Returns the version of the catalog used for analysis, which includes whether it is out of

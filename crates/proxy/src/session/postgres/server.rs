@@ -25,6 +25,7 @@ use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
+use evenkeel_sql::session_state::settings::leftover_query::Rows;
 use evenkeel_sql::session_state::settings::{
     ExportedState, Interner, ServerSessionState, is_of_server,
 };
@@ -46,6 +47,9 @@ pub(crate) struct ServerConnection {
     pub(crate) given: Vec<(Box<[u8]>, u64)>,
     /// True if the connection may hold sequence state.
     pub(crate) has_sequence_state: bool,
+    /// True if the server has reported that no client's state is left, and no statement has run
+    /// since.
+    pub(crate) is_checked: bool,
     /// Settings made on the connection, and settings that it reports.
     pub(crate) settings: ServerSessionState,
     /// Parameters reported in the login, as the server spells them.
@@ -59,8 +63,16 @@ pub(crate) struct Parked {
     prepared: ServerStatements,
     unnamed: u64,
     has_sequence_state: bool,
+    is_checked: bool,
     settings: ExportedState,
     reported: Reports,
+}
+
+/// Result of Evenkeel's own queries.
+#[derive(Default)]
+struct Heard {
+    refused: Option<ErrorReply>,
+    rows: Rows,
 }
 
 impl PoolableConnection for ServerConnection {
@@ -95,6 +107,7 @@ impl PoolableConnection for ServerConnection {
             prepared: parts.prepared,
             unnamed: parts.unnamed,
             has_sequence_state: parts.has_sequence_state,
+            is_checked: parts.is_checked,
             settings: parts.settings.export(),
             reported: parts.reported,
         };
@@ -112,6 +125,7 @@ impl PoolableConnection for ServerConnection {
             unnamed: parked.unnamed,
             given: Vec::new(),
             has_sequence_state: parked.has_sequence_state,
+            is_checked: parked.is_checked,
             settings: ServerSessionState::import(&parked.settings, worker.interner()),
             reported: parked.reported,
         })
@@ -146,6 +160,7 @@ impl ServerConnection {
             unnamed: 0,
             given: Vec::new(),
             has_sequence_state: false,
+            is_checked: true,
             settings: ServerSessionState::new([], worker.interner()),
             reported: Vec::new(),
         })
@@ -207,8 +222,13 @@ impl ServerConnection {
         sending == Sending::Forward
     }
 
-    /// Executes queries on a connection without a session.
-    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), ErrorReply> {
+    /// Executes queries on a connection without a session. Returns the rows of the last one that
+    /// has any.
+    pub(crate) async fn run(
+        &mut self,
+        worker: &Worker,
+        texts: &[&[u8]],
+    ) -> Result<Rows, ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
             if !self.query(text, RequestToken::default(), &mut out) {
@@ -217,7 +237,7 @@ impl ServerConnection {
         }
         let sent = self.core.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
-        let mut refused = None;
+        let mut received = Heard::default();
         while self.conversation.pending_count() > 0 {
             let mut bytes = std::mem::take(&mut self.held);
             match self.core.stream.receive(worker, &mut bytes).await {
@@ -225,11 +245,11 @@ impl ServerConnection {
                 Ok(false) => return Err(self.broken("closed the connection")),
                 Err(error) => return Err(self.broken(error)),
             }
-            let taken = self.handle_replies(worker, &bytes, &mut refused)?;
+            let taken = self.handle_replies(worker, &bytes, &mut received)?;
             bytes.drain(..taken);
             self.held = bytes;
         }
-        refused.map_or(Ok(()), Err)
+        received.refused.map_or(Ok(received.rows), Err)
     }
 
     /// Returns whether the client can execute the statement by its own name in SQL.
@@ -249,6 +269,7 @@ impl ServerConnection {
         self.unnamed = 0;
         self.given.clear();
         self.has_sequence_state = false;
+        self.is_checked = true;
         self.settings.discarded(worker.interner());
         Ok(())
     }
@@ -258,7 +279,7 @@ impl ServerConnection {
         &mut self,
         worker: &Worker,
         bytes: &[u8],
-        refused: &mut Option<ErrorReply>,
+        received: &mut Heard,
     ) -> Result<usize, ErrorReply> {
         let mut at = 0;
         loop {
@@ -268,8 +289,14 @@ impl ServerConnection {
                     passed,
                     event,
                     length,
-                } => (event, passed + length),
-                Step::Wait { passed, .. } => return Ok(at + passed),
+                } => {
+                    received.rows.add(rest.get(..passed).unwrap_or_default());
+                    (event, passed + length)
+                }
+                Step::Wait { passed, .. } => {
+                    received.rows.add(rest.get(..passed).unwrap_or_default());
+                    return Ok(at + passed);
+                }
                 Step::Invalid(fault) => return Err(self.broken(fault)),
             };
             at += length;
@@ -281,8 +308,10 @@ impl ServerConnection {
                 Event::Error(report) => {
                     let text = String::from_utf8_lossy(report.text());
                     let error_reply = ErrorReply::from_server(report.sqlstate(), text);
-                    refused.get_or_insert(error_reply);
+                    received.refused.get_or_insert(error_reply);
                 }
+                Event::RowDescription => received.rows.begin(self.boundaries.remainder()),
+                Event::CommandComplete(tag) => received.rows.end(tag.rows().unwrap_or_default()),
                 _ => {}
             }
             match self.conversation.reply(&event).map(|reply| reply.outcome) {

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use evenkeel_engine::panics::lock;
 use evenkeel_engine::secret;
+use evenkeel_policy::statement_verifier::StatementVerifier;
 use evenkeel_wire::SqlProtocol;
 
 use super::login::Verifiers;
@@ -34,6 +35,8 @@ pub(crate) struct PostgresService {
 pub(crate) struct UserHistory {
     /// True if a client has used `currval` or `lastval`.
     asks_sequences: AtomicBool,
+    /// Verification results of their statements.
+    trials: Mutex<StatementVerifier>,
 }
 
 /// User and database.
@@ -68,6 +71,13 @@ impl ProtocolState for PostgresService {
     fn protocol(&self) -> SqlProtocol {
         SqlProtocol::Postgres
     }
+
+    fn discard_findings(&self, database: Option<&str>) {
+        let history = lock(&self.history);
+        let of_database = |of: &OfWho| database.is_none_or(|name| *name == *of.1);
+        let meant = history.iter().filter(|(of, _)| of_database(of));
+        meant.for_each(|(_, one)| one.trials().forget());
+    }
 }
 
 impl UserHistory {
@@ -77,5 +87,9 @@ impl UserHistory {
 
     pub(crate) fn asked_sequences(&self) {
         self.asks_sequences.store(true, Relaxed);
+    }
+
+    pub(crate) fn trials(&self) -> MutexGuard<'_, StatementVerifier> {
+        lock(&self.trials)
     }
 }

@@ -104,19 +104,6 @@ impl Account {
         }
     }
 
-    /// Records that a session has changed functions at this time, in microseconds.
-    pub(crate) fn functions_changed(&self, us: u64) {
-        if let Some(database) = self.known.database.get() {
-            database.functions_changed(us);
-        }
-    }
-
-    /// Returns whether any session has changed functions since the catalog was read.
-    pub(crate) fn are_functions_changed(&self) -> bool {
-        let database = self.known.database.get();
-        database.is_some_and(|database| database.are_functions_changed())
-    }
-
     /// Returns whether the catalog was read after this time, in microseconds.
     pub(crate) fn knows_catalog_until(&self, us: u64) -> bool {
         let database = self.known.database.get();

@@ -7,7 +7,6 @@ use crate::token::{TokenKind, Word};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
 
-use super::super::settings::values;
 use super::effects::EffectCollector;
 use super::{AnalysisContext, CatalogLookup, EffectKind, do_block, functional_notation};
 
@@ -156,7 +155,10 @@ fn called(
     if traits.any(StatementTraits::SETS_UNKNOWN) && !sets_locally(context, statement) {
         let name = set_by_function(context, statement);
         effects.of_object("setting", &name, |effects| {
-            sets_unknown_values(context, statement, effects);
+            effects.pin_on_success(Pin::Settings);
+            if may_set_role(context, statement) {
+                effects.pin_on_success(Pin::Role);
+            }
         });
     }
     if traits.any(StatementTraits::ADVISORY_LOCK) && statement.functions.is_cut() {
@@ -208,13 +210,13 @@ pub(super) fn function(
 
 fn call(context: &AnalysisContext<'_>, name: &[u8], effects: &mut EffectCollector<'_>) {
     if is_permanent(name) {
-        effects.pin(Pin::Unlisted);
+        effects.pin(Pin::Unknown);
     } else if runs_text(name) {
         do_block::anything(context, effects);
     } else if takes_lock(name) {
         effects.pin(Pin::NamedLock);
     } else if name == b"set_limit" {
-        // Function of pg_trgm that changes a setting, which `pg_settings` lists.
+        // Function of pg_trgm that changes a setting.
         effects.pin_on_success(Pin::Settings);
     } else if let Some(catalog) = context.catalog {
         user_function(context, catalog, name, effects);
@@ -262,13 +264,13 @@ pub(super) fn calls_unknown(context: &AnalysisContext<'_>, statement: &Statement
 #[must_use]
 pub(crate) fn builtin_pins(name: &[u8]) -> Pins {
     match name {
-        b"set_config" => Pins::of(&[Pin::UnlistedSettings, Pin::Settings, Pin::Role]),
+        b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
         b"set_limit" => Pins::of(&[Pin::Settings]),
         b"nextval" | b"setval" => Pins::of(&[Pin::Sequence]),
         b"currval" | b"lastval" => Pins::of(&[Pin::SequenceRead]),
         b"setseed" => Pins::of(&[Pin::RandomSeed]),
         name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
-        name if is_permanent(name) => Pins::of(&[Pin::Unlisted]),
+        name if is_permanent(name) => Pins::of(&[Pin::Unknown]),
         name if runs_text(name) => Pins::of(&do_block::ANYTHING),
         _ => Pins::NONE,
     }
@@ -490,22 +492,6 @@ fn sets_locally(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bo
     }
     !names_pg_settings(context, statement)
         && postgres::sets_locally(context.text, statement, context.backslashes)
-}
-
-/// Adds the effects of calls of `set_config` with values that the text does not show.
-fn sets_unknown_values(
-    context: &AnalysisContext<'_>,
-    statement: &StatementFacts,
-    effects: &mut EffectCollector<'_>,
-) {
-    effects.pin_on_success(Pin::Settings);
-    if may_set_role(context, statement) {
-        effects.pin_on_success(Pin::Role);
-    }
-    for name in postgres::set_config_names(context.text, statement, context.backslashes) {
-        let name = name.and_then(|name| values::name(&name));
-        effects.sets_unknown_value(name.as_deref());
-    }
 }
 
 /// Returns the first setting that `set_config` sets, or a description if the text names none.

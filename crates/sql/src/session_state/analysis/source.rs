@@ -35,7 +35,6 @@ impl EffectKind {
             | EffectKind::RollbackTo(_)
             | EffectKind::Deallocate(_)
             | EffectKind::DeallocateAll
-            | EffectKind::SetUnknown(_)
             | EffectKind::Discard(_) => false,
         }
     }

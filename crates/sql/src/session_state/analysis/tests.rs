@@ -67,16 +67,14 @@ fn read(text: &str) -> TextAnalysis {
     super::read(text.as_bytes(), false, Some(&Catalog))
 }
 
-/// Returns the effects as text, such as `0: Pin(Listen)`, with names and values readable; without
-/// the names of settings whose values are unknown.
+/// Returns the effects as text, such as `0: Pin(Listen)`, with names and values readable.
 fn effects(text: &str) -> Vec<String> {
     let analysis = read(text);
     let show = |effect: &Effect| match analysis.statements.len() {
         1 => shown(&effect.kind),
         _ => format!("{}: {}", effect.statement, shown(&effect.kind)),
     };
-    let is_shown = |effect: &&Effect| !matches!(effect.kind, EffectKind::SetUnknown(_));
-    analysis.effects.iter().filter(is_shown).map(show).collect()
+    analysis.effects.iter().map(show).collect()
 }
 
 fn shown(kind: &EffectKind) -> String {
