@@ -68,7 +68,8 @@ fn nobody_hears_of_a_change_of_the_node_that_writes() {
                 let (id, (rounds, longest)) = done.join().unwrap();
                 let there = direct.value(&format!("select v from counters where id = {id}"));
                 assert_eq!(there, rounds.to_string(), "counter {id}");
-                assert!(longest < Duration::from_secs(1), "{longest:?}");
+                // A client that waited for a time limit would wait for five seconds or more.
+                assert!(longest < Duration::from_secs(2), "{longest:?}");
             }
         });
     }
