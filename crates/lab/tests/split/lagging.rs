@@ -28,7 +28,6 @@ fn stop_replay(bed: &TestBed) {
     }
 }
 
-/// TO SEE THIS RED: return the error of the replica.
 #[test]
 fn a_read_of_what_the_replica_lacks_yet_runs_on_the_primary() {
     let (bed, client) = start_bed();
