@@ -20,6 +20,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use evenkeel_lab::{Balancer, eventually, free_port};
@@ -73,6 +74,16 @@ pub(crate) fn wait_state(balancer: &Balancer, path: &str, state: &str) {
 pub(crate) fn wait_until(balancer: &Balancer, what: &str, mut is_so: impl FnMut() -> bool) {
     let waited = eventually(LIMIT, what, || Ok(is_so().then_some(())));
     waited.unwrap_or_else(|error| panic!("{error}; the balancer said:\n{}", balancer.log()));
+}
+
+/// Ends the loops of other threads, also if the thread that ends them panics: a scope waits for all
+/// of its threads.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// Returns both outputs of a command.

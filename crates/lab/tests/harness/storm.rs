@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::LIMIT;
 use super::rng::TestRng;
+use super::{LIMIT, SetOnDrop};
 
 const SESSIONS: usize = 8;
 const BLOWS: usize = 60;
@@ -49,6 +49,7 @@ pub(crate) fn storm(
     };
     thread::scope(|scope| {
         let (storm, session) = (&storm, &session);
+        let end = SetOnDrop(&storm.is_over);
         let begin = |number| scope.spawn(move || session(number, storm));
         let sessions: Vec<_> = (0..SESSIONS).map(begin).collect();
         let mut rng = TestRng(11);
@@ -60,7 +61,7 @@ pub(crate) fn storm(
             thread::sleep(Duration::from_micros(rng.below(2_000)));
             strike();
         }
-        storm.is_over.store(true, Relaxed);
+        drop(end);
         let ended = sessions.into_iter().map(|one| one.join());
         let wrong = ended.flat_map(|outcome| outcome.expect("no session panics"));
         wrong.collect()

@@ -9,6 +9,7 @@ use evenkeel_lab::Server;
 
 use super::client::Client;
 use super::split::TestBed;
+use crate::harness::SetOnDrop;
 
 const CLIENTS: &str = "select variable_value from information_schema.global_status \
     where variable_name = 'rpl_semi_sync_master_clients'";
@@ -63,6 +64,7 @@ fn a_failover_loses_nothing_that_was_acknowledged() {
     let (ids, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
     let all = Mutex::new(Vec::new());
     let died_at = thread::scope(|scope| {
+        let _end = SetOnDrop(&is_over);
         for _ in 0..8 {
             scope.spawn(|| {
                 let acknowledged = write(&bed, &ids, &is_over);
@@ -83,7 +85,6 @@ fn a_failover_loses_nothing_that_was_acknowledged() {
         bed.wait_primary(&bed.primary());
         let back_at = ids.load(Relaxed);
         bed.wait("further writes", || ids.load(Relaxed) > back_at + 100);
-        is_over.store(true, Relaxed);
         died_at
     });
     let acknowledged = all.into_inner().unwrap();

@@ -150,8 +150,12 @@ fn shown(bed: &TestBed, io: &str) {
     for part in ["function cause_locks", "select cause_locks(?)", "STATEMENT"] {
         assert!(table.contains(part), "{io}: {part}: {table}");
     }
-    let summary = done(&bed.balancer, &["status"]);
-    assert!(summary.contains("pinned by "), "{io}: {summary}");
+    // Clients are counted twice a second.
+    let summary = eventually(LIMIT, "pinned clients in the status", || {
+        let summary = done(&bed.balancer, &["status"]);
+        Ok(summary.contains("pinned by ").then_some(()))
+    });
+    summary.unwrap_or_else(|error| panic!("{io}: {error}"));
     let log = bed.balancer.log();
     let logged = log
         .lines()

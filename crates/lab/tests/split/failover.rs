@@ -8,7 +8,7 @@ use evenkeel_lab::{ReadProbe, Server};
 
 use crate::harness::cluster::service_toml;
 use crate::harness::progress::{wait_clients, wait_counts};
-use crate::harness::{DRIVERS, done, loopback, wait_until};
+use crate::harness::{DRIVERS, SetOnDrop, done, loopback, wait_until};
 use crate::stage::{Client, TestBed, WHERE};
 
 fn start_bed() -> TestBed {
@@ -320,13 +320,14 @@ fn longest_read(bed: &TestBed, disturb: impl FnOnce(&Server)) -> Duration {
         longest
     };
     thread::scope(|scope| {
+        let end = SetOnDrop(&is_over);
         let read = &read;
         let reading = counts.iter().map(|count| scope.spawn(move || read(count)));
         let reading: Vec<_> = reading.collect();
         wait_counts(&bed.balancer, &counts, 20);
         disturb(&bed.primary());
         wait_counts(&bed.balancer, &counts, 100);
-        is_over.store(true, Relaxed);
+        drop(end);
         let done = reading.into_iter().map(|one| one.join().unwrap());
         done.max().unwrap()
     })
