@@ -99,6 +99,8 @@ impl Ring {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            // A turn that does not wait learns from this flag whether there are events.
+            .setup_taskrun_flag()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)?;
         let buffers = Rc::new(Buffers::register(&uring)?);
@@ -126,6 +128,7 @@ impl Ring {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .build(1)?;
         Buffers::check(&uring)
     }
@@ -260,8 +263,14 @@ impl Ring {
     }
 
     fn enter(&self, timeout: Option<Duration>) {
-        let (events, timeout) = self.batching.next_wait(timeout);
         let uring = self.uring.borrow();
+        if timeout == Some(Duration::ZERO) {
+            // To wait for an event and no time, the kernel would arm a timer and put the thread to
+            // sleep until it expires.
+            let _ = uring.submit();
+            return;
+        }
+        let (events, timeout) = self.batching.next_wait(timeout);
         let time = timeout.map(Timespec::from);
         let args = match &time {
             Some(time) => SubmitArgs::new().timespec(time),
