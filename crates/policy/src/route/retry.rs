@@ -196,6 +196,7 @@ pub fn after_failure(failure: FailureKind, attempt: &Attempt) -> Retry {
         FailureKind::ReadOnly | FailureKind::Misrouted | FailureKind::RecoveryConflict => {
             RetryTarget::Primary
         }
+        FailureKind::NotThereYet if attempt.effect != RequestEffect::Reads => RetryTarget::Primary,
         FailureKind::NotFresh | FailureKind::NotThereYet => RetryTarget::PrimaryForRead,
         FailureKind::TurnedAway if attempt.effect != RequestEffect::Reads => {
             match attempt.on_replica {
@@ -264,18 +265,16 @@ impl Attempt {
         }
         match failure {
             // Only what is known or assumed to read is sent to a replica, where writes fail.
-            FailureKind::ReadOnly | FailureKind::Misrouted | FailureKind::RecoveryConflict => {
-                self.on_replica || self.is_atomic && !self.has_done
-            }
+            FailureKind::ReadOnly
+            | FailureKind::Misrouted
+            | FailureKind::RecoveryConflict
+            | FailureKind::NotThereYet => self.on_replica || self.is_atomic && !self.has_done,
             FailureKind::TurnedAway => self.is_atomic && !self.has_done,
             FailureKind::Terminated => self.is_atomic && !self.has_done && !self.may_commit,
             // What the batch completed before was rolled back, unless it commits by itself.
             FailureKind::Unprepared => self.is_atomic && !(self.has_done && self.may_commit),
             FailureKind::NotRead => !self.has_done,
-            FailureKind::NotFresh
-            | FailureKind::NotThereYet
-            | FailureKind::Broken
-            | FailureKind::Error => false,
+            FailureKind::NotFresh | FailureKind::Broken | FailureKind::Error => false,
         }
     }
 

@@ -170,7 +170,9 @@ fn other_errors_are_the_clients() {
 /// `has_run_nothing`.
 #[test]
 fn what_may_have_run_in_part_runs_again_only_if_it_is_a_read() {
-    use FailureKind::{Misrouted, NotRead, ReadOnly, RecoveryConflict, Terminated, Unprepared};
+    use FailureKind::{
+        Misrouted, NotRead, NotThereYet, ReadOnly, RecoveryConflict, Terminated, Unprepared,
+    };
     for attempt in attempts().filter(|one| one.reached_server && may_write(one)) {
         for failure in FAILURES
             .into_iter()
@@ -178,7 +180,10 @@ fn what_may_have_run_in_part_runs_again_only_if_it_is_a_read() {
         {
             let is_unknown = matches!(failure, FailureKind::Broken | FailureKind::NotFresh);
             assert!(!is_unknown, "{failure:?} {attempt:?}");
-            let is_refusal = matches!(failure, ReadOnly | Misrouted | RecoveryConflict);
+            let is_refusal = matches!(
+                failure,
+                ReadOnly | Misrouted | RecoveryConflict | NotThereYet
+            );
             if is_refusal && attempt.on_replica {
                 // Writes fail there, and only what is assumed to read is sent there.
                 continue;
@@ -244,9 +249,8 @@ fn each_failure_has_its_decision() {
         FailureKind::Misrouted | FailureKind::RecoveryConflict => {
             [None, None, Some(Primary), Some(Primary)]
         }
-        FailureKind::NotFresh | FailureKind::NotThereYet => {
-            [None, None, Some(PrimaryForRead), None]
-        }
+        FailureKind::NotFresh => [None, None, Some(PrimaryForRead), None],
+        FailureKind::NotThereYet => [None, None, Some(PrimaryForRead), Some(Primary)],
         FailureKind::TurnedAway => [
             Some(AnotherServer),
             Some(AnotherPrimary),
