@@ -231,3 +231,29 @@ fn the_unnamed_statement_outlives_an_error_behind_it() {
         received
     });
 }
+
+/// TO SEE THIS RED: drop the unnamed statement when a Query is sent.
+#[test]
+fn the_unnamed_statement_outlives_a_query_that_the_server_skips() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let skipped = |text: &str| {
+            Script::new()
+                .parse("", text)
+                .bind("nothing", &[])
+                .query("select 'skipped'")
+        };
+        let mut received = client.exchange(&skipped("select 'kept'").sync(), 1);
+        received.extend(client.exchange(&execute("", &[]), 1));
+        let at_once = skipped("select 'kept, too'").sync().bind("", &[]).execute();
+        received.extend(client.exchange(&at_once.sync(), 2));
+        let executed = Script::new()
+            .parse("", "select 'dropped'")
+            .query("select 1");
+        received.extend(client.exchange(&executed.sync(), 2));
+        received.extend(client.exchange(&execute("", &[]), 1));
+        let both = skipped("select 'dropped, too'").sync().query("select 1");
+        received.extend(client.exchange(&both.bind("", &[]).execute().sync(), 3));
+        received
+    });
+}

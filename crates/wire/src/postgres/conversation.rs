@@ -327,6 +327,10 @@ impl Conversation {
                     self.discarded
                         .push_back(DueAction::CloseDiscarded(entry.token));
                 }
+                PendingReply::Request(Request::Query) => {
+                    self.discarded
+                        .push_back(DueAction::QueryDiscarded(entry.token));
+                }
                 PendingReply::Answer(answer) => {
                     let discarded = DueAction::AnswerDiscarded(answer, entry.token);
                     self.discarded.push_back(discarded);

@@ -20,10 +20,12 @@ pub(super) struct UnnamedStatement {
     pub(super) meaning: Option<Arc<TextAnalysis>>,
     /// True if the server has completed its Parse.
     pub(super) is_parsed: bool,
-    /// Batch in which a Parse or Close of it is in flight.
+    /// Batch in which a Parse or Close of it, or a Query that drops it, is in flight.
     pub(super) open: Option<u64>,
     /// True if a Close of it is in flight.
     pub(super) is_closing: bool,
+    /// Queries in flight that drop it, unless an error before them makes the server skip them.
+    pub(super) dropped_by: Vec<RequestToken>,
 }
 
 impl UnnamedStatement {
@@ -34,14 +36,40 @@ impl UnnamedStatement {
 
     /// Returns whether the statement no longer exists, or is being closed.
     pub(super) fn is_gone(&self) -> bool {
-        self.id == 0 || self.is_closing
+        self.id == 0 || self.is_closing || !self.dropped_by.is_empty()
+    }
+
+    /// Records a new statement in place of this one.
+    pub(super) fn replace(&mut self, id: u64, text: &[u8], types: &[u8], segment: u64) {
+        self.id = id;
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        self.types.clear();
+        self.types.extend_from_slice(types);
+        self.is_parsed = false;
+        self.is_closing = false;
+        self.dropped_by.clear();
+        self.open = Some(segment);
+    }
+
+    /// Records a Query within a batch, which drops the statement if the server executes it.
+    pub(super) fn drop_by(&mut self, query: RequestToken, segment: u64) {
+        if self.id != 0 {
+            self.dropped_by.push(query);
+            self.open = Some(segment);
+        }
+    }
+
+    /// Records that the server skipped a Query.
+    pub(super) fn query_skipped(&mut self, query: RequestToken) {
+        self.dropped_by.retain(|one| *one != query);
     }
 
     /// Records that the server has prepared the statement of the token.
     pub(super) fn parsed(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             self.is_parsed = true;
-            if !self.is_closing {
+            if !self.is_gone() {
                 self.open = None;
             }
         }
@@ -57,14 +85,28 @@ impl UnnamedStatement {
     /// Records that the server skipped a Close of the token's statement.
     pub(super) fn stays(&mut self, token: RequestToken) {
         if unnamed_of(token).is_some_and(|id| id == self.id) {
-            self.settled();
+            self.remain();
         }
     }
 
     /// Records that no request is in flight.
     pub(super) fn settled(&mut self) {
-        self.open = None;
+        if self.dropped_by.is_empty() {
+            self.remain();
+        } else {
+            *self = UnnamedStatement::default();
+        }
+    }
+
+    /// Records that the requests in flight will be sent again.
+    pub(super) fn repeated(&mut self) {
+        self.dropped_by.clear();
+        self.remain();
+    }
+
+    fn remain(&mut self) {
         self.is_closing = false;
+        self.open = self.open.filter(|_| !self.dropped_by.is_empty());
     }
 
     /// Records that the server skipped the Parse, or was lost. A Parse by Evenkeel can be repeated,
@@ -73,7 +115,7 @@ impl UnnamedStatement {
         if self.open.is_some() {
             self.id *= u64::from(self.is_parsed);
         }
-        self.settled();
+        self.remain();
     }
 }
 

@@ -480,6 +480,7 @@ impl Session<'_> {
             DueAction::AnswerDiscarded(_, token) => {
                 let _ = self.statements.discarded(token.0);
             }
+            DueAction::QueryDiscarded(token) => self.unnamed.query_skipped(token),
             DueAction::Answer(..) => {}
         }
     }

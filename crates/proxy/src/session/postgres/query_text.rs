@@ -32,11 +32,13 @@ impl Session<'_> {
         is_whole: bool,
     ) -> Result<Sending, ExitReason> {
         self.active.is_sent = true;
-        self.unnamed.id = 0;
-        self.unnamed.open = None;
         // After requests without a Sync it belongs to their batch: an error skips it, too.
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
-        self.segment += u64::from(self.server.as_deref().is_none_or(begins_anew));
+        if self.server.as_deref().is_none_or(begins_anew) {
+            self.segment += 1;
+            self.unnamed.id = 0;
+            self.unnamed.settled();
+        }
         let text = is_whole.then(|| text_of_query(message));
         if let Some(words) = self.apply_rules(|session| session.rules(text)) {
             self.effects.read_ahead = None;
@@ -47,7 +49,8 @@ impl Session<'_> {
             self.active.may_write = true;
             self.pin_for(Pin::Unknown, LONG_TEXT);
             self.pending.runs(0);
-            return Ok(self.send(flight, Request::Query, RequestToken(0), message.len()));
+            let token = self.drop_unnamed(RequestToken(0));
+            return Ok(self.send(flight, Request::Query, token, message.len()));
         }
         let analysis = match self.effects.read_ahead.take() {
             Some(analysis) => analysis,
@@ -67,6 +70,7 @@ impl Session<'_> {
         self.runs(analysis.digest);
         self.prepare_for_execute(flight, &analysis);
         let token = self.meant(&analysis);
+        let token = self.drop_unnamed(token);
         match self.text_of_processes(text_of_query(message)) {
             Some(text) => Ok(
                 self.replace(flight, (Request::Query, token), message.len(), |out| {

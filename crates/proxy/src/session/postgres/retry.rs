@@ -165,7 +165,7 @@ impl Session<'_> {
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.statements.undone();
-        self.unnamed.settled();
+        self.unnamed.repeated();
         self.state.connection_lost();
         self.stage = Stage::Rescue(resend.target);
         self.end_rescue(resend.target, scan)
@@ -311,6 +311,7 @@ impl Session<'_> {
         self.set_activity(SessionActivity::Idle);
         self.statements.undo_unanswered();
         self.unnamed.undo_unanswered();
+        self.unnamed.settled();
         self.effects.settled();
         let out = self.answers();
         let error = evenkeel_policy::failover_queue::PrimaryError::OutcomeUnknown;

@@ -149,7 +149,8 @@ impl Session<'_> {
             "DO $evenkeel$BEGIN RAISE USING ERRCODE = '42501', MESSAGE = {}; END$evenkeel$",
             quoted(words)
         );
-        let _ = self.replace(flight, (Request::Query, RequestToken(0)), length, |out| {
+        let token = self.drop_unnamed(RequestToken(0));
+        let _ = self.replace(flight, (Request::Query, token), length, |out| {
             build::query(out, text.as_bytes());
         });
         Sending::Drop

@@ -70,18 +70,24 @@ impl Session<'_> {
             && let Some(server) = &mut self.server
         {
             server.unnamed = id;
-            let unnamed = &mut self.unnamed;
-            unnamed.id = id;
-            unnamed.text.clear();
-            unnamed.text.extend_from_slice(text);
-            unnamed.types.clear();
-            unnamed.types.extend_from_slice(types);
-            unnamed.meaning = Some(meaning);
-            unnamed.is_parsed = false;
-            unnamed.is_closing = false;
-            unnamed.open = Some(self.segment);
+            self.unnamed.replace(id, text, types, self.segment);
+            self.unnamed.meaning = Some(meaning);
         }
         sending
+    }
+
+    /// Drops the unnamed statement by a Query within a batch, which an error may skip. Returns the
+    /// Query's token.
+    pub(super) fn drop_unnamed(&mut self, token: RequestToken) -> RequestToken {
+        if self.unnamed.id == 0 {
+            return token;
+        }
+        let token = match token.0 {
+            0 => RequestToken(self.effects.next()),
+            _ => token,
+        };
+        self.unnamed.drop_by(token, self.segment);
+        token
     }
 
     /// Closes the unnamed statement, even if the one on the server belongs to another client.

@@ -198,6 +198,8 @@ pub enum DueAction {
     ParseDiscarded(RequestToken),
     /// An error made the server discard this Close: its statement or portal still exists.
     CloseDiscarded(RequestToken),
+    /// An error made the server discard this Query: the unnamed statement still exists.
+    QueryDiscarded(RequestToken),
     /// An error precedes this local reply: do not send it.
     AnswerDiscarded(LocalReply, RequestToken),
 }
