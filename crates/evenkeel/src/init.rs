@@ -133,7 +133,7 @@ impl Group {
         if self.facts().next().is_some() && needs_function {
             problems.push(format!(
                 "'{}' cannot read password hashes, so that no client can log in: create the \
-                 function public.evenkeel_login",
+                 function public.evenkeel_login, or set source = \"login\" in [service.auth]",
                 self.user
             ));
         }

@@ -179,14 +179,14 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
         .iter()
         .find(|row| text(row, "client_state") == "pinned");
     let listener = listener.unwrap();
-    assert_eq!(text(listener, "pinned_by"), "LISTEN");
+    assert_eq!(text(listener, "pinned_by"), "LISTEN (news)");
     let pid = bed.value(&bound, "SELECT pg_backend_pid() + 0");
     assert_eq!(text(listener, "remote_pid"), pid);
     let joined = "SELECT c.pinned_by, s.remote_pid, count(*) OVER () AS clients FROM clients c \
                   LEFT JOIN servers s ON s.client_id = c.id ORDER BY c.pinned_by DESC LIMIT 1";
     let joined = bed.runtime.block_on(console.query(joined, &[])).unwrap();
     let joined = ["pinned_by", "remote_pid", "clients"].map(|column| text(&joined[0], column));
-    assert_eq!(joined, ["LISTEN", &*pid, "4"]);
+    assert_eq!(joined, ["LISTEN (news)", &*pid, "4"]);
     let reply = bed
         .run(&console, "SELECT 1 FROM pragma_table_list")
         .unwrap_err();

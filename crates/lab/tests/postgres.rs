@@ -30,8 +30,6 @@ mod faults;
 mod first_command;
 #[path = "postgres/functions.rs"]
 mod functions;
-#[path = "postgres/leftover_checks.rs"]
-mod leftover_checks;
 #[path = "postgres/leftover_state.rs"]
 mod leftover_state;
 #[path = "postgres/limits.rs"]
@@ -78,6 +76,8 @@ mod stage;
 mod statements;
 #[path = "postgres/termination.rs"]
 mod termination;
+#[path = "postgres/uncertain.rs"]
+mod uncertain;
 #[path = "postgres/unnamed.rs"]
 mod unnamed;
 #[path = "postgres/unseen.rs"]

@@ -16,6 +16,10 @@
 //! connection that becomes available. A connection being opened is not assigned until it is open;
 //! it then goes to the client that has waited longest.
 //!
+//! A session that keeps its connection between transactions may offer it. If a client waits and
+//! nothing else can serve it, an offer is taken up: the session finds out whether it needs the
+//! connection, and releases it if it does not. Offers are counted like idle connections.
+//!
 //! Times are milliseconds of one monotonic clock.
 
 mod assign;

@@ -16,7 +16,6 @@ pub mod ramp;
 pub mod route;
 pub mod rules;
 pub mod server_set;
-pub mod statement_verifier;
 
 pub use balance::Algorithm;
 pub use cluster::Cluster;

@@ -52,10 +52,10 @@ pub enum Pin {
     ParseSettings,
     /// A random sequence started by setseed.
     RandomSeed,
-    /// PostgreSQL: a loaded library.
-    Library,
     /// PostgreSQL: state that a function left in a procedural language.
     LanguageState,
+    /// PostgreSQL: settings that no catalog lists, under names that no text shows.
+    UnlistedSettings,
     /// Settings whose changes cannot be determined.
     Settings,
     /// PostgreSQL: the settings may include the current role, which RESET ALL leaves unchanged.
@@ -69,6 +69,10 @@ pub enum Pin {
     InsertId,
     /// MySQL: `sql_log_bin` is off or `gtid_next` is set.
     Binlog,
+    /// PostgreSQL: code that was not read, which may have left any state that DISCARD ALL removes.
+    Code,
+    /// PostgreSQL: state that no catalog lists and DISCARD ALL does not remove.
+    Unlisted,
     /// An unknown statement, which may have left any state.
     Unknown,
 }
@@ -127,7 +131,7 @@ pub struct Pins(u32);
 
 impl Pin {
     /// Every reason, in order.
-    pub const ALL: [Pin; 29] = [
+    pub const ALL: [Pin; 31] = [
         Pin::Replication,
         Pin::Transaction,
         Pin::AutocommitOff,
@@ -148,14 +152,16 @@ impl Pin {
         Pin::TableShadowing,
         Pin::ParseSettings,
         Pin::RandomSeed,
-        Pin::Library,
         Pin::LanguageState,
+        Pin::UnlistedSettings,
         Pin::Settings,
         Pin::Role,
         Pin::Variables,
         Pin::FoundRows,
         Pin::InsertId,
         Pin::Binlog,
+        Pin::Code,
+        Pin::Unlisted,
         Pin::Unknown,
     ];
 }
@@ -176,14 +182,14 @@ const PASSING: Pins = Pins::of(&[
     Pin::InsertId,
 ]);
 
-/// Reasons that survive DISCARD ALL. A loaded library remains, and so do the generator of random()
-/// and the state of languages.
+/// Reasons that survive DISCARD ALL. The generator of random() remains, and so does the state of
+/// languages.
 const SURVIVES_DISCARD: Pins = Pins::of(&[
     Pin::Replication,
     Pin::Transaction,
     Pin::RandomSeed,
-    Pin::Library,
     Pin::LanguageState,
+    Pin::Unlisted,
     Pin::Unknown,
 ]);
 
@@ -193,6 +199,7 @@ const SURVIVES_RESET: Pins = Pins::of(&[
     Pin::Xa,
     Pin::GlobalReadLock,
     Pin::BackupLock,
+    Pin::Unlisted,
     Pin::Unknown,
 ]);
 
@@ -203,8 +210,8 @@ const CANNOT_BE_CLEANED: Pins = Pins::of(&[
     Pin::Xa,
     Pin::GlobalReadLock,
     Pin::BackupLock,
-    Pin::Library,
     Pin::LanguageState,
+    Pin::Unlisted,
     Pin::Unknown,
 ]);
 
@@ -335,14 +342,16 @@ impl Pin {
             Pin::TableShadowing => "temporary tables of the transaction",
             Pin::ParseSettings => "parser settings of this transaction",
             Pin::RandomSeed => "random() seed",
-            Pin::Library => "loaded library",
             Pin::LanguageState => "procedural language state",
+            Pin::UnlistedSettings => "settings that the server cannot list",
             Pin::Settings => "untracked settings",
             Pin::Role => "untracked role",
             Pin::Variables => "untracked user variables",
             Pin::FoundRows => "FOUND_ROWS()",
             Pin::InsertId => "LAST_INSERT_ID()",
             Pin::Binlog => "sql_log_bin or gtid_next",
+            Pin::Code => "code that was not read",
+            Pin::Unlisted => "state that the server cannot list",
             Pin::Unknown => "unknown session state",
         }
     }
@@ -367,7 +376,7 @@ fn released(by: UnpinEvent) -> Pins {
         UnpinEvent::DeallocateAll => Pins::of(&[Pin::Prepared]),
         UnpinEvent::DiscardTemp => Pins::of(&[Pin::TemporaryTable]),
         UnpinEvent::DiscardSequences => Pins::of(&[Pin::Sequence]),
-        UnpinEvent::ResetAll => Pins::of(&[Pin::Settings]),
+        UnpinEvent::ResetAll => Pins::of(&[Pin::Settings, Pin::UnlistedSettings]),
         UnpinEvent::DiscardAll => Pins(!SURVIVES_DISCARD.0),
         UnpinEvent::ResetConnection => Pins(!SURVIVES_RESET.0),
     }

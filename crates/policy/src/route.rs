@@ -37,8 +37,8 @@ pub struct SessionContext {
     /// one. Sources: `default_transaction_read_only` and isolation, or MySQL's
     /// `transaction_read_only`.
     pub defaults: TransactionModes,
-    /// True if the session changed the catalog (DDL): its view of the catalog may be newer than a
-    /// replica's.
+    /// True if the session changed the catalog (DDL), whose view of it may be newer than a
+    /// replica's, or if any session changed functions that were not read again.
     pub changed_catalog: bool,
 }
 
@@ -367,10 +367,10 @@ fn of_calls(statement: &RoutedStatement, session: &SessionContext) -> Option<Obs
         Volatility::Volatile => called("calls a volatile function"),
         // The known properties of functions and views may be older than the schema change.
         Volatility::Stable if session.changed_catalog => {
-            called("calls a function after this session changed the schema")
+            called("calls a function after a change of the schema")
         }
         _ if session.changed_catalog && statement.traits.any(RoutingTraits::CATALOG) => {
-            possible("reads the system catalog after this session changed the schema")
+            possible("reads the system catalog after a change of the schema")
         }
         Volatility::None | Volatility::Immutable | Volatility::Stable => None,
     }

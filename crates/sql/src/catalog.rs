@@ -32,6 +32,7 @@ pub struct Catalog {
     of_rows: HashSet<Box<[u8]>>,
     has_languages: bool,
     code: UserCode,
+    custom_settings: Vec<Box<[u8]>>,
     /// Only what leaves anything behind.
     binds: HashMap<Box<[u8]>, Pins>,
     triggers: HashMap<Box<[u8]>, Pins>,
@@ -118,6 +119,13 @@ impl Catalog {
     #[must_use]
     pub(crate) fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
         self.code.is_run(name, is_written)
+    }
+
+    /// Returns the settings with a dot in their names that any function sets by a name in its body,
+    /// sorted.
+    #[must_use]
+    pub fn custom_settings(&self) -> &[Box<[u8]>] {
+        &self.custom_settings
     }
 
     /// What writing to a table or view of that name, or reading from it, may leave behind.

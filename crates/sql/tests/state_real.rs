@@ -19,7 +19,7 @@ use std::process::Command;
 
 use evenkeel_sql::session_state::analysis;
 use evenkeel_sql::session_state::settings::{
-    AcceptedSettings, Interner, ServerSessionState, SessionState, from_startup,
+    AcceptedSettings, Interner, ServerSessionState, SessionState, from_startup, held_state,
 };
 use evenkeel_wire::postgres::TransactionStatus;
 use rig::{Server, is_root, program, run};
@@ -143,13 +143,44 @@ impl Scene {
         (0..self.lent.len()).filter(|at| !is_bound(*at)).collect()
     }
 
+    /// Asks the server what a client that may be pinned without need holds on its connection.
+    fn ask(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        if !client.journal.can_be_asked() {
+            return;
+        }
+        let Lent { connection, on } = &mut self.lent[client.at];
+        let question = client.journal.question(on);
+        let mut sql = Vec::new();
+        question.write(&mut sql);
+        let answer = connection.query(&String::from_utf8(sql).unwrap());
+        if let Some(error) = answer.error {
+            // A value cannot be written in the client's encoding.
+            return assert!(error.contains("22P05"), "{error}");
+        }
+        let mut rows = held_state::Rows::default();
+        rows.begin(0);
+        answer.rows.iter().for_each(|row| rows.add(&data_row(row)));
+        rows.end(answer.rows.len() as u64);
+        let held = rows.read().unwrap();
+        client
+            .journal
+            .answered(&question, &held, on, &self.interner);
+    }
+
     /// Prepares a connection for a client: connection `any`, unless the client is pinned to its
     /// present one.
     fn lend(&mut self, client: usize, any: usize) {
-        let client = &mut self.clients[client];
-        if client.journal.pins.is_empty() {
-            client.at = any;
+        self.ask(client);
+        if self.clients[client].journal.pins.is_empty() {
+            self.clients[client].at = any;
         }
+        self.prepare(client);
+    }
+
+    /// Sets the client's settings on its connection.
+    fn prepare(&mut self, client: usize) {
+        let client = &mut self.clients[client];
         let Lent { connection, on } = &mut self.lent[client.at];
         let mut sql = Vec::new();
         if let Some(wanted) = on.prepare(&client.journal, &self.interner, &mut sql) {
@@ -195,8 +226,7 @@ impl Scene {
     /// Restores settings of the startup message that the client has reset.
     fn restore(&mut self, client: usize, status: TransactionStatus) {
         if status == TransactionStatus::Idle {
-            let at = self.clients[client].at;
-            return self.lend(client, at);
+            return self.prepare(client);
         }
         let client = &mut self.clients[client];
         let Lent { connection, on } = &mut self.lent[client.at];
@@ -244,6 +274,18 @@ impl Scene {
     }
 }
 
+/// Returns a DataRow message.
+fn data_row(columns: &[Option<Vec<u8>>]) -> Vec<u8> {
+    let mut body = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+    for column in columns {
+        let length = column.as_ref().map_or(u32::MAX, |value| value.len() as u32);
+        body.extend_from_slice(&length.to_be_bytes());
+        body.extend_from_slice(column.as_deref().unwrap_or_default());
+    }
+    let length = body.len() as u32 + 4;
+    [&b"D"[..], &length.to_be_bytes(), &body].concat()
+}
+
 fn lend(server: &Server, interner: &Interner) -> Lent {
     let connection = connect(server, &[]).unwrap();
     let reports = connection
@@ -281,6 +323,28 @@ const STARTUPS: [&[(&str, &str)]; 3] = [
         ("options", "--default-transaction-isolation=serializable"),
     ],
 ];
+
+/// Fails without `SessionState::answered`.
+#[test]
+fn a_client_whose_settings_the_server_reports_is_not_bound() {
+    let mut scene = Scene::new(&[&[]]);
+    scene.lend(0, 0);
+    for (round, text) in [
+        "SELECT set_config('my.b', 'x' || 'y', false)",
+        "SELECT set_config('work_mem', 1 || 'MB', false), set_config('DateStyle', 'ger' || 'man', \
+         false)",
+        "SELECT set_config('role', 'a' || 'pp', false)",
+        "DO $$ BEGIN SET search_path TO \"A b\", c; RESET work_mem; END $$",
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert_eq!(scene.run(0, text), TransactionStatus::Idle);
+        scene.lend(0, (round + 1) % 2);
+        assert_eq!(scene.clients[0].at, (round + 1) % 2, "{text}");
+        scene.compare(0);
+    }
+}
 
 /// Fails without the savepoints of `SessionState::apply`, or without the reset of `DateStyle`.
 #[test]
@@ -321,9 +385,10 @@ fn a_client_that_is_bound_keeps_its_settings_until_it_resets_them() {
     scene.lend(0, 0);
     for (text, is_bound) in [
         ("SET my.a = 1", false),
-        ("SELECT set_config('my.b', 'x' || 'y', false)", true),
+        ("SELECT set_config('my.' || 'b', 'x', false)", true),
         ("SET my.c = 2", true),
-        ("RESET ALL", false),
+        // The role may have changed, too, which the server reports when it is asked.
+        ("RESET ALL", true),
     ] {
         assert_eq!(scene.run(0, text), TransactionStatus::Idle);
         assert_eq!(

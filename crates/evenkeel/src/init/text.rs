@@ -184,7 +184,10 @@ fn monitor(group: &Group, files: &Files, config: &mut String) {
     if group.lookup() == Lookup::Function {
         config.push_str(
             "\n[service.auth]\nquery = \"SELECT rolname, rolpassword, valid_until FROM \
-             public.evenkeel_login($1)\"\n",
+             public.evenkeel_login($1)\"\n\
+             # Where no account may read pg_authid, as on managed servers, use this in place of `query`:\n\
+             # clients then prove their passwords at a server. They need TLS or a Unix socket.\n\
+             # source = \"login\"\n",
         );
     }
 }
@@ -258,7 +261,9 @@ fn without_password(group: &Group, config: &mut String) {
     if !users.is_empty() {
         let _ = writeln!(
             config,
-            "\n# Clients cannot log in as these users, which have no password:\n# {}",
+            "\n# Clients cannot log in as these users, of which the server stores no password:\n\
+             # {}\n# If a directory or another service has it (LDAP, PAM): `source = \"login\"` in\n\
+             # [service.auth].",
             users.join(", ")
         );
     }

@@ -54,8 +54,8 @@ pub(crate) fn count(bed: &TestBed, id: usize, is_over: &AtomicBool) -> (u64, Dur
     (rounds, longest)
 }
 
-/// Names the primary, again after a second if it is not the primary by then: the override of a server
-/// that does not respond in time ends, as it may where a machine has too much to do.
+/// Names the primary, again after a second if it is not the primary by then: the override ends if
+/// the server does not respond in time, as it may where a machine has too much to do.
 fn make_primary(bed: &TestBed, next: &Server) {
     let mut named: Option<Instant> = None;
     bed.wait(&format!("{} as the primary", next.name), || {

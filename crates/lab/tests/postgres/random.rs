@@ -12,7 +12,10 @@ const CONVERSATIONS: u64 = 40;
 const SCRIPTS: u64 = 12;
 const MESSAGES: u64 = 14;
 
-const TEXTS: [&str; 23] = [
+/// Removes what the client may hold on its connection, so that the other one gets it.
+const CLEANUP: &str = "drop table if exists by_chance_held; unlisten by_chance";
+
+const TEXTS: [&str; 30] = [
     "select 1",
     "select $1::text",
     "select $1::int + 1",
@@ -36,6 +39,15 @@ const TEXTS: [&str; 23] = [
     "deallocate all",
     "insert into by_chance values (1)",
     "select count(*) from by_chance where a < 0",
+    // After these it is uncertain what the connection holds.
+    "create temp table by_chance_held (a int)",
+    "select count(*) from by_chance_held",
+    "listen by_chance",
+    "select set_config('work_mem', $1::text || 'MB', false)",
+    "select set_config('by_chance.own', $1::text || 'x', false)",
+    // One that was reset is empty, one that was never set on the connection is NULL.
+    "select coalesce(current_setting('by_chance.own', true), '')",
+    "do $$ begin perform pg_advisory_unlock(4799); end $$",
 ];
 
 fn script(rng: &mut TestRng) -> Script {
@@ -68,6 +80,7 @@ fn converse(client: &mut Client, script: &Script, number: u64) -> Vec<String> {
         &Script::new()
             .sync()
             .query("rollback; begin; rollback")
+            .query(CLEANUP)
             .query(&mark),
     );
     let row = format!("D mark {number}");
@@ -94,7 +107,7 @@ fn conversations_by_chance_go_as_at_the_server() {
         let bed = TestBed::set_up(
             io,
             Setup {
-                pool: "size = 2\nstatements_max = 2",
+                pool: "size = 1\nstatements_max = 2",
                 ..Setup::default()
             },
         );

@@ -164,6 +164,31 @@ impl State {
                 || self.connect_for_waiter(id, now_ms, tasks)
                 || self.evict_for(id, now_ms, tasks))
         {}
+        while self.unserved(id) > self.pools[&id].accepted as usize && self.accept_for(id, tasks) {}
+    }
+
+    /// Takes up the offer of a session whose connection, or its permits, the pool's clients can
+    /// use.
+    fn accept_for(&mut self, id: u64, tasks: &mut Vec<WorkerTask>) -> bool {
+        let record = &self.pools[&id];
+        let full = record.pool_limits.full();
+        let is_useful = |other: &&PoolRecord| {
+            other.pool.id == id || full.iter().any(|limit| other.pool_limits.has(limit))
+        };
+        let first = record.queue.oldest().map(|(worker, _)| worker);
+        let offers = self.pools.values().filter(is_useful).flat_map(|other| {
+            let at = |worker| (other.pool.id == id, first == Some(worker), worker);
+            let with_any = (0..self.workers).filter(|worker| other.offers_at(*worker) > 0);
+            with_any.map(move |worker| (at(worker), other.pool.id))
+        });
+        let Some(((_, _, worker), holder)) = offers.max() else {
+            return false;
+        };
+        self.record(id).accepted += 1;
+        let record = self.record(holder);
+        record.accepting[worker] += 1;
+        tasks.push(record.new_task(worker, TaskKind::AcceptOffer { on_behalf: id }));
+        true
     }
 
     /// Returns whether the first client should briefly wait for a connection of its own worker, to
@@ -320,8 +345,14 @@ impl PoolRecord {
         self.pool.idle_at(worker).saturating_sub(taken)
     }
 
-    /// Returns the worker with the most of them, and their number. Each counter is read only once,
-    /// because it can change concurrently.
+    /// Returns the number of offers at a worker that were not taken up yet.
+    fn offers_at(&self, worker: usize) -> u32 {
+        let offers = self.pool.offers_at(worker);
+        offers.saturating_sub(self.accepting[worker])
+    }
+
+    /// Returns the worker with the most unrequested idle connections, and their number. Each
+    /// counter is read only once, because it can change concurrently.
     fn most_idle(&self) -> Option<(u32, usize)> {
         let workers = 0..self.opening.len();
         let spare = workers.map(|worker| (self.spare_at(worker), worker));

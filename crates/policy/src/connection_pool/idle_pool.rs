@@ -230,6 +230,45 @@ impl IdlePool {
         state.serve_all(now_ms, tasks);
     }
 
+    /// Publishes the number of sessions at this worker that offer their connections of a pool: they
+    /// keep them between transactions, and can find out whether they must. `is_new`: one was added,
+    /// which a waiting client may need.
+    pub fn set_offers(
+        &self,
+        pool: &Pool,
+        count: usize,
+        is_new: bool,
+        now_ms: u64,
+        tasks: &mut Vec<WorkerTask>,
+    ) {
+        pool.set_offers(self.worker, count);
+        if !is_new {
+            return;
+        }
+        // Either this worker sees the waiting client, or that client sees the offer: `publish` has
+        // a fence between its two accesses, too.
+        fence(SeqCst);
+        if !self.shared_pools.is_calm() {
+            self.shared_pools.lock().serve_all(now_ms, tasks);
+        }
+    }
+
+    /// Begins a [`super::TaskKind::AcceptOffer`]: the caller interrupts the session that has
+    /// offered its connection for the longest time, and then publishes the number of offers.
+    pub fn accept_offer(&self, pool: &Pool) {
+        self.shared_pools.lock().record(pool.id).accepting[self.worker] -= 1;
+    }
+
+    /// Ends a [`super::TaskKind::AcceptOffer`]: the session has released its connection, or must
+    /// keep it, or no session offered one.
+    pub fn offer_settled(&self, on_behalf: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
+        let mut state = self.shared_pools.lock();
+        if let Some(record) = state.pools.get_mut(&on_behalf) {
+            record.accepted = record.accepted.saturating_sub(1);
+            state.serve_all(now_ms, tasks);
+        }
+    }
+
     /// Removes an idle connection that failed (the server closed it, or sent an unexpected
     /// message).
     pub fn idle_ended(&mut self, pool: &Pool, connection: u32) -> Option<ClosingConnection> {

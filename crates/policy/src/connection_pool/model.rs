@@ -106,6 +106,7 @@ impl Thread {
                     self.checkouts.push(checkout);
                 }
             }
+            TaskKind::AcceptOffer { .. } => unreachable!("no session offers its connection"),
             TaskKind::Recheck { .. } => self.idle_pool.recheck(&order.pool, 0, &mut self.tasks),
             TaskKind::Evict { on_behalf } => {
                 let closing = self

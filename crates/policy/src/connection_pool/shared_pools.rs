@@ -34,6 +34,8 @@ pub struct Pool {
 struct WorkerIdle {
     /// Number of idle connections.
     idle: AtomicU32,
+    /// Number of sessions that offer their connection.
+    offers: AtomicU32,
     /// Time when a connection last returned to the worker.
     released_ms: AtomicU64,
 }
@@ -42,6 +44,7 @@ impl WorkerIdle {
     fn new() -> WorkerIdle {
         WorkerIdle {
             idle: AtomicU32::new(0),
+            offers: AtomicU32::new(0),
             released_ms: AtomicU64::new(0),
         }
     }
@@ -55,6 +58,12 @@ impl Pool {
             outdated: AtomicBool::new(false),
             by_worker: (0..workers).map(|_| WorkerIdle::new()).collect(),
         }
+    }
+
+    /// Returns the number of the pool in its service.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Returns the key of the pool.
@@ -82,6 +91,15 @@ impl Pool {
     pub(super) fn decrement_idle(&self, worker: usize) {
         let count = self.idle_at(worker).saturating_sub(1);
         self.by_worker[worker].idle.store(count, Relaxed);
+    }
+
+    pub(super) fn offers_at(&self, worker: usize) -> u32 {
+        self.by_worker[worker].offers.load(Relaxed)
+    }
+
+    pub(super) fn set_offers(&self, worker: usize, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.by_worker[worker].offers.store(count, Relaxed);
     }
 
     pub(super) fn record_release(&self, worker: usize, now_ms: u64) {
@@ -228,6 +246,10 @@ pub(super) struct PoolRecord {
     pub(super) opening: Vec<u32>,
     pub(super) requested: Vec<u32>,
     pub(super) evicting: Vec<u32>,
+    /// Pending tasks of each worker to take up an offer.
+    pub(super) accepting: Vec<u32>,
+    /// Number of offers of any pool that are taken up for clients of this one.
+    pub(super) accepted: u32,
     /// Number of permits that other pools are releasing for this one.
     pub(super) promised: u32,
     /// True if a worker has a pending task to recheck the queue.
@@ -246,6 +268,8 @@ impl PoolRecord {
             opening: vec![0; workers],
             requested: vec![0; workers],
             evicting: vec![0; workers],
+            accepting: vec![0; workers],
+            accepted: 0,
             promised: 0,
             recheck_scheduled: false,
             retry_at_ms: 0,

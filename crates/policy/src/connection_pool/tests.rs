@@ -550,3 +550,44 @@ fn no_more_is_closed_than_there_are_clients_who_need_room() {
         assert_eq!(scene.tasks().len(), 1, "client {clients}");
     }
 }
+
+#[test]
+fn an_offer_is_accepted_when_a_client_waits_that_nothing_else_serves() {
+    let mut scene = Scene::new(1, settings());
+    let pool = scene.pool(1);
+    let checkout = scene.client(0, &pool, 0);
+    let set = |scene: &mut Scene, count, is_new| {
+        scene.idle_pools[0].set_offers(&pool, count, is_new, 1, &mut scene.tasks);
+    };
+    let on_behalf = pool.id();
+    set(&mut scene, 1, true);
+    assert_eq!(scene.tasks(), []);
+    let first = scene.wait(1, &pool, 2);
+    scene.wait(1, &pool, 2);
+    assert_eq!(scene.tasks(), [(0, TaskKind::AcceptOffer { on_behalf })]);
+    scene.idle_pools[0].accept_offer(&pool);
+    set(&mut scene, 0, false);
+    // The session must keep the connection, and offers it again after its next statement.
+    scene.idle_pools[0].offer_settled(on_behalf, 3, &mut scene.tasks);
+    assert_eq!(scene.tasks(), []);
+    set(&mut scene, 1, true);
+    assert_eq!(scene.tasks(), [(0, TaskKind::AcceptOffer { on_behalf })]);
+    scene.idle_pools[0].accept_offer(&pool);
+    set(&mut scene, 0, false);
+    assert_eq!(handed_to(scene.release(0, checkout, 9)), first);
+}
+
+#[test]
+fn an_offer_of_another_pool_is_accepted_for_its_permit() {
+    let mut scene = Scene::new(1, settings());
+    let (own, other) = (scene.pool(1), scene.pool(2));
+    let checkout = scene.client(0, &other, 0);
+    scene.idle_pools[0].set_offers(&other, 1, true, 1, &mut scene.tasks);
+    scene.wait(1, &own, 2);
+    let on_behalf = own.id();
+    assert_eq!(scene.tasks(), [(0, TaskKind::AcceptOffer { on_behalf })]);
+    scene.idle_pools[0].accept_offer(&other);
+    scene.idle_pools[0].set_offers(&other, 0, false, 3, &mut scene.tasks);
+    let released = scene.release(0, checkout, 60);
+    assert_eq!(closed_for(&released), CloseReason::MakeRoom);
+}

@@ -163,6 +163,12 @@ pub enum TaskKind {
         /// Pool whose client waits for the permits.
         on_behalf: u64,
     },
+    /// Let a session that offers its connection find out whether it needs it:
+    /// `IdlePool::accept_offer`.
+    AcceptOffer {
+        /// Pool whose client waits for the connection or its permits.
+        on_behalf: u64,
+    },
 }
 
 /// Condition of a released connection.

@@ -57,11 +57,8 @@ impl DataPlane {
     }
 
     /// Closes every connection to a database (`None`: to all) as soon as it is free; new ones are
-    /// opened when needed. Findings about statements there are discarded.
+    /// opened when needed.
     pub fn reconnect(&self, service: &Service, database: Option<&str>) {
-        if let Some(own) = service.database() {
-            own.protocol_state().discard_findings(database);
-        }
         self.retire_pools(service, |one| {
             database.is_none_or(|name| *name == *one.pool_user.database)
         });

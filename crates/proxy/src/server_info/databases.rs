@@ -43,6 +43,8 @@ pub struct Database {
     plans: AtomicU64,
     /// Time when the last completed reading began, microseconds.
     read_us: AtomicU64,
+    /// Time when a session last changed functions, microseconds; zero: never.
+    functions_changed_us: AtomicU64,
     change_notify: Arc<Signal>,
     reads: Arc<AtomicBool>,
     /// True if a reading has ended or failed, and nothing was discarded since.
@@ -130,6 +132,17 @@ impl Database {
         if !self.changed.swap(true, Relaxed) {
             self.change_notify.set();
         }
+    }
+
+    /// Reports that a session has changed functions at this time, in microseconds.
+    pub fn functions_changed(&self, us: u64) {
+        self.functions_changed_us.fetch_max(us, Release);
+    }
+
+    /// Returns whether functions were changed since the catalog was read.
+    pub fn are_functions_changed(&self) -> bool {
+        let changed_us = self.functions_changed_us.load(Acquire);
+        changed_us > 0 && !self.is_read_since(changed_us)
     }
 
     /// Discards everything known, because the name belongs to another database, or to none.
@@ -257,6 +270,7 @@ impl Databases {
                 changed: AtomicBool::new(false),
                 plans: AtomicU64::new(0),
                 read_us: AtomicU64::new(0),
+                functions_changed_us: AtomicU64::new(0),
                 change_notify: Arc::clone(&self.change_notify),
                 reads: Arc::clone(&self.reads),
                 has_been_read: AtomicBool::new(false),

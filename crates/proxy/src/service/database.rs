@@ -258,9 +258,6 @@ pub struct DatabaseService {
 pub trait ProtocolState: Any + std::fmt::Debug + Send + Sync {
     /// Returns the protocol.
     fn protocol(&self) -> SqlProtocol;
-
-    /// Discards findings about statements in a database (`None`: in all).
-    fn discard_findings(&self, database: Option<&str>);
 }
 
 /// Worker index, user name, and database name.
@@ -323,11 +320,6 @@ impl DatabaseService {
     /// Returns the protocol.
     pub fn protocol(&self) -> SqlProtocol {
         self.protocol.protocol()
-    }
-
-    /// Returns the state of the service's protocol, for code that does not know the protocol.
-    pub(crate) fn protocol_state(&self) -> &dyn ProtocolState {
-        &*self.protocol
     }
 
     /// Returns the state of a protocol. `None`: the service has another protocol.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 use evenkeel_engine::clock;
 use evenkeel_engine::panics::lock;
 use evenkeel_sql::Dialect;
-use evenkeel_sql::digest::{self, normalised};
+use evenkeel_sql::digest::normalised;
 
 use crate::counters::work::{LocalCounter, TimedResult, WorkCounters, WorkTotals};
 use crate::service::database::DatabaseService;
@@ -27,14 +27,6 @@ impl DatabaseService {
         if let (Some(digests), Some(dialect)) = (&*self.digests(), dialect) {
             digests.enter(digest, || normalised(text, dialect));
         }
-    }
-
-    /// Returns the text of a statement without its literals, or its digest if it is not counted
-    /// separately.
-    pub(crate) fn statement_of(&self, digest: u64) -> String {
-        let digests = self.digests();
-        let text = digests.as_ref().and_then(|digests| digests.text(digest));
-        text.unwrap_or_else(|| format!("digest {}", digest::Digest(digest)))
     }
 }
 
@@ -150,12 +142,6 @@ impl Digests {
                 Err(_) => {}
             }
         }
-    }
-
-    /// Returns the text of a statement that is counted separately.
-    fn text(&self, digest: u64) -> Option<String> {
-        let first = lock(&self.first);
-        first.get(&digest).map(|first| first.text.to_string())
     }
 
     fn add_text(&self, digest: u64, text: String) {

@@ -1,5 +1,7 @@
 //! Acquires a server connection for a session, or queues it for a connection or a primary.
 
+mod offer;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,7 +22,7 @@ use crate::service::stats::{ServiceStats, UserStats};
 use crate::service::{Service, ServiceSnapshot};
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::worker_pool::{
-    AcquireResult, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
+    AcquireResult, OfferSlot, PoolableConnection, UserPools, WaitResult, WaitSlot, WorkerPool,
 };
 use crate::worker::Worker;
 
@@ -43,6 +45,8 @@ pub(super) struct Acquirer<'a, C: PoolableConnection> {
     pub(super) at: Option<Placement>,
     slot: Rc<WaitSlot<C>>,
     wait: Option<Wait>,
+    /// Offer of the connection that the session keeps.
+    offer: Rc<OfferSlot>,
     /// Failover slot that admitted this session to the primary; its release admits the next one.
     resumed: Option<FailoverTicket>,
 }
@@ -97,6 +101,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             at: None,
             slot: WaitSlot::new(),
             wait: None,
+            offer: Rc::default(),
             resumed: None,
         }
     }
@@ -452,6 +457,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     pub(super) fn release(&self, server: Box<C>, condition: Condition) {
         self.handle.set_target(None);
         self.worker_pool.release(server, condition);
+        self.end_offer();
     }
 
     /// Releases the connection after `renew` has reset it in the background. If `renew` returns
@@ -482,6 +488,7 @@ impl<C: PoolableConnection> Drop for Acquirer<'_, C> {
     fn drop(&mut self) {
         self.leave_queues();
         self.release_failover_slot();
+        self.end_offer();
     }
 }
 

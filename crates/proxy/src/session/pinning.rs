@@ -1,6 +1,6 @@
 //! Records the pins of sessions and their causes.
 
-use evenkeel_policy::pins::Pins;
+use evenkeel_policy::pins::{Pin, Pins};
 use tracing::info;
 
 use super::handle::SessionHandle;
@@ -33,4 +33,36 @@ pub(super) fn pin(handle: &SessionHandle, pins: Pins, source: impl FnOnce(Pins) 
             cause.reason(),
         );
     }
+}
+
+/// Replaces the causes of a session's pins by what the server has reported: a name for each kind of
+/// state. Returns whether any of it was not shown before.
+pub(super) fn report(handle: &SessionHandle, pins: Pins, named: &[(Pin, String)]) -> bool {
+    let causes = handle.login_info().map(|login| login.causes);
+    let causes = causes.unwrap_or_default();
+    let source = |of: Pins, object: &str| {
+        let cause = causes
+            .iter()
+            .find(|cause| !cause.pins.within(of).is_empty());
+        let cause = cause.or_else(|| causes.first());
+        PinSource {
+            statement: cause
+                .map(|cause| cause.statement.clone())
+                .unwrap_or_default(),
+            object: object.into(),
+        }
+    };
+    let is_shown = |(pin, name): &(Pin, String)| {
+        let mut causes = causes.iter();
+        causes.any(|cause| cause.pins.has(*pin) && *cause.object == **name)
+    };
+    let is_new = !named.iter().all(is_shown);
+    handle.set_pins(Pins::NONE, |_| PinSource::default());
+    let mut reported = Pins::NONE;
+    for (pin, name) in named {
+        reported.add(*pin);
+        handle.set_pins(reported, |new| source(new, name));
+    }
+    handle.set_pins(pins, |new| source(new, ""));
+    is_new
 }

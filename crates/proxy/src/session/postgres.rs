@@ -9,7 +9,7 @@ mod error_reply;
 mod from_client;
 mod from_server;
 mod held;
-mod leftover_check;
+mod held_state;
 mod login;
 mod pending_effects;
 mod pending_requests;
@@ -48,10 +48,11 @@ use rustc_hash::FxHashMap;
 
 use self::active_request::ActiveRequest;
 use self::error_reply::ErrorReply;
-use self::leftover_check::Trial;
+use self::held_state::{Asking, Knowledge};
 use self::pending_effects::{PendingEffects, UnnamedStatement};
 use self::pending_requests::PendingRequests;
 use self::portals::Portals;
+use self::sequences::Sequences;
 use self::server::ServerConnection;
 use self::shared::PostgresService;
 use self::statements::ClientStatements;
@@ -70,7 +71,6 @@ use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
 use evenkeel_sql::session_state::PinSource;
 use evenkeel_sql::session_state::analysis::ParsingChange;
-use evenkeel_sql::session_state::settings::leftover_query::Rows;
 use evenkeel_sql::session_state::settings::{SessionState, SettingSet};
 
 /// Maximum length of a Query or Parse that is analyzed. A longer one is forwarded and pins its
@@ -153,14 +153,12 @@ struct Session<'a> {
     /// True if the transaction's search path may contain `pg_temp`: it was set to a value that its
     /// text does not show.
     has_unknown_search_path: bool,
-    /// Statements executed on the current connection that are not verified yet.
-    trial: Trial,
+    /// Reports of the server about the session's state on the current connection.
+    knowledge: Knowledge,
     /// Statement that is the cause of any pin set now.
     source: Option<Arc<PinSource>>,
-    /// True if the session may have called `nextval()` on its current connection.
-    used_nextval: bool,
-    /// True if that connection may hold sequence state of earlier sessions.
-    inherits_sequence_state: bool,
+    /// The session's use of sequences.
+    sequences: Sequences,
     token: causality::CausalityToken,
     /// True if the current request changes the catalog.
     changes_catalog: bool,
@@ -173,8 +171,6 @@ struct Session<'a> {
     /// True if the current request changes functions, whose new bodies may leave session state that
     /// the catalog does not show.
     changes_functions: bool,
-    /// Time of the last change of functions, in microseconds; zero: never.
-    changed_functions_us: u64,
     /// True if the current request creates temporary objects, which may hide other objects of the
     /// same name.
     hides_tables: bool,
@@ -202,8 +198,8 @@ enum Stage {
     /// End of Evenkeel's SETs, which establish these settings; `None`: in a transaction, whose end
     /// decides.
     Preparing(Option<SettingSet>),
-    /// Rows of the leftover check on the current connection.
-    Asking(Rows),
+    /// The server's answer to the question which state the session has on its connection.
+    Asking(Box<Asking>),
     /// End of the failed request, before it is retried.
     Rescue(RetryTarget),
 }

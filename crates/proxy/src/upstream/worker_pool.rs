@@ -9,6 +9,7 @@ mod held_checkout;
 mod idle;
 mod maintenance;
 mod message;
+mod offers;
 mod opening;
 mod replace;
 mod user_pools;
@@ -30,11 +31,13 @@ use evenkeel_policy::connection_pool::{
 use slab::Slab;
 
 use held_checkout::LostCheckouts;
+use offers::Offers;
 
 pub(crate) use connection::{ConnectionCore, ConnectionTransfer, PoolableConnection};
 pub(crate) use held_checkout::HeldCheckout;
 pub use idle::IdleInfo;
 pub(crate) use message::PoolMessage;
+pub(crate) use offers::OfferSlot;
 pub(crate) use user_pools::UserPools;
 pub(crate) use wait_slot::{WaitResult, WaitSlot};
 pub(crate) use worker_pools::WorkerPools;
@@ -55,6 +58,8 @@ pub(crate) struct WorkerPool<C: PoolableConnection> {
     connections: RefCell<Slab<Option<Box<C>>>>,
     /// Queued clients by ticket number.
     waiting: RefCell<HashMap<u64, Rc<WaitSlot<C>>>>,
+    /// Sessions that offer the connections that they keep.
+    offers: RefCell<Offers>,
     /// State shared by the sessions of one user in one database, while any exist.
     accounts: RefCell<HashMap<AccountKey, Weak<UserPools<C>>>>,
     /// Checkouts of connections that tasks have dropped.
@@ -88,6 +93,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
             idle: RefCell::new(idle),
             connections: RefCell::default(),
             waiting: RefCell::default(),
+            offers: RefCell::default(),
             accounts: RefCell::default(),
             lost: Rc::default(),
             last_maintenance_ms: Cell::new(0),
@@ -365,6 +371,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         match task.task {
             TaskKind::Connect => self.connect(worker, task.pool),
             TaskKind::Recheck { at_ms } => self.recheck_later(worker, task.pool, at_ms),
+            TaskKind::AcceptOffer { on_behalf } => self.accept_offer(&task.pool, on_behalf),
             TaskKind::HandOverIdle => {
                 let handed_over = self
                     .idle

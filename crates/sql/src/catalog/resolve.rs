@@ -1,6 +1,6 @@
 //! Makes a catalog of what a server has told of its functions and relations one by one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
@@ -125,6 +125,7 @@ impl Builder {
             of_rows: of_rows.map(|one| one.name.as_bytes().into()).collect(),
             has_languages: self.functions.iter().any(calls_a_language),
             code: UserCode::of(&self.relations),
+            custom_settings: self.custom_settings(),
             implied: worst(own.copied(), &functions),
             implied_code: self.code_of(&self.implied, &bonds),
             event_code: self.code_of(&self.events, &bonds),
@@ -134,6 +135,12 @@ impl Builder {
             triggers: bonds.of_writes(&self.relations),
             views: bonds.of_reads(&self.relations),
         }
+    }
+
+    fn custom_settings(&self) -> Vec<Box<[u8]>> {
+        let bodies = self.functions.iter().map(|one| &one.body);
+        let names: BTreeSet<_> = bodies.flat_map(|body| &body.custom_settings).collect();
+        names.into_iter().cloned().collect()
     }
 
     /// What these functions leave behind; `None`: nobody can replace the code of any.

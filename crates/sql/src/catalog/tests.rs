@@ -308,11 +308,7 @@ fn operators_and_event_triggers_bind_by_code_that_users_can_replace() {
         "BEGIN PERFORM pg_advisory_lock(1); END",
     ));
     builder.function(with_body(20_001, "same", "BEGIN RETURN $1 = $2; END"));
-    builder.function(with_body(
-        20_002,
-        "make",
-        "BEGIN CREATE TABLE made (a int); END",
-    ));
+    builder.function(with_body(20_002, "make", "BEGIN DROP TABLE made; END"));
     builder.function(function(20_003, "of_library", Volatility::Volatile));
     builder.implied([20_003]);
     let catalog = builder.build(1);

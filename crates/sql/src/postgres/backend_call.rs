@@ -1,4 +1,5 @@
-//! Finds texts that only ask for the process id of their session, or signal another session by it.
+//! Finds texts that only ask for the process id of their session or for its last sequence value, or
+//! signal another session.
 
 use super::lexer::Tokens;
 use crate::name::identifier;
@@ -13,7 +14,7 @@ pub struct BackendCall {
     pub column: Vec<u8>,
 }
 
-/// Function about a session, which PostgreSQL identifies by its process id.
+/// Function about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendFunction {
     /// `pg_backend_pid()`
@@ -22,6 +23,8 @@ pub enum BackendFunction {
     Cancel(ProcessArgument),
     /// `pg_terminate_backend(…)`
     Terminate(ProcessArgument),
+    /// `lastval()`
+    LastValue,
 }
 
 /// Argument that is a process id.
@@ -55,6 +58,10 @@ pub fn backend_call(text: &[u8], backslashes: bool) -> Option<BackendCall> {
             tokens.kind(TokenKind::Close)?;
             BackendFunction::ProcessId
         }
+        b"lastval" => {
+            tokens.kind(TokenKind::Close)?;
+            BackendFunction::LastValue
+        }
         b"pg_cancel_backend" => BackendFunction::Cancel(tokens.argument()?),
         b"pg_terminate_backend" => BackendFunction::Terminate(tokens.argument()?),
         _ => return None,
@@ -73,7 +80,7 @@ fn may_be_call(text: &[u8]) -> bool {
             let rest = text.get(b"select".len()..).unwrap_or_default();
             matches!(
                 rest.trim_ascii_start().first(),
-                Some(b'p' | b'P' | b'-' | b'/')
+                Some(b'p' | b'P' | b'l' | b'L' | b'-' | b'/')
             )
         }
         _ => false,
@@ -157,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_call_that_is_selected_alone_is_found_with_its_argument_and_column() {
-        use BackendFunction::{Cancel, ProcessId, Terminate};
+        use BackendFunction::{Cancel, LastValue, ProcessId, Terminate};
         use ProcessArgument::{Literal, Parameter};
         for (text, function, column) in [
             ("select pg_backend_pid()", ProcessId, "pg_backend_pid"),
@@ -173,6 +180,8 @@ mod tests {
                 "pid",
             ),
             ("select pg_backend_pid() as \"Pid\"", ProcessId, "Pid"),
+            ("SELECT LASTVAL()", LastValue, "lastval"),
+            ("select pg_catalog.lastval() as id", LastValue, "id"),
             (
                 "select pg_cancel_backend(17)",
                 Cancel(Literal(17)),
@@ -223,6 +232,8 @@ mod tests {
             "select pg_cancel_backend($1::text)",
             "select pg_cancel_backend(1",
             "select pg_sleep(1)",
+            "select lastval() + 1",
+            "select last",
             "select price",
             "update t set v = pg_backend_pid()",
             "-- nothing",

@@ -94,6 +94,12 @@ pub trait CatalogLookup {
         false
     }
 
+    /// Returns the settings with a dot in their names, which no catalog of the server lists, that
+    /// any function sets by a name in its body.
+    fn custom_settings(&self) -> &[Box<[u8]>] {
+        &[]
+    }
+
     /// Returns the pins that triggers may cause on writing to the named table or reading from it.
     fn triggers(&self, name: &[u8]) -> Pins {
         let _ = name;
@@ -150,6 +156,10 @@ impl CatalogLookup for Catalog {
 
     fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
         Catalog::runs_code(self, name, is_written)
+    }
+
+    fn custom_settings(&self) -> &[Box<[u8]>] {
+        Catalog::custom_settings(self)
     }
 
     fn triggers(&self, name: &[u8]) -> Pins {
@@ -263,6 +273,8 @@ pub enum EffectKind {
         /// New value.
         value: Box<[u8]>,
     },
+    /// Sets this setting to a value that the text does not show, which pins ([`Pin::Settings`]).
+    SetUnknown(Box<[u8]>),
     /// Resets the setting to its value at the start of the session.
     Reset(Box<[u8]>),
     /// RESET ALL.

@@ -3,8 +3,8 @@
 mod accepted;
 mod connection;
 mod diff;
+pub mod held_state;
 mod interner;
-pub mod leftover_query;
 mod parse_settings;
 mod reported;
 mod session;

@@ -11,13 +11,13 @@ pub(crate) const PREPARATION: [&str; 4] = [
 
 /// A custom setting that was reset is empty; one that was never set is NULL.
 pub(crate) const ALL_SETTINGS: &str = "
-    SELECT name::text, setting FROM pg_catalog.pg_settings
+    SELECT name::text, setting FROM pg_catalog.pg_settings WHERE name NOT LIKE 'plpgsql.%'
     UNION ALL SELECT name, coalesce(pg_catalog.current_setting(name, true), '')
       FROM (VALUES ('my.a'), ('my.b'), ('my.c'), ('my.d')) own(name)
     UNION ALL VALUES ('current_user', current_user::text), ('session_user', session_user::text)
     ORDER BY 1";
 
-const TEXTS: [&str; 75] = [
+const TEXTS: [&str; 82] = [
     "BEGIN",
     "BEGIN",
     "BEGIN",
@@ -93,6 +93,14 @@ const TEXTS: [&str; 75] = [
     "SET application_name = 'app #'",
     "SET log_statement = 'ddl'",
     "SET default_text_search_config = 'pg_catalog.german'",
+    // Their values are not in the text.
+    "SELECT set_config('work_mem', # || 'MB', false)",
+    "SELECT set_config('my.a', 'It''s ' || #, false)",
+    "SELECT set_config('DateStyle', 'SQL, ' || 'YMD', false)",
+    "SELECT set_config('search_path', 'a, ' || '\"B c\"', false)",
+    "SELECT set_config('role', 'a' || 'pp', false)",
+    "SELECT set_config('seq_page_cost', '1.2' || '5', false)",
+    "DO $$ BEGIN SET my.b = 'x'; SET bytea_output = escape; END $$",
 ];
 
 /// Returns one statement, or a few in one text.

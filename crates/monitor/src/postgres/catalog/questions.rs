@@ -57,7 +57,8 @@ pub(super) fn bodies(oids: impl Iterator<Item = u32>) -> String {
         "SELECT body.oid, body.language, \
          CASE WHEN octet_length(body.text) <= {BODY_LENGTH_MAX} THEN body.text END FROM ( \
          SELECT f.oid, l.lanname AS language, CASE \
-          WHEN l.lanname = 'sql' AND f.prosrc = '' THEN pg_get_functiondef(f.oid) \
+          WHEN l.lanname = 'sql' AND f.prosrc = '' \
+          THEN substr(pg_get_functiondef(f.oid), length('CREATE ') + 1) \
           ELSE f.prosrc END AS text \
          FROM pg_proc AS f JOIN pg_language AS l ON l.oid = f.prolang \
          WHERE f.oid IN ({})) AS body",

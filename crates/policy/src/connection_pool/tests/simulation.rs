@@ -275,6 +275,7 @@ impl World {
                 let given = idle_pool.hand_over_idle(&order.pool, self.now_ms, &mut self.tasks);
                 self.transit.extend(given);
             }
+            TaskKind::AcceptOffer { .. } => unreachable!("no session offers its connection"),
             TaskKind::Evict { on_behalf } => {
                 let closing = idle_pool.evict(&order.pool, on_behalf, self.now_ms, &mut self.tasks);
                 self.closing

@@ -268,6 +268,11 @@ impl SessionHandle {
         self.detach();
     }
 
+    /// Returns the session's id, unique in this process; zero before the login.
+    pub(crate) fn session_id(&self) -> u64 {
+        self.logged_in().map_or(0, |client| client.login.id)
+    }
+
     /// Returns the state of a logged-in client for the status.
     pub(crate) fn login_info(&self) -> Option<LoginInfo> {
         self.logged_in().map(|client| LoginInfo {

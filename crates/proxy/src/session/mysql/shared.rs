@@ -37,6 +37,4 @@ impl ProtocolState for MysqlService {
     fn protocol(&self) -> SqlProtocol {
         SqlProtocol::Mysql
     }
-
-    fn discard_findings(&self, _: Option<&str>) {}
 }

@@ -105,8 +105,11 @@ impl Session<'_> {
         self.handle.set_target(Some(&server.core.cancel_target));
         self.active.since_us = self.acquirer.begins_work();
         self.stage = Stage::Ready;
-        self.used_nextval = false;
-        self.inherits_sequence_state = server.has_sequence_state;
+        self.sequences.used_nextval = false;
+        let session = self.handle.session_id();
+        self.sequences.inherits_others = server
+            .sequence_state
+            .has_others(session, self.sequences.uses);
         let interner = self.worker.interner();
         let mut sql = Vec::new();
         let wanted = server.settings.prepare(&self.state, interner, &mut sql);
@@ -193,7 +196,9 @@ impl Session<'_> {
         }
         self.catch_up(&server);
         self.server = Some(server);
-        self.go_on()
+        self.go_on()?;
+        self.offer_connection();
+        Ok(())
     }
 
     /// Handles the rejection of Evenkeel's SETs: retries the request, or refuses it.

@@ -62,6 +62,7 @@ impl Session<'_> {
             self.hold(input.bytes());
             return Ok(());
         }
+        self.keep_connection();
         if matches!(
             self.handle.activity(),
             Some((SessionActivity::InTransaction | SessionActivity::Bound, _))

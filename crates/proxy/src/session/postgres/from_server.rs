@@ -16,6 +16,7 @@ use super::from_client::will_end;
 use super::pending_effects::discards_sequences;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
 use super::retry::{failure_of, failure_of_error, warns_of_end};
+use super::sequences::SequenceState;
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::error_catalog::COPY_UNDECIDABLE;
@@ -223,7 +224,7 @@ impl Session<'_> {
                 self.failed(token, sqlstate, scan);
             }
             ReplyOutcome::Fatal(_) if self.is_nothing_to_its_client(was_idle) => {
-                scan.has_left = was_idle || self.is_asking();
+                scan.has_left = was_idle || self.is_asking_only();
                 scan.broken = Some("closed the connection".to_owned());
                 return Delivery::Discard;
             }
@@ -237,7 +238,7 @@ impl Session<'_> {
 
     /// Returns whether a server's final error concerns no request of the client.
     fn is_nothing_to_its_client(&self, was_idle: bool) -> bool {
-        let is_ours = self.is_preparing() || self.is_asking();
+        let is_ours = self.is_preparing() || self.is_asking_only();
         is_ours || was_idle && self.may_go_on_elsewhere()
     }
 
@@ -287,9 +288,9 @@ impl Session<'_> {
         pinning::pin_by(self.handle, self.state.pins, meaning.source.as_deref());
         forget_statements(meaning, statement, server, &mut self.statements);
         if discards_sequences(meaning, statement) {
-            server.has_sequence_state = false;
-            self.inherits_sequence_state = false;
-            self.used_nextval = false;
+            server.sequence_state = SequenceState::None;
+            self.sequences.inherits_others = false;
+            self.sequences.used_nextval = false;
         }
         let effects = meaning.effects_of(statement);
         effects
@@ -338,7 +339,7 @@ impl Session<'_> {
             .given
             .retain(|(_, by)| token != Some(RequestToken(*by)));
         // The failed request may have been DISCARD SEQUENCES.
-        (server.has_sequence_state, self.inherits_sequence_state) = (true, true);
+        (server.sequence_state, self.sequences.inherits_others) = (SequenceState::Mixed, true);
     }
 
     fn reported(
@@ -386,10 +387,7 @@ impl Session<'_> {
         if is_idle {
             self.state.pins.release(UnpinEvent::TransactionEnded);
         }
-        server.has_sequence_state |= self.active.may_write;
-        if self.used_nextval && self.account.asks_sequences() {
-            self.state.pins.add(Pin::Sequence);
-        }
+        self.note_sequences(server);
         self.pins_changed();
         self.settle(server);
         self.active.since_us = self.acquirer.ends_work(self.active.since_us, &ran, is_idle);
@@ -468,7 +466,7 @@ impl Session<'_> {
             return self.settings_placed(went_well);
         }
         if scan.ours_ended && self.is_asking() {
-            return self.finish_leftover_check();
+            return self.take_answer();
         }
         if scan.is_ready {
             self.active.is_sent = false;

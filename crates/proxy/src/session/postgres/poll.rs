@@ -28,6 +28,10 @@ impl Session<'_> {
             self.follow(got)?;
             return Ok(true);
         }
+        if self.acquirer.poll_offer_accepted(context) {
+            self.ask_for_held_state();
+            return Ok(true);
+        }
         if let Some(event) = self.handle.take_event() {
             self.handle_event(event)?;
             return Ok(true);
@@ -138,10 +142,9 @@ impl Session<'_> {
                 Poll::Pending => false,
             },
             (Stage::Asking(_), _) => {
-                // This takes only a moment, and must be completed even if the client disconnects
-                // right after sending more.
+                // What the client has sent must be executed even if it disconnects right after.
                 self.is_server_sent(context);
-                false
+                self.pending_input.is_empty()
             }
             _ => {
                 // The SETs may be longer than one send can take.

@@ -144,7 +144,6 @@ impl Session<'_> {
         let dialect = statement.within.dialect();
         self.shared.enter(digest, &statement.text, dialect);
         self.pending.runs(digest);
-        self.runs(digest);
         self.take_hold(portal_of(header, message), &statement.meaning);
     }
 
@@ -174,7 +173,6 @@ impl Session<'_> {
         self.active.is_atomic &= is_atomic(&meaning);
         self.active.may_commit |= may_commit(&meaning);
         self.pending.runs(meaning.digest);
-        self.runs(meaning.digest);
         self.take_hold(portal, &meaning);
         self.unnamed.meaning = Some(meaning);
     }
@@ -187,7 +185,7 @@ impl Session<'_> {
         self.changes_plans |= meaning.changes_plans();
         self.changes_functions |= meaning.changes_functions;
         self.hides_tables |= meaning.may_shadow_tables;
-        self.used_nextval |= meaning.uses_nextval;
+        self.sequences.used_nextval |= meaning.uses_nextval;
         self.start_database_change(meaning);
         self.take_rereads(meaning);
         if !meaning.effects.is_empty() {

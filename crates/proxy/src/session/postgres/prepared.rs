@@ -16,6 +16,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::error_reply::ErrorReply;
 use super::pending_effects::{UnnamedStatement, takes_statements_away};
+use super::sequences::SequenceRead;
 use super::server::ServerConnection;
 use super::statements::ClientStatements;
 use super::statements::{self, NAME_PREFIX, is_ours, name_of};
@@ -211,7 +212,7 @@ impl Session<'_> {
         if names_ours(meaning) {
             return Some(NOT_ITS_NAME);
         }
-        let is_behind_others = self.guard_sequences(flight, meaning);
+        let is_behind_others = self.guard_sequences(flight, meaning, SequenceRead::Other);
         is_behind_others.then_some(sequences::REFUSAL)
     }
 
@@ -308,7 +309,8 @@ impl Session<'_> {
             return Ok(self.close(flight, name.of(message), message.len()));
         }
         let statement = self.current(&statement);
-        if request == Request::Bind && self.guard_sequences(flight, &statement.meaning) {
+        let read = SequenceRead::Other;
+        if request == Request::Bind && self.guard_sequences(flight, &statement.meaning, read) {
             return Ok(self.refuse_asking(flight, header, name, message.len()));
         }
         let statement = self.fit(name.of(message), statement);

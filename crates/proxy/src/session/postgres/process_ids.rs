@@ -71,7 +71,7 @@ impl Session<'_> {
             let (argument, only_query) = match call.function {
                 BackendFunction::Cancel(argument) => (argument, true),
                 BackendFunction::Terminate(argument) => (argument, false),
-                BackendFunction::ProcessId => return None,
+                BackendFunction::ProcessId | BackendFunction::LastValue => return None,
             };
             let values = BindValues::read(bytes.get(..header.frame_length())?)?;
             Some(Signal {
@@ -140,7 +140,7 @@ impl Session<'_> {
 }
 
 /// Returns a text that selects a value under a name.
-fn select(value: &str, column: &[u8]) -> Vec<u8> {
+pub(super) fn select(value: &str, column: &[u8]) -> Vec<u8> {
     let quoted = |byte: &u8| match byte {
         b'"' => vec![b'"'; 2],
         byte => vec![*byte],

@@ -13,6 +13,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 use super::active_request::text_of_query;
 use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
 use super::prepared::{NOT_ITS_NAME, names_ours, take_given};
+use super::sequences::SequenceRead;
 use super::server::ServerConnection;
 use super::statements::{self};
 use super::{ExitReason, LONG_TEXT, Session, sequences};
@@ -62,12 +63,19 @@ impl Session<'_> {
         if let Some(sending) = self.deallocate(flight, &analysis, message.len()) {
             return Ok(sending);
         }
-        if self.guard_sequences(flight, &analysis) {
+        if let Some(text) = self.known_last_value(&analysis, text_of_query(message)) {
+            self.pending.runs_text(analysis.digest, 1);
+            let request = (Request::Query, self.drop_unnamed(RequestToken(0)));
+            return Ok(self.replace(flight, request, message.len(), |out| {
+                build::query(out, &text);
+            }));
+        }
+        let read = SequenceRead::of(text_of_query(message));
+        if self.guard_sequences(flight, &analysis, read) {
             return Ok(self.refuse_query(flight, sequences::REFUSAL, message.len()));
         }
         self.pending
             .runs_text(analysis.digest, analysis.statements.len());
-        self.runs(analysis.digest);
         self.prepare_for_execute(flight, &analysis);
         let token = self.meant(&analysis);
         let token = self.drop_unnamed(token);
@@ -91,7 +99,7 @@ impl Session<'_> {
         self.changes_plans |= analysis.changes_plans();
         self.changes_functions |= analysis.changes_functions;
         self.hides_tables |= analysis.may_shadow_tables;
-        self.used_nextval |= analysis.uses_nextval;
+        self.sequences.used_nextval |= analysis.uses_nextval;
         self.start_database_change(analysis);
         self.take_rereads(analysis);
         if !analysis.effects.is_empty() {
@@ -307,10 +315,9 @@ impl Session<'_> {
         analysis::analyze_with_doubts(text, backslashes, lookup, self.doubts_functions())
     }
 
-    /// Returns whether the session changes functions now, or has since the catalog was read.
+    /// Returns whether the session changes functions now, or any has since the catalog was read.
     fn doubts_functions(&self) -> bool {
-        let changed_us = self.changed_functions_us;
-        self.changes_functions || changed_us > 0 && !self.account.knows_catalog_until(changed_us)
+        self.changes_functions || self.account.are_functions_changed()
     }
 
     /// Returns the version of the catalog used for analysis, which includes whether it is out of

@@ -2,7 +2,7 @@
 
 use evenkeel_policy::connection_pool::Condition;
 
-use super::leftover_check::Trial;
+use super::held_state::Knowledge;
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::service::activity::SessionActivity;
@@ -28,12 +28,14 @@ impl Session<'_> {
         if !self.state.pins.is_empty() || self.keeps_connection() {
             self.set_activity(SessionActivity::Bound);
             self.active.renew();
-            return self.go_on_with_same();
+            self.go_on_with_same()?;
+            self.offer_connection();
+            return Ok(());
         }
-        match self.starts_leftover_check() {
-            true => Ok(()),
-            false => self.release_server(Condition::Clean),
+        if self.ask_for_last_value() {
+            return Ok(());
         }
+        self.release_server(Condition::Clean)
     }
 
     /// Returns whether the session has no state on its connection between two requests.
@@ -43,22 +45,32 @@ impl Session<'_> {
     }
 
     pub(super) fn release_server(&mut self, condition: Condition) -> Result<(), ExitReason> {
-        self.release_after_send = false;
-        self.leaves_unasked();
-        if let Some(server) = self.server.take() {
-            self.acquirer.at = None;
-            // The next connection is set up anyway.
-            self.must_restore_startup = false;
-            self.forget_connection();
+        if let Some(server) = self.detach_server() {
             self.acquirer.release(server, condition);
         }
+        self.released();
+        Ok(())
+    }
+
+    /// Takes the connection away from the session.
+    pub(super) fn detach_server(&mut self) -> Option<Box<ServerConnection>> {
+        self.release_after_send = false;
+        let server = self.server.take()?;
+        self.acquirer.at = None;
+        // The next connection is set up anyway.
+        self.must_restore_startup = false;
+        self.forget_connection();
+        Some(server)
+    }
+
+    /// Continues without a connection.
+    pub(super) fn released(&mut self) {
         self.acquirer.release_failover_slot();
         self.set_activity(SessionActivity::Idle);
         self.active.renew();
         self.stage = Stage::Ready;
         // In a separate step: the held input may contain any number of requests.
         self.can_continue = !self.pending_input.is_empty();
-        Ok(())
     }
 
     /// Resets state that applied only to the released connection.
@@ -66,13 +78,13 @@ impl Session<'_> {
         self.pending.forget();
         self.database_change = None;
         self.portals.clear();
-        self.trial = Trial::default();
+        self.knowledge = Knowledge::Uncertain;
         self.settings_settled();
         self.is_waiting_for_replies = false;
         self.discards_statements = false;
     }
 
-    fn go_on_with_same(&mut self) -> Result<(), ExitReason> {
+    pub(super) fn go_on_with_same(&mut self) -> Result<(), ExitReason> {
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if self.must_restore_startup && self.server.as_deref().is_some_and(is_quiet) {
             self.restore()?;

@@ -201,10 +201,7 @@ impl Session<'_> {
                 true => condition,
                 false => Condition::Unclean,
             };
-            match condition {
-                Condition::Clean => self.release_after_check(server),
-                Condition::Unclean => self.acquirer.release(server, condition),
-            }
+            self.acquirer.release(server, condition);
         }
         let kept = self.active.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.pending_input, kept);
@@ -230,7 +227,7 @@ impl Session<'_> {
 
     /// Handles a server connection that failed or is out of sync.
     pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
-        if self.is_asking() {
+        if self.is_asking_only() {
             // The client already has its reply.
             return self.release_server(Condition::Unclean);
         }

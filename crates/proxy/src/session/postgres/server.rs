@@ -14,6 +14,7 @@ use evenkeel_wire::postgres::server_scanner::{Event, ServerScanner, Step};
 
 use super::cancel;
 use super::error_reply::ErrorReply;
+use super::sequences::SequenceState;
 use super::server_login;
 use super::statements::ServerStatements;
 use super::user_state::{Reports, UserState};
@@ -25,7 +26,6 @@ use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{PoolHandle, PoolUser};
 use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
-use evenkeel_sql::session_state::settings::leftover_query::Rows;
 use evenkeel_sql::session_state::settings::{
     ExportedState, Interner, ServerSessionState, is_of_server,
 };
@@ -45,11 +45,8 @@ pub(crate) struct ServerConnection {
     /// Statements that the client can execute under its own names in SQL, with the tokens of the
     /// Parses.
     pub(crate) given: Vec<(Box<[u8]>, u64)>,
-    /// True if the connection may hold sequence state.
-    pub(crate) has_sequence_state: bool,
-    /// True if the server has reported that no client's state is left, and no statement has run
-    /// since.
-    pub(crate) is_checked: bool,
+    /// Sequence state that the connection may hold.
+    pub(crate) sequence_state: SequenceState,
     /// Settings made on the connection, and settings that it reports.
     pub(crate) settings: ServerSessionState,
     /// Parameters reported in the login, as the server spells them.
@@ -62,17 +59,9 @@ pub(crate) struct Parked {
     boundaries: ServerScanner,
     prepared: ServerStatements,
     unnamed: u64,
-    has_sequence_state: bool,
-    is_checked: bool,
+    sequence_state: SequenceState,
     settings: ExportedState,
     reported: Reports,
-}
-
-/// Result of Evenkeel's own queries.
-#[derive(Default)]
-struct Heard {
-    refused: Option<ErrorReply>,
-    rows: Rows,
 }
 
 impl PoolableConnection for ServerConnection {
@@ -106,8 +95,7 @@ impl PoolableConnection for ServerConnection {
             boundaries: parts.boundaries,
             prepared: parts.prepared,
             unnamed: parts.unnamed,
-            has_sequence_state: parts.has_sequence_state,
-            is_checked: parts.is_checked,
+            sequence_state: parts.sequence_state,
             settings: parts.settings.export(),
             reported: parts.reported,
         };
@@ -124,8 +112,7 @@ impl PoolableConnection for ServerConnection {
             prepared: parked.prepared,
             unnamed: parked.unnamed,
             given: Vec::new(),
-            has_sequence_state: parked.has_sequence_state,
-            is_checked: parked.is_checked,
+            sequence_state: parked.sequence_state,
             settings: ServerSessionState::import(&parked.settings, worker.interner()),
             reported: parked.reported,
         })
@@ -159,8 +146,7 @@ impl ServerConnection {
             prepared: ServerStatements::default(),
             unnamed: 0,
             given: Vec::new(),
-            has_sequence_state: false,
-            is_checked: true,
+            sequence_state: SequenceState::None,
             settings: ServerSessionState::new([], worker.interner()),
             reported: Vec::new(),
         })
@@ -222,13 +208,8 @@ impl ServerConnection {
         sending == Sending::Forward
     }
 
-    /// Executes queries on a connection without a session. Returns the rows of the last one that
-    /// has any.
-    pub(crate) async fn run(
-        &mut self,
-        worker: &Worker,
-        texts: &[&[u8]],
-    ) -> Result<Rows, ErrorReply> {
+    /// Executes queries on a connection without a session.
+    pub(crate) async fn run(&mut self, worker: &Worker, texts: &[&[u8]]) -> Result<(), ErrorReply> {
         let mut out = Vec::new();
         for text in texts {
             if !self.query(text, RequestToken::default(), &mut out) {
@@ -237,7 +218,7 @@ impl ServerConnection {
         }
         let sent = self.core.stream.send(worker, &out).await;
         sent.map_err(|error| self.broken(error))?;
-        let mut received = Heard::default();
+        let mut refused = None;
         while self.conversation.pending_count() > 0 {
             let mut bytes = std::mem::take(&mut self.held);
             match self.core.stream.receive(worker, &mut bytes).await {
@@ -245,11 +226,11 @@ impl ServerConnection {
                 Ok(false) => return Err(self.broken("closed the connection")),
                 Err(error) => return Err(self.broken(error)),
             }
-            let taken = self.handle_replies(worker, &bytes, &mut received)?;
+            let taken = self.handle_replies(worker, &bytes, &mut refused)?;
             bytes.drain(..taken);
             self.held = bytes;
         }
-        received.refused.map_or(Ok(received.rows), Err)
+        refused.map_or(Ok(()), Err)
     }
 
     /// Returns whether the client can execute the statement by its own name in SQL.
@@ -268,8 +249,7 @@ impl ServerConnection {
         self.prepared.clear();
         self.unnamed = 0;
         self.given.clear();
-        self.has_sequence_state = false;
-        self.is_checked = true;
+        self.sequence_state = SequenceState::None;
         self.settings.discarded(worker.interner());
         Ok(())
     }
@@ -279,7 +259,7 @@ impl ServerConnection {
         &mut self,
         worker: &Worker,
         bytes: &[u8],
-        received: &mut Heard,
+        refused: &mut Option<ErrorReply>,
     ) -> Result<usize, ErrorReply> {
         let mut at = 0;
         loop {
@@ -289,14 +269,8 @@ impl ServerConnection {
                     passed,
                     event,
                     length,
-                } => {
-                    received.rows.add(rest.get(..passed).unwrap_or_default());
-                    (event, passed + length)
-                }
-                Step::Wait { passed, .. } => {
-                    received.rows.add(rest.get(..passed).unwrap_or_default());
-                    return Ok(at + passed);
-                }
+                } => (event, passed + length),
+                Step::Wait { passed, .. } => return Ok(at + passed),
                 Step::Invalid(fault) => return Err(self.broken(fault)),
             };
             at += length;
@@ -308,10 +282,8 @@ impl ServerConnection {
                 Event::Error(report) => {
                     let text = String::from_utf8_lossy(report.text());
                     let error_reply = ErrorReply::from_server(report.sqlstate(), text);
-                    received.refused.get_or_insert(error_reply);
+                    refused.get_or_insert(error_reply);
                 }
-                Event::RowDescription => received.rows.begin(self.boundaries.remainder()),
-                Event::CommandComplete(tag) => received.rows.end(tag.rows().unwrap_or_default()),
                 _ => {}
             }
             match self.conversation.reply(&event).map(|reply| reply.outcome) {

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use evenkeel_engine::panics::lock;
 use evenkeel_engine::secret;
-use evenkeel_policy::statement_verifier::StatementVerifier;
 use evenkeel_wire::SqlProtocol;
 
 use super::login::Verifiers;
+use super::sequences::SequenceRead;
 use super::statements::Interned;
 use super::user_state::baseline::BaselineCache;
 use crate::service::database::ProtocolState;
@@ -35,8 +35,8 @@ pub(crate) struct PostgresService {
 pub(crate) struct UserHistory {
     /// True if a client has used `currval` or `lastval`.
     asks_sequences: AtomicBool,
-    /// Verification results of their statements.
-    trials: Mutex<StatementVerifier>,
+    /// True if a client has used them in a way that only its connection can answer.
+    pins_sequences: AtomicBool,
 }
 
 /// User and database.
@@ -71,13 +71,6 @@ impl ProtocolState for PostgresService {
     fn protocol(&self) -> SqlProtocol {
         SqlProtocol::Postgres
     }
-
-    fn discard_findings(&self, database: Option<&str>) {
-        let history = lock(&self.history);
-        let of_database = |of: &OfWho| database.is_none_or(|name| *name == *of.1);
-        let meant = history.iter().filter(|(of, _)| of_database(of));
-        meant.for_each(|(_, one)| one.trials().forget());
-    }
 }
 
 impl UserHistory {
@@ -85,11 +78,14 @@ impl UserHistory {
         self.asks_sequences.load(Relaxed)
     }
 
-    pub(crate) fn asked_sequences(&self) {
-        self.asks_sequences.store(true, Relaxed);
+    pub(crate) fn pins_sequences(&self) -> bool {
+        self.pins_sequences.load(Relaxed)
     }
 
-    pub(crate) fn trials(&self) -> MutexGuard<'_, StatementVerifier> {
-        lock(&self.trials)
+    pub(crate) fn asked_sequences(&self, read: SequenceRead) {
+        self.asks_sequences.store(true, Relaxed);
+        if read == SequenceRead::Other {
+            self.pins_sequences.store(true, Relaxed);
+        }
     }
 }

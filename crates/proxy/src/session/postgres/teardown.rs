@@ -45,7 +45,7 @@ impl Session<'_> {
             action => action,
         };
         match action {
-            ReleaseAction::Keep if is_quiet || self.is_asking() => self.release_after_check(server),
+            ReleaseAction::Keep if is_quiet => self.acquirer.release(server, Condition::Clean),
             ReleaseAction::Reset if is_quiet => {
                 let worker = Rc::clone(self.worker);
                 let renew =

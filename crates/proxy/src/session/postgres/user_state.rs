@@ -7,6 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use self::baseline::{BaselineEntry, WorkerBaseline};
+use super::sequences::SequenceRead;
 use super::server::ServerConnection;
 use super::shared::{PostgresService, UserHistory};
 use crate::server_info::Database;
@@ -104,6 +105,19 @@ impl Account {
         }
     }
 
+    /// Records that a session has changed functions at this time, in microseconds.
+    pub(crate) fn functions_changed(&self, us: u64) {
+        if let Some(database) = self.known.database.get() {
+            database.functions_changed(us);
+        }
+    }
+
+    /// Returns whether any session has changed functions since the catalog was read.
+    pub(crate) fn are_functions_changed(&self) -> bool {
+        let database = self.known.database.get();
+        database.is_some_and(|database| database.are_functions_changed())
+    }
+
     /// Returns whether the catalog was read after this time, in microseconds.
     pub(crate) fn knows_catalog_until(&self, us: u64) -> bool {
         let database = self.known.database.get();
@@ -115,8 +129,20 @@ impl Account {
         self.known.history.asks_sequences()
     }
 
-    pub(crate) fn asked_sequences(&self) {
-        self.known.history.asked_sequences();
+    /// Returns whether clients of the user have used `lastval`, and only in ways that can be
+    /// answered with a known value.
+    pub(crate) fn asks_only_last_value(&self) -> bool {
+        self.asks_sequences() && !self.pins_sequences()
+    }
+
+    /// Returns whether any client of the user needs the connection on which it has called
+    /// `nextval`.
+    pub(crate) fn pins_sequences(&self) -> bool {
+        self.known.history.pins_sequences()
+    }
+
+    pub(crate) fn asked_sequences(&self, read: SequenceRead) {
+        self.known.history.asked_sequences(read);
     }
 
     /// Returns the initial session state for these startup settings; `None`: a server must be

@@ -28,7 +28,7 @@ impl Session<'_> {
                 self.account.plans_changed();
             }
             if std::mem::take(&mut self.changes_functions) {
-                self.changed_functions_us = self.changed_catalog_us;
+                self.account.functions_changed(self.changed_catalog_us);
             }
         }
         let view = self.permit.service().snapshot();

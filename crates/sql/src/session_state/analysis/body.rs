@@ -21,6 +21,8 @@ pub struct Body {
     pub calls: BTreeSet<Box<[u8]>>,
     /// Tables and views that it may read or change, by name.
     pub relations: BTreeSet<Box<[u8]>>,
+    /// Settings with a dot in their names that it may set for the session.
+    pub custom_settings: BTreeSet<Box<[u8]>>,
     /// It may define, alter or drop something, which runs event triggers.
     pub defines: bool,
     /// It is text, which its owner may replace: no function of a library.
@@ -52,10 +54,10 @@ impl Body {
 
     fn of_sql(code: &[u8]) -> Body {
         let mut body = Body {
-            pins: bound_by_code(code),
             is_code: true,
             ..Body::default()
         };
+        body.note_pins(code);
         body.note_names(code);
         if makes_sql(code) {
             body.note_strings(code);
@@ -91,13 +93,18 @@ impl Body {
             }
             has_any = true;
             if let Some(text) = postgres::string_value(token.span.of(code), false) {
-                self.pins = self.pins.and(bound_by_code(&text));
+                self.note_pins(&text);
                 self.note_names(&text);
             }
         }
         if !has_any {
             self.pins = self.pins.and(Body::unread().pins);
         }
+    }
+
+    fn note_pins(&mut self, code: &[u8]) {
+        let pins = bound_by_code(code, &mut self.custom_settings);
+        self.pins = self.pins.and(pins);
     }
 
     fn note_names(&mut self, code: &[u8]) {
@@ -174,7 +181,7 @@ impl Body {
             // As the beginning of a string: it is no function of that name.
             b"set" | b"reset" | b"listen" | b"load" | b"prepare" | b"declare" if begins => {
                 let line = rest.split(|byte| *byte == b'\n').next();
-                bound_by_code(line.unwrap_or_default())
+                bound_by_code(line.unwrap_or_default(), &mut self.custom_settings)
             }
             b"set_config" if postgres::sets_locally(rest, &whole(rest), false) => Pins::NONE,
             b"temp" | b"temporary" if matches!(last, b"create" | b"local" | b"into") => {

@@ -1,5 +1,7 @@
 //! DO: a block of code given as a string, read for what it may leave behind.
 
+use std::collections::BTreeSet;
+
 use crate::facts::StatementFacts;
 use crate::name::identifier;
 use crate::postgres::{self, Tokens};
@@ -16,7 +18,7 @@ use super::{
 };
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
-pub(super) const ANYTHING: [Pin; 7] = [
+pub(super) const ANYTHING: [Pin; 8] = [
     Pin::Settings,
     Pin::Role,
     Pin::NamedLock,
@@ -24,6 +26,7 @@ pub(super) const ANYTHING: [Pin; 7] = [
     Pin::Listen,
     Pin::Prepared,
     Pin::HeldCursor,
+    Pin::Code,
 ];
 
 pub(super) fn collect(
@@ -79,8 +82,9 @@ pub(super) fn collect(
 }
 
 /// What running this code in SQL or PL/pgSQL may leave behind, apart from what it calls, changes
-/// and makes at run time.
-pub(super) fn bound_by_code(code: &[u8]) -> Pins {
+/// and makes at run time. Adds the settings with a dot in their names, which `pg_settings` does not
+/// list.
+pub(super) fn bound_by_code(code: &[u8], custom_settings: &mut BTreeSet<Box<[u8]>>) -> Pins {
     let reader = AnalysisContext {
         text: code,
         backslashes: false,
@@ -101,8 +105,13 @@ pub(super) fn bound_by_code(code: &[u8]) -> Pins {
         pins.add(*pin);
     }
     for effect in &list {
-        if let EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) = effect.kind {
-            pins.add(pin);
+        match &effect.kind {
+            EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
+            EffectKind::SetUnknown(name) if name.contains(&b'.') => {
+                pins.add(Pin::Settings);
+                custom_settings.insert(name.clone());
+            }
+            _ => {}
         }
     }
     pins
@@ -134,6 +143,9 @@ fn read(
     let sets = Sets {
         anything: !postgres::sets_locally(code, &whole, false),
         role: postgres::may_set_role(code, &whole, false),
+        names: postgres::set_config_names(code, &whole, false)
+            .map(|name| name.and_then(|name| values::name(&name)))
+            .collect(),
     };
     // What may be for longer binds, which says as much.
     effects.changes_parsing |= !sets.anything && sets_what_is_read_by(code, &whole);
@@ -152,6 +164,10 @@ fn read(
             TokenKind::Word if is_set(token, last, next) => {
                 let name = (next.kind == TokenKind::Word).then(|| identifier(next.span.of(code)));
                 set(name.as_deref(), effects);
+                if token.is(SET) {
+                    let name = whole_name(code, next, tokens.clone());
+                    effects.sets_unknown_value(name.as_deref());
+                }
             }
             TokenKind::Word if token.is(SET) && next.is(LOCAL) => {
                 set_locally(code, &tokens, effects)
@@ -161,6 +177,10 @@ fn read(
                     true => effects.shadows_tables = true,
                     false => effects.pin_on_success(Pin::TemporaryTable),
                 }
+            }
+            TokenKind::Word if creates(token, last, next) => {
+                // With `pg_temp` in the search path, anything that it creates is temporary.
+                effects.pin_on_success(Pin::TemporaryTable);
             }
             TokenKind::Word => word(token, last, effects),
             _ => {}
@@ -183,6 +203,8 @@ fn sets_what_is_read_by(code: &[u8], whole: &StatementFacts) -> bool {
 struct Sets {
     anything: bool,
     role: bool,
+    /// Names of the settings; `None`: the code does not show it.
+    names: Vec<Option<Box<[u8]>>>,
 }
 
 fn call(reader: &AnalysisContext<'_>, name: &[u8], sets: &Sets, effects: &mut EffectCollector<'_>) {
@@ -190,6 +212,8 @@ fn call(reader: &AnalysisContext<'_>, name: &[u8], sets: &Sets, effects: &mut Ef
         b"set_config" => {
             if sets.anything {
                 effects.pin_on_success(Pin::Settings);
+                let names = sets.names.iter();
+                names.for_each(|name| effects.sets_unknown_value(name.as_deref()));
             }
             if sets.anything && sets.role {
                 effects.pin_on_success(Pin::Role);
@@ -211,6 +235,21 @@ fn is_set(token: Token, last: Token, next: Token) -> bool {
     (token.is(SET) || token.is(RESET)) && !locally && begins_statement(last)
 }
 
+/// Returns the name that SET sets, in which `next` is the first word. `None`: not all of it is in
+/// the code, which may be a part of what is run.
+fn whole_name(code: &[u8], next: Token, mut behind: Tokens<'_>) -> Option<Box<[u8]>> {
+    let mut last = next;
+    let mut after = behind.next_token();
+    while after.kind == TokenKind::Dot {
+        last = behind.next_token();
+        after = behind.next_token();
+    }
+    let is_whole = after.is(TO) || after.span.of(code) == b"=";
+    let (start, end) = (next.span.start as usize, last.span.end as usize);
+    let written = code.get(start..end).filter(|_| is_whole)?;
+    values::written_name(written)
+}
+
 /// `name`: the first word behind SET, perhaps that of SESSION AUTHORIZATION.
 fn set(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
     effects.pin_on_success(Pin::Settings);
@@ -230,6 +269,12 @@ fn set_locally(code: &[u8], behind: &Tokens<'_>, effects: &mut EffectCollector<'
 /// FUNCTION … do not.
 pub(super) fn is_dynamic(token: Token, next: Token) -> bool {
     token.is(EXECUTE) && !(next.is(ON) || next.is(FUNCTION) || next.is(PROCEDURE))
+}
+
+/// CREATE of anything that is not said to be temporary.
+fn creates(token: Token, last: Token, next: Token) -> bool {
+    let is_plain = !next.is(TEMP) && !next.is(TEMPORARY);
+    token.is(CREATE) && is_plain && begins_statement(last)
 }
 
 /// TEMP in CREATE TEMP TABLE and SELECT … INTO TEMP; variables are called so too.
@@ -278,7 +323,6 @@ fn word(token: Token, last: Token, effects: &mut EffectCollector<'_>) {
     match token.word {
         PG_TEMP => effects.pin_on_success(Pin::TemporaryTable),
         LISTEN if begins_statement(last) => effects.pin_on_success(Pin::Listen),
-        LOAD if begins_statement(last) => effects.pin(Pin::Library),
         PREPARE if begins_statement(last) => effects.pin_on_success(Pin::Prepared),
         // Cursors of the code itself are never held.
         HOLD if last.is(WITH) => effects.pin_on_success(Pin::HeldCursor),
@@ -315,7 +359,6 @@ const GLOBAL: Word = Word::of("global");
 const HOLD: Word = Word::of("hold");
 const INTO: Word = Word::of("into");
 const LISTEN: Word = Word::of("listen");
-const LOAD: Word = Word::of("load");
 const LOCAL: Word = Word::of("local");
 const ON: Word = Word::of("on");
 const PG_TEMP: Word = Word::of("pg_temp");
@@ -329,5 +372,6 @@ const TABLE: Word = Word::of("table");
 const TEMP: Word = Word::of("temp");
 const TEMPORARY: Word = Word::of("temporary");
 const TRANSACTION: Word = Word::of("transaction");
+const TO: Word = Word::of("to");
 const VIEW: Word = Word::of("view");
 const WITH: Word = Word::of("with");

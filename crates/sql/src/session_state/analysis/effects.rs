@@ -98,6 +98,21 @@ impl<'a> EffectCollector<'a> {
         }
     }
 
+    /// Records that a setting is set to a value that the text does not show. `None`: nor does it
+    /// show the name, and no catalog lists the settings of users.
+    pub(super) fn sets_unknown_value(&mut self, name: Option<&[u8]>) {
+        match name {
+            None => self.pin_on_success(Pin::UnlistedSettings),
+            Some(b"seed") => self.pin(Pin::RandomSeed),
+            Some(name) => {
+                let set = EffectKind::SetUnknown(name.into());
+                if self.of_statement().iter().all(|effect| effect.kind != set) {
+                    self.push(set);
+                }
+            }
+        }
+    }
+
     pub(super) fn pin_on_success(&mut self, pin: Pin) {
         if !self.pins.and(self.pins_on_success).has(pin) {
             self.pins_on_success.add(pin);
@@ -164,7 +179,6 @@ fn of_kind(
             effects.push(EffectKind::Release(UnpinEvent::DeallocateAll));
         }
         StatementKind::Discard(what) => discard(what, effects),
-        StatementKind::Load => effects.pin(Pin::Library),
         StatementKind::Do => do_block::collect(context, statement, effects),
         // The server rejects a text that ends inside a string.
         StatementKind::Unknown if !statement.traits.any(StatementTraits::BROKEN) => {
@@ -218,6 +232,7 @@ fn pin_untracked(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
         if name.is_none_or(values::is_role) {
             effects.pin_on_success(Pin::Role);
         }
+        effects.sets_unknown_value(name);
     };
     match name {
         Some(name) => effects.of_object("setting", name, collect),

@@ -40,7 +40,7 @@ pub(super) fn defined(reader: &AnalysisContext<'_>, effects: &mut EffectCollecto
 fn run(reader: &AnalysisContext<'_>, pins: Pins, effects: &mut EffectCollector<'_>) {
     match reader.doubts_functions {
         true => do_block::anything(reader, effects),
-        false => pins::add_pins(pins, effects),
+        false => pins::add_pins(reader, pins, effects),
     }
 }
 
@@ -150,7 +150,9 @@ fn named(
         name => pins::builtin_pins(name),
     };
     let called = catalog.call_pins(name).unwrap_or(Pins::NONE);
-    for pin in own.and(called).and(catalog.triggers(name)).iter() {
+    let pins = own.and(called).and(catalog.triggers(name));
+    pins::note_custom_settings(reader, pins, effects);
+    for pin in pins.iter() {
         match pin {
             // Nothing of it is so yet.
             pin if pins::NOT_PINNING.has(pin) => {}

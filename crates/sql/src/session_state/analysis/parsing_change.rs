@@ -26,7 +26,12 @@ pub enum ParsingChange {
 }
 
 /// Pins that stand for a change of unknown settings.
-const ANY_SETTING: Pins = Pins::of(&[Pin::Settings, Pin::Library, Pin::Unknown]);
+const ANY_SETTING: Pins = Pins::of(&[
+    Pin::UnlistedSettings,
+    Pin::Settings,
+    Pin::Code,
+    Pin::Unknown,
+]);
 
 /// Returns whether a session with these pins may have changed any setting.
 #[must_use]

@@ -7,6 +7,7 @@ use crate::token::{TokenKind, Word};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
 
+use super::super::settings::values;
 use super::effects::EffectCollector;
 use super::{AnalysisContext, CatalogLookup, EffectKind, do_block, functional_notation};
 
@@ -132,7 +133,7 @@ fn planned(
     for table in statement.tables.as_slice() {
         let name = table.name_in(context.text);
         effects.of_object("view", &name, |effects| {
-            add_pins(catalog.views(&name), effects)
+            add_pins(context, catalog.views(&name), effects)
         });
     }
 }
@@ -155,10 +156,7 @@ fn called(
     if traits.any(StatementTraits::SETS_UNKNOWN) && !sets_locally(context, statement) {
         let name = set_by_function(context, statement);
         effects.of_object("setting", &name, |effects| {
-            effects.pin_on_success(Pin::Settings);
-            if may_set_role(context, statement) {
-                effects.pin_on_success(Pin::Role);
-            }
+            sets_unknown_values(context, statement, effects);
         });
     }
     if traits.any(StatementTraits::ADVISORY_LOCK) && statement.functions.is_cut() {
@@ -210,13 +208,13 @@ pub(super) fn function(
 
 fn call(context: &AnalysisContext<'_>, name: &[u8], effects: &mut EffectCollector<'_>) {
     if is_permanent(name) {
-        effects.pin(Pin::Unknown);
+        effects.pin(Pin::Unlisted);
     } else if runs_text(name) {
         do_block::anything(context, effects);
     } else if takes_lock(name) {
         effects.pin(Pin::NamedLock);
     } else if name == b"set_limit" {
-        // Function of pg_trgm that changes a setting.
+        // Function of pg_trgm that changes a setting, which `pg_settings` lists.
         effects.pin_on_success(Pin::Settings);
     } else if let Some(catalog) = context.catalog {
         user_function(context, catalog, name, effects);
@@ -231,7 +229,10 @@ fn user_function(
 ) {
     match context.doubts_functions && catalog.is_user_function(name) {
         true => do_block::anything(context, effects),
-        false => add_pins(catalog.call_pins(name).unwrap_or(Pins::NONE), effects),
+        false => {
+            let pins = catalog.call_pins(name).unwrap_or(Pins::NONE);
+            add_pins(context, pins, effects);
+        }
     }
 }
 
@@ -264,13 +265,13 @@ pub(super) fn calls_unknown(context: &AnalysisContext<'_>, statement: &Statement
 #[must_use]
 pub(crate) fn builtin_pins(name: &[u8]) -> Pins {
     match name {
-        b"set_config" => Pins::of(&[Pin::Settings, Pin::Role]),
+        b"set_config" => Pins::of(&[Pin::UnlistedSettings, Pin::Settings, Pin::Role]),
         b"set_limit" => Pins::of(&[Pin::Settings]),
         b"nextval" | b"setval" => Pins::of(&[Pin::Sequence]),
         b"currval" | b"lastval" => Pins::of(&[Pin::SequenceRead]),
         b"setseed" => Pins::of(&[Pin::RandomSeed]),
         name if takes_lock(name) => Pins::of(&[Pin::NamedLock]),
-        name if is_permanent(name) => Pins::of(&[Pin::Unknown]),
+        name if is_permanent(name) => Pins::of(&[Pin::Unlisted]),
         name if runs_text(name) => Pins::of(&do_block::ANYTHING),
         _ => Pins::NONE,
     }
@@ -349,7 +350,7 @@ fn known_relation(
         Some(catalog) if context.doubts_functions && catalog.runs_code(name, false) => {
             do_block::anything(context, effects);
         }
-        Some(catalog) => add_pins(catalog.views(name), effects),
+        Some(catalog) => add_pins(context, catalog.views(name), effects),
         None => {}
     }
 }
@@ -365,7 +366,7 @@ pub(super) fn changed(
     };
     match context.doubts_functions && catalog.runs_code(name, true) {
         true => do_block::anything(context, effects),
-        false => add_pins(catalog.triggers(name), effects),
+        false => add_pins(context, catalog.triggers(name), effects),
     }
 }
 
@@ -383,6 +384,7 @@ fn triggers(
     effects.of_object("function", &name, |effects| {
         match catalog.call_pins(&name) {
             Some(pins) if !(context.doubts_functions && catalog.is_user_function(&name)) => {
+                note_custom_settings(context, pins, effects);
                 pins.iter().for_each(|pin| match pin {
                     // The trigger has not run yet.
                     pin if NOT_PINNING.has(pin) => {}
@@ -466,7 +468,12 @@ fn first_table(
 }
 
 /// Adds the pins of code that the statement runs.
-pub(super) fn add_pins(pins: Pins, effects: &mut EffectCollector<'_>) {
+pub(super) fn add_pins(
+    context: &AnalysisContext<'_>,
+    pins: Pins,
+    effects: &mut EffectCollector<'_>,
+) {
+    note_custom_settings(context, pins, effects);
     for pin in pins.iter() {
         match pin {
             Pin::Sequence => effects.uses_nextval = true,
@@ -475,6 +482,18 @@ pub(super) fn add_pins(pins: Pins, effects: &mut EffectCollector<'_>) {
             Pin::ParseSettings => effects.changes_parsing = true,
             pin => effects.pin(pin),
         }
+    }
+}
+
+/// Records the settings that code with these pins may set, and that the server does not list.
+pub(super) fn note_custom_settings(
+    context: &AnalysisContext<'_>,
+    pins: Pins,
+    effects: &mut EffectCollector<'_>,
+) {
+    let catalog = context.catalog.filter(|_| pins.has(Pin::Settings));
+    for name in catalog.map_or(&[][..], |catalog| catalog.custom_settings()) {
+        effects.sets_unknown_value(Some(name));
     }
 }
 
@@ -492,6 +511,22 @@ fn sets_locally(context: &AnalysisContext<'_>, statement: &StatementFacts) -> bo
     }
     !names_pg_settings(context, statement)
         && postgres::sets_locally(context.text, statement, context.backslashes)
+}
+
+/// Adds the effects of calls of `set_config` with values that the text does not show.
+fn sets_unknown_values(
+    context: &AnalysisContext<'_>,
+    statement: &StatementFacts,
+    effects: &mut EffectCollector<'_>,
+) {
+    effects.pin_on_success(Pin::Settings);
+    if may_set_role(context, statement) {
+        effects.pin_on_success(Pin::Role);
+    }
+    for name in postgres::set_config_names(context.text, statement, context.backslashes) {
+        let name = name.and_then(|name| values::name(&name));
+        effects.sets_unknown_value(name.as_deref());
+    }
 }
 
 /// Returns the first setting that `set_config` sets, or a description if the text names none.

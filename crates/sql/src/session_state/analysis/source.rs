@@ -35,6 +35,7 @@ impl EffectKind {
             | EffectKind::RollbackTo(_)
             | EffectKind::Deallocate(_)
             | EffectKind::DeallocateAll
+            | EffectKind::SetUnknown(_)
             | EffectKind::Discard(_) => false,
         }
     }

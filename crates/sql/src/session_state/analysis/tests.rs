@@ -67,14 +67,16 @@ fn read(text: &str) -> TextAnalysis {
     super::read(text.as_bytes(), false, Some(&Catalog))
 }
 
-/// Returns the effects as text, such as `0: Pin(Listen)`, with names and values readable.
+/// Returns the effects as text, such as `0: Pin(Listen)`, with names and values readable; without
+/// the names of settings whose values are unknown.
 fn effects(text: &str) -> Vec<String> {
     let analysis = read(text);
     let show = |effect: &Effect| match analysis.statements.len() {
         1 => shown(&effect.kind),
         _ => format!("{}: {}", effect.statement, shown(&effect.kind)),
     };
-    analysis.effects.iter().map(show).collect()
+    let is_shown = |effect: &&Effect| !matches!(effect.kind, EffectKind::SetUnknown(_));
+    analysis.effects.iter().filter(is_shown).map(show).collect()
 }
 
 fn shown(kind: &EffectKind) -> String {

@@ -1,5 +1,9 @@
 //! Tracks the settings of one client through transactions and savepoints.
 
+mod asking;
+
+use std::collections::BTreeSet;
+
 use crate::facts::Discard;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::StatementClass;
@@ -31,6 +35,8 @@ pub struct SessionState {
     /// Pins of statements that can still be executed later, by FETCH from a cursor or portal or by
     /// a deferred trigger. No earlier unpin event ends them.
     deferred: Pins,
+    /// Settings that were set to values that no text shows.
+    unknown_values: BTreeSet<Box<[u8]>>,
     startup: SettingSet,
     settings: SettingSet,
     /// Fingerprint of the settings in `settings` that texts are parsed by.
@@ -59,6 +65,7 @@ impl SessionState {
             pins: values::pins_of(&startup),
             prepared: Pins::NONE,
             deferred: Pins::NONE,
+            unknown_values: BTreeSet::new(),
             reported: ReportedParameters::new(parameters),
             parse_settings: ParseSettings::of(&startup),
             settings: startup.clone(),
@@ -108,9 +115,10 @@ impl SessionState {
     /// Records that a text is being sent to the server.
     pub fn sent(&mut self, analysis: &TextAnalysis) {
         for effect in &analysis.effects {
-            match effect.kind {
-                EffectKind::Pin(pin) if analysis.may_run_later => self.pin_deferred(pin),
-                EffectKind::Pin(pin) => self.pins.add(pin),
+            match &effect.kind {
+                EffectKind::Pin(pin) if analysis.may_run_later => self.pin_deferred(*pin),
+                EffectKind::Pin(pin) => self.pins.add(*pin),
+                EffectKind::SetUnknown(name) => self.note_unknown_value(name),
                 _ => {}
             }
         }
@@ -128,9 +136,12 @@ impl SessionState {
         for effect in &analysis.effects {
             match &effect.kind {
                 EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
-                EffectKind::Set { .. } | EffectKind::Reset(_) | EffectKind::ResetAll => {
+                EffectKind::Set { name, .. } | EffectKind::Reset(name) => {
                     pins = pins.and(Pins::of(&[Pin::Settings, Pin::Role]));
+                    self.note_unknown_value(name);
                 }
+                EffectKind::SetUnknown(name) => self.note_unknown_value(name),
+                EffectKind::ResetAll => pins = pins.and(Pins::of(&[Pin::Settings, Pin::Role])),
                 _ => {}
             }
         }
@@ -181,7 +192,12 @@ impl SessionState {
         for effect in effects {
             match &effect.kind {
                 EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.prepared.add(*pin),
-                EffectKind::Set { .. } | EffectKind::Reset(_) | EffectKind::ResetAll => {
+                EffectKind::Set { name, .. } | EffectKind::Reset(name) => {
+                    self.prepared = self.prepared.and(Pins::of(&[Pin::Settings, Pin::Role]));
+                    self.note_unknown_value(name);
+                }
+                EffectKind::SetUnknown(name) => self.note_unknown_value(name),
+                EffectKind::ResetAll => {
                     self.prepared = self.prepared.and(Pins::of(&[Pin::Settings, Pin::Role]));
                 }
                 _ => {}
@@ -234,7 +250,7 @@ impl SessionState {
     fn settle(&mut self, server: &mut ServerSessionState, interner: &Interner) -> bool {
         let pending = self.pending.take();
         let has_changed = pending.is_some_and(|mut pending| {
-            self.pins = self.pins.and(pending.doubtful_pins(self.has_failed));
+            self.pin_doubtful(&pending, self.has_failed);
             if !self.has_failed {
                 self.commit(&mut pending);
             }
@@ -288,7 +304,7 @@ impl SessionState {
         let changes = changes.flatten().unwrap_or_default();
         self.startup.iter().filter(move |(name, _)| {
             let last = changes.iter().rfind(|change| change.touches(name));
-            let is_reset = last.is_some_and(|change| !matches!(change, SettingChange::Set(..)));
+            let is_reset = last.is_some_and(SettingChange::is_reset);
             is_reset && server.reports.get(name) == server.login.get(name)
         })
     }
@@ -323,6 +339,7 @@ impl SessionState {
                 self.has_failed = false;
                 self.pending().roll_back_to(name);
             }
+            EffectKind::SetUnknown(name) => self.change(SettingChange::Unknown(name.clone())),
             EffectKind::SetTransaction(_) | EffectKind::Deallocate(_) | EffectKind::Discard(_) => {}
         }
     }
@@ -344,14 +361,10 @@ impl SessionState {
     }
 
     fn set(&mut self, name: &[u8], value: &[u8]) {
-        let readable = value.is_ascii() || self.reported.is_utf8() && str::from_utf8(value).is_ok();
         // A value in another encoding could be restored only in that encoding. The login user may
         // not set what a role with more privileges may set.
-        if !readable || values::is_of_superusers(name) && self.has_role() {
-            if values::is_role(name) {
-                self.pin(Pin::Role);
-            }
-            return self.pin(Pin::Settings);
+        if !self.can_read(value) || values::is_of_superusers(name) && self.has_role() {
+            return self.pin_untracked(name);
         }
         self.follow(SettingChange::Set(name.into(), value.into()));
     }
@@ -361,17 +374,15 @@ impl SessionState {
         let pending = self.pending.as_deref().into_iter();
         let changes = pending.flat_map(|pending| pending.committed.iter().chain(&pending.changes));
         let changed: usize = changes.chain([&change]).map(SettingChange::length).sum();
-        let lengths = |(name, value): (&[u8], &[u8])| [CHANGE_LENGTH, name.len(), value.len()];
-        let current: usize = self.settings.iter().flat_map(lengths).sum();
-        if changed.saturating_add(current) <= LENGTH_MAX {
+        if changed.saturating_add(asking::length(&self.settings)) <= LENGTH_MAX {
             return self.change(change);
         }
-        if let SettingChange::Set(name, _) | SettingChange::Reset(name) = &change
-            && values::is_role(name)
-        {
-            self.pin(Pin::Role);
+        match &change {
+            SettingChange::Set(name, _) | SettingChange::Reset(name) => self.pin_untracked(name),
+            SettingChange::Unknown(_) | SettingChange::ResetAll | SettingChange::Everything => {
+                self.pin(Pin::Settings);
+            }
         }
-        self.pin(Pin::Settings);
     }
 
     fn has_role(&self) -> bool {
@@ -395,7 +406,7 @@ impl SessionState {
         self.is_in_block = false;
         if let Some(mut pending) = self.pending.take() {
             let is_rollback = !commits || self.has_failed;
-            self.pins = self.pins.and(pending.doubtful_pins(is_rollback));
+            self.pin_doubtful(&pending, is_rollback);
             if !is_rollback {
                 self.commit(&mut pending);
             }

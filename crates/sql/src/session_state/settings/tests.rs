@@ -344,7 +344,6 @@ fn pins_are_taken_by_what_happened_and_ended_by_what_was_committed() {
             ],
             "",
         ),
-        (&["LOAD 'x'", "DISCARD ALL"], "loaded library"),
         (
             &["SET log_statement = 'all'", "SET ROLE r", "SET a.b = 1"],
             "",

@@ -37,6 +37,8 @@ struct Savepoint {
 pub(super) enum SettingChange {
     Set(Box<[u8]>, Box<[u8]>),
     Reset(Box<[u8]>),
+    /// Sets it to a value that no text shows.
+    Unknown(Box<[u8]>),
     /// RESET ALL: resets all settings but the role and the session user.
     ResetAll,
     /// DISCARD ALL.
@@ -136,7 +138,7 @@ impl SettingChange {
     pub(super) fn length(&self) -> usize {
         let own = match self {
             SettingChange::Set(name, value) => name.len().saturating_add(value.len()),
-            SettingChange::Reset(name) => name.len(),
+            SettingChange::Reset(name) | SettingChange::Unknown(name) => name.len(),
             SettingChange::ResetAll | SettingChange::Everything => 0,
         };
         CHANGE_LENGTH.saturating_add(own)
@@ -144,10 +146,17 @@ impl SettingChange {
 
     pub(super) fn touches(&self, name: &[u8]) -> bool {
         match self {
-            SettingChange::Set(own, _) | SettingChange::Reset(own) => **own == *name,
+            SettingChange::Set(own, _)
+            | SettingChange::Reset(own)
+            | SettingChange::Unknown(own) => **own == *name,
             SettingChange::ResetAll => name != ROLE && name != SESSION_AUTHORIZATION,
             SettingChange::Everything => true,
         }
+    }
+
+    /// Returns whether the setting has its default after this change.
+    pub(super) fn is_reset(&self) -> bool {
+        !matches!(self, SettingChange::Set(..) | SettingChange::Unknown(_))
     }
 
     /// Applies the change to a set that began as `startup`.
@@ -166,6 +175,7 @@ impl SettingChange {
                     set.copy_from(startup, ROLE);
                 }
             }
+            SettingChange::Unknown(name) => set.remove(name),
             SettingChange::ResetAll => set.copy_except(startup, &[ROLE, SESSION_AUTHORIZATION]),
             SettingChange::Everything => set.copy_except(startup, &[]),
         }

@@ -14,7 +14,8 @@ use evenkeel_wire::postgres::{TransactionStatus, build, login};
 use rustc_hash::FxHashMap;
 
 use super::super::error_reply::ErrorReply;
-use super::super::leftover_check::Trial;
+use super::super::held_state::Knowledge;
+use super::super::sequences::Sequences;
 use super::super::server::ServerConnection;
 use super::super::user_state::Account;
 use super::super::{ActiveRequest, Session, Stage, TEXT_LENGTH_MAX};
@@ -266,16 +267,14 @@ impl<'a> LoginHandler<'a> {
             must_restore_startup: false,
             rereads: ParsingChange::Nothing,
             has_unknown_search_path: false,
-            trial: Trial::default(),
+            knowledge: Knowledge::default(),
             source: None,
-            used_nextval: false,
-            inherits_sequence_state: false,
+            sequences: Sequences::default(),
             token: evenkeel_policy::causality::CausalityToken::new(),
             changes_catalog: false,
             changed_catalog_us: 0,
             changes_plans: false,
             changes_functions: false,
-            changed_functions_us: 0,
             hides_tables: false,
             database_change: None,
             active: ActiveRequest::new(),

@@ -2,7 +2,7 @@
 
 use crate::session_state::analysis::Body;
 
-const ROLES: &str = "untracked settings, untracked role";
+const ROLES: &str = "settings that the server cannot list, untracked settings, untracked role";
 
 #[track_caller]
 fn check_bodies(table: &[(&str, &str, &str)]) {
@@ -13,9 +13,17 @@ fn check_bodies(table: &[(&str, &str, &str)]) {
 }
 
 #[test]
+fn the_settings_that_a_body_names_and_no_catalog_lists_are_found() {
+    let code = "BEGIN PERFORM set_config('a.b', x, false); SET App.Tenant = 1; SET work_mem = 1; \
+                PERFORM set_config('c.d', x, true); END";
+    // The last one ends with the transaction: too many are asked for rather than too few.
+    let names = [&b"a.b"[..], b"app.tenant", b"c.d"].map(Box::from);
+    let body = Body::read("plpgsql", code.as_bytes());
+    assert_eq!(body.custom_settings, names.into());
+}
+
+#[test]
 fn a_function_binds_by_what_its_body_says() {
-    const ALL: &str = "cursor WITH HOLD, temporary tables, LISTEN, advisory or named locks, SQL \
-                       PREPARE, untracked settings, untracked role";
     check_bodies(&[
         ("sql", "SELECT a FROM t", ""),
         ("sql", "SELECT set_config('a.b', $1, true)", ""),
@@ -23,6 +31,21 @@ fn a_function_binds_by_what_its_body_says() {
             "sql",
             "SELECT set_config('a.b', $1, false)",
             "untracked settings",
+        ),
+        (
+            "sql",
+            "SELECT set_config('work_mem', $1, false)",
+            "untracked settings",
+        ),
+        (
+            "plpgsql",
+            "BEGIN EXECUTE 'SET work_mem' || x; END",
+            "settings that the server cannot list, untracked settings",
+        ),
+        (
+            "plpgsql",
+            "BEGIN CREATE TABLE x (a int); END",
+            "temporary tables",
         ),
         ("sql", "SELECT set_config($1, $2, false)", ROLES),
         (
@@ -56,7 +79,16 @@ fn a_function_binds_by_what_its_body_says() {
             "BEGIN PERFORM nextval('s'); END",
             "sequence values",
         ),
-        // The executed text is built from the strings, or comes from another source.
+        ("plpgsql", "it ends in a 'string", ""),
+    ]);
+}
+
+/// The executed text is built from the strings, or comes from another source.
+#[test]
+fn a_function_binds_by_the_texts_that_it_executes() {
+    const ALL: &str = "cursor WITH HOLD, temporary tables, LISTEN, advisory or named locks, SQL \
+                       PREPARE, untracked settings, untracked role, code that was not read";
+    check_bodies(&[
         (
             "plpgsql",
             "BEGIN EXECUTE format('INSERT INTO %I', x); END",
@@ -79,7 +111,6 @@ fn a_function_binds_by_what_its_body_says() {
         ),
         ("plpgsql", "BEGIN RAISE NOTICE 'Set it'; END", ""),
         ("plpgsql", "BEGIN EXECUTE $1; END", ALL),
-        ("plpgsql", "it ends in a 'string", ""),
     ]);
 }
 
@@ -106,7 +137,7 @@ fn a_function_binds_by_what_it_prepares_and_holds_open() {
 fn a_function_in_another_language_binds_by_its_words_and_a_librarys_by_its_name() {
     check_bodies(&[
         ("c", "ST_Area", ""),
-        ("c", "dblink_connect", "unknown session state"),
+        ("c", "dblink_connect", "state that the server cannot list"),
         (
             "internal",
             "pg_advisory_lock_int8",

@@ -5,6 +5,7 @@ use crate::session_state::analysis::{CatalogLookup, Pins, Volatility, analyze_wi
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
+const UNLISTED: &str = "PinOnSuccess(UnlistedSettings)";
 const TEMPORARY: &str = "PinOnSuccess(TemporaryTable)";
 const LOCK: &str = "Pin(NamedLock)";
 const UNKNOWN: &str = "PinOnSuccess(Unknown)";
@@ -17,6 +18,7 @@ const DYNAMIC: &[&str] = &[
     "Pin(Listen)",
     "Pin(Prepared)",
     "Pin(HeldCursor)",
+    "Pin(Code)",
 ];
 
 #[test]
@@ -133,7 +135,7 @@ fn sequences_are_drawn_from_by_name_by_defaults_and_by_functions() {
 }
 
 #[test]
-fn listening_held_cursors_seeds_and_libraries_bind() {
+fn listening_held_cursors_and_seeds_bind_libraries_do_not() {
     check(&[
         ("LISTEN c", &["PinOnSuccess(Listen)"]),
         ("UNLISTEN c", &[]),
@@ -151,7 +153,7 @@ fn listening_held_cursors_seeds_and_libraries_bind() {
         ("CLOSE ALL", &["Release(CloseAll)"]),
         ("SELECT setseed(0.5)", &["Pin(RandomSeed)"]),
         ("SET SEED TO 0.5", &["Pin(RandomSeed)"]),
-        ("LOAD 'auto_explain'", &["Pin(Library)"]),
+        ("LOAD 'auto_explain'", &[]),
     ]);
 }
 
@@ -215,17 +217,17 @@ fn transactions_and_savepoints_are_named() {
 #[test]
 fn functions_that_bind_the_connection_itself_bind_for_ever() {
     check(&[
-        ("SELECT dblink_connect('c', '')", &["Pin(Unknown)"]),
+        ("SELECT dblink_connect('c', '')", &["Pin(Unlisted)"]),
         (
             "SELECT query_to_xml('SELECT pg_advisory_lock(42)', true, false, '')",
             DYNAMIC,
         ),
         ("SELECT * FROM ts_stat('SELECT v FROM t')", DYNAMIC),
         ("SELECT dblink('dbname=x', 'select 1')", &[]),
-        ("SELECT pg_backup_start('x')", &["Pin(Unknown)"]),
+        ("SELECT pg_backup_start('x')", &["Pin(Unlisted)"]),
         (
             "SELECT pg_create_logical_replication_slot('a', 'b', true)",
-            &["Pin(Unknown)"],
+            &["Pin(Unlisted)"],
         ),
         ("SELECT set_limit(0.5)", &[SETTINGS]),
         // The catalog contains the pins of the function body.
@@ -379,7 +381,7 @@ fn blocks_of_code_are_read_word_by_word() {
         ),
         (
             "DO $$ BEGIN SET SESSION AUTHORIZATION x; END $$",
-            &[SETTINGS, ROLE],
+            &[SETTINGS, ROLE, UNLISTED],
         ),
         (
             "DO $$ BEGIN PERFORM set_config('role', x, false); END $$",

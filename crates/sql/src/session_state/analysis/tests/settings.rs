@@ -5,6 +5,7 @@ use super::{EffectKind, check, effects, read};
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
 const ROLE: &str = "PinOnSuccess(Role)";
+const UNLISTED: &str = "PinOnSuccess(UnlistedSettings)";
 
 #[test]
 fn settings_are_named_in_lower_case_with_the_value_that_the_server_makes_of_it() {
@@ -49,7 +50,7 @@ fn settings_are_named_in_lower_case_with_the_value_that_the_server_makes_of_it()
             "SET SESSION AUTHORIZATION 'x'",
             &["session_authorization = x"],
         ),
-        ("SET x.ünlaut = 1", &[SETTINGS, ROLE]),
+        ("SET x.ünlaut = 1", &[SETTINGS, ROLE, UNLISTED]),
         ("SET a.b = 'Ärger'", &["a.b = Ärger"]),
     ]);
 }
@@ -116,7 +117,7 @@ fn what_cannot_be_followed_binds() {
         ("SET a.b = U&'\\0041'", &[SETTINGS]),
         ("SET a.b = 'x'\n'y'", &[SETTINGS]),
         ("SELECT set_config('a.b', $1, false)", &[SETTINGS]),
-        ("SELECT set_config($1, $2, $3)", &[SETTINGS, ROLE]),
+        ("SELECT set_config($1, $2, $3)", &[SETTINGS, ROLE, UNLISTED]),
         ("SELECT set_config('role', $1, false)", &[SETTINGS, ROLE]),
         ("SET ROLE FROM CURRENT", &[SETTINGS, ROLE]),
         ("SET role = U&'\\0041'", &[SETTINGS, ROLE]),
@@ -211,7 +212,7 @@ fn what_may_have_the_next_texts_read_otherwise_is_told() {
         ("DO $$ BEGIN SET timezone TO 'UTC'; END $$", Anything),
         ("UPDATE pg_settings SET setting = 'off'", Anything),
         ("EXECUTE p", Anything),
-        ("LOAD 'library'", Anything),
+        ("LOAD 'library'", Nothing),
         ("SET NAMES 'LATIN1'", Texts),
         ("SET LOCAL standard_conforming_strings = off", Texts),
         ("SELECT set_config('client_encoding', $1, true)", Texts),
@@ -222,5 +223,34 @@ fn what_may_have_the_next_texts_read_otherwise_is_told() {
     ];
     for (text, rereads) in table {
         assert_eq!(read(text).parsing_change, rereads, "{text}");
+    }
+}
+
+#[test]
+fn settings_whose_values_no_text_shows_are_named() {
+    for (text, expect) in [
+        ("SELECT set_config('App.tenant', $1, false)", "app.tenant"),
+        (
+            "SELECT set_config('a.b', $1, false), set_config('c', x, false)",
+            "a.b c",
+        ),
+        ("SET a.b FROM CURRENT", "a.b"),
+        (
+            "DO $$ BEGIN SET a.b = 1; PERFORM set_config('c.d', x, false); END $$",
+            "a.b c.d",
+        ),
+        ("SELECT set_config('a.b', $1, true)", ""),
+        ("SELECT set_config($1, $2, false)", ""),
+    ] {
+        let analysis = read(text);
+        let names = analysis
+            .effects
+            .iter()
+            .filter_map(|effect| match &effect.kind {
+                EffectKind::SetUnknown(name) => Some(String::from_utf8_lossy(name)),
+                _ => None,
+            });
+        let names: Vec<_> = names.collect();
+        assert_eq!(names.join(" "), expect, "{text}");
     }
 }

@@ -65,7 +65,10 @@ fn whatever_evaluates_anything_is_bound_by_operators_and_what_defines_by_event_t
         ("SELECT 1 AS a INTO x", both),
         ("REFRESH MATERIALIZED VIEW x", both),
         ("EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", both),
-        ("DO 'BEGIN CREATE TABLE x (a int); END'", both),
+        (
+            "DO 'BEGIN CREATE TABLE x (a int); END'",
+            both.and(Pins::of(&[Pin::TemporaryTable])),
+        ),
     ] {
         assert_eq!(bound(text, false), expect, "{text}");
     }
@@ -86,7 +89,11 @@ fn who_defines_what_will_leave_something_behind_is_bound() {
         ("ALTER TABLE t ALTER a SET DEFAULT audit()", &[SETTINGS]),
         (
             "ALTER TABLE t ADD CHECK (set_config('a', 'b', false) > '')",
-            &[SETTINGS, "PinOnSuccess(Role)"],
+            &[
+                "PinOnSuccess(UnlistedSettings)",
+                SETTINGS,
+                "PinOnSuccess(Role)",
+            ],
         ),
         (
             "ALTER TABLE t ADD CHECK (set_config('a', 'b', true) > '')",
