@@ -5,13 +5,17 @@
 
 mod connector_c;
 mod django;
+mod drivers;
 mod hikari;
 mod known;
 mod pgbench;
 mod pq;
 mod pymysql;
+mod pytest;
+mod python_tests;
 mod regress;
 mod servers;
+mod source;
 mod step;
 mod suite;
 mod sysbench;
@@ -19,41 +23,18 @@ mod verdict;
 
 use std::fmt::{self, Write};
 use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
-use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions, Server, rootfs};
+use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions};
 pub use known::Known;
-use verdict::Words;
+pub use suite::Suite;
+use suite::TestTarget;
 pub use verdict::{Case, Cases, Difference, Verdict};
-
-/// A suite of another project's tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Suite {
-    /// PostgreSQL's regression tests, of Debian's source package.
-    Regress,
-    /// The tests of lib/pq, a Go module.
-    Pq,
-    /// pgbench in all of its modes.
-    Pgbench,
-    /// PyMySQL's tests, on MariaDB.
-    Pymysql,
-    /// PyMySQL's tests, on MySQL of the rivals' root file system.
-    PymysqlOnMysql,
-    /// The tests of MariaDB Connector/C.
-    ConnectorC,
-    /// sysbench with a seed, on MariaDB with a replica that is read from.
-    Sysbench,
-    /// HikariCP with thirty connections, on drivers of Java for MariaDB and MySQL.
-    Hikari,
-    /// Django's own tests, on PostgreSQL.
-    Django,
-}
 
 /// Suites to run, and the servers to compare.
 #[derive(Args, Clone, Debug)]
@@ -89,6 +70,9 @@ pub struct Options {
     /// A dozen files of the regression suite, and of the others what takes little time.
     #[arg(long)]
     pub short: bool,
+    /// Only these drivers, of the suites `drivers-postgres` and `drivers-mysql`.
+    #[arg(long, value_delimiter = ',')]
+    pub driver: Vec<String>,
     /// A replica beside the primary, and reads on both.
     #[arg(long)]
     pub reads: bool,
@@ -107,6 +91,7 @@ impl Default for Options {
             mariadb: None,
             test: Vec::new(),
             short: false,
+            driver: Vec::new(),
             reads: false,
             keep: None,
         }
@@ -126,109 +111,6 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// Known differences that did not occur.
     pub unseen: Vec<Known>,
-}
-
-impl Suite {
-    fn name(self) -> &'static str {
-        match self {
-            Suite::Regress => "regress",
-            Suite::Pq => "pq",
-            Suite::Pgbench => "pgbench",
-            Suite::Pymysql => "pymysql",
-            Suite::PymysqlOnMysql => "pymysql-on-mysql",
-            Suite::ConnectorC => "connector-c",
-            Suite::Sysbench => "sysbench",
-            Suite::Hikari => "hikari",
-            Suite::Django => "django",
-        }
-    }
-
-    /// Returns the number of server connections. A group of the regression suite runs twenty tests
-    /// concurrently, and thirty connections of HikariCP must share twenty.
-    fn pool_size(self) -> u32 {
-        match self {
-            Suite::Hikari | Suite::Django => 20,
-            _ => 40,
-        }
-    }
-
-    /// Returns the tests whose output is compared too.
-    fn words(self) -> Words {
-        match self {
-            Suite::Regress => Words::OfFailed,
-            Suite::Hikari => Words::OfPassed,
-            _ => Words::None,
-        }
-    }
-
-    /// Returns why the suite cannot run on this machine; `None` if it can.
-    pub fn missing(self, options: &Options) -> Option<String> {
-        let is_of_mariadb = matches!(
-            self,
-            Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench | Suite::Hikari
-        );
-        let version = options.mariadb.filter(|_| is_of_mariadb);
-        if let Some(why) = version.and_then(rootfs::missing_mariadb) {
-            return Some(why);
-        }
-        let fetched = match self {
-            Suite::Regress => {
-                let version = crate::postgres::programs::Programs(options.version).version();
-                version.and_then(suite::postgres)
-            }
-            Suite::Pq => return pq::missing(),
-            Suite::PymysqlOnMysql if rootfs::missing_program("mysqld").is_some() => {
-                return rootfs::missing_program("mysqld");
-            }
-            Suite::Pymysql | Suite::PymysqlOnMysql => pymysql::source(),
-            Suite::ConnectorC => connector_c::programs(),
-            Suite::Hikari => return hikari::missing(),
-            Suite::Django => django::source(),
-            Suite::Pgbench | Suite::Sysbench => return None,
-        };
-        fetched.err().map(|error| format!("{error:#}"))
-    }
-
-    fn run(self, options: &Options, target: &TestTarget) -> Result<Cases> {
-        let (server, address, work_dir) = (target.server, target.address, target.work_dir);
-        match self {
-            Suite::Regress => {
-                let tests = match (options.test.is_empty(), options.short) {
-                    (true, true) => regress::SHORT.map(str::to_owned).into(),
-                    _ => options.test.clone(),
-                };
-                let version = options.version;
-                regress::Regress { version, tests }.run(server, address, work_dir)
-            }
-            Suite::Pq => pq::run(server, address, work_dir),
-            Suite::Pgbench => {
-                let transactions = if options.short { 20 } else { 500 };
-                let version = options.version;
-                let pgbench = pgbench::Pgbench {
-                    version,
-                    transactions,
-                };
-                pgbench.run(server, address, work_dir)
-            }
-            Suite::Pymysql | Suite::PymysqlOnMysql => {
-                pymysql::run(server, address, work_dir, options.short)
-            }
-            Suite::ConnectorC => connector_c::run(server, address, work_dir, options.short),
-            Suite::Sysbench => {
-                let (events, seconds) = if options.short { (100, 0) } else { (1_000, 5) };
-                sysbench::run(server, address, sysbench::Amount { events, seconds })
-            }
-            Suite::Hikari => hikari::run(server, address, work_dir, options.short),
-            Suite::Django => django::run(server, address, work_dir, options.short),
-        }
-    }
-}
-
-/// Environment of a suite.
-struct TestTarget<'a> {
-    server: &'a Server,
-    address: SocketAddr,
-    work_dir: &'a Path,
 }
 
 /// Runs `evenkeel-lab compat`: fails if a difference has no known reason.
@@ -289,24 +171,43 @@ fn compare(suite: Suite, options: &Options) -> Result<Vec<Comparison>> {
                 eprintln!("{}: not installed, skipped", kind.name());
                 continue;
             };
-            let mut differences = verdict::differences(&direct, &through, suite.words());
-            let known = if kind.is_evenkeel() {
-                known::all()
-            } else {
-                Vec::new()
-            };
-            let mut unseen = known::explain(&known, suite.name(), mode.name(), &mut differences);
-            unseen.retain(|one| direct.contains_key(&one.name));
-            comparisons.push(Comparison {
-                name,
-                same: direct.len() - differences.len(),
-                passed: count(&through, &Verdict::Passed),
-                differences,
-                unseen,
-            });
+            if !suite.is_of_drivers() {
+                comparisons.push(compared(suite, (*kind, *mode), name, (&direct, &through)));
+                continue;
+            }
+            let through = drivers::by_driver(&through);
+            for (driver, direct) in drivers::by_driver(&direct) {
+                let through = through.get(&driver).cloned().unwrap_or_default();
+                let name = format!("{name} {driver}");
+                comparisons.push(compared(suite, (*kind, *mode), name, (&direct, &through)));
+            }
         }
     }
     Ok(comparisons)
+}
+
+/// Compares the results directly and through a pooler.
+fn compared(
+    suite: Suite,
+    (kind, mode): (PoolerKind, PoolMode),
+    name: String,
+    (direct, through): (&Cases, &Cases),
+) -> Comparison {
+    let mut differences = verdict::differences(direct, through, suite.words());
+    let known = if kind.is_evenkeel() {
+        known::all()
+    } else {
+        Vec::new()
+    };
+    let mut unseen = known::explain(&known, suite.name(), mode.name(), &mut differences);
+    unseen.retain(|one| direct.contains_key(&one.name));
+    Comparison {
+        name,
+        same: direct.len() - differences.len(),
+        passed: count(through, &Verdict::Passed),
+        differences,
+        unseen,
+    }
 }
 
 /// Runs the suite once; `None` if the pooler is not installed.
@@ -328,18 +229,23 @@ fn once(
     let Some(pooler) = Pooler::start(kind, &servers, &pooling)? else {
         return Ok(None);
     };
+    let small = match suite.is_of_drivers() {
+        true => Pooler::start(kind, &servers, &drivers::small_pool(pooling))?,
+        false => None,
+    };
     let work_dir = lab.path().join("suite");
     fs::create_dir(&work_dir)?;
     let target = TestTarget {
         server: &servers[0],
         address: pooler.address,
+        small: small.as_ref().map_or(pooler.address, |small| small.address),
         work_dir: &work_dir,
     };
     let cases = suite.run(options, &target);
     if let Some(keep) = &options.keep {
         let name = format!("{}-{}-{}", suite.name(), kind.name(), mode.name());
         let keep = keep.join(name.replace(' ', "-"));
-        suite::copy(&work_dir, &keep)?;
+        source::copy(&work_dir, &keep)?;
         if let Some(balancer) = pooler.balancer() {
             fs::write(keep.join("evenkeel.log"), balancer.log())?;
         }

@@ -65,6 +65,8 @@ pub struct PoolerOptions {
     pub binary: Option<PathBuf>,
     /// Further lines of Evenkeel's `[[service]]`.
     pub extra: String,
+    /// Further lines of Evenkeel's `[service.pool]`.
+    pub pool: String,
     /// Further lines of Evenkeel's `[service.split]`.
     pub split: String,
 }
@@ -78,6 +80,7 @@ impl Default for PoolerOptions {
             reads: false,
             binary: None,
             extra: String::new(),
+            pool: String::new(),
             split: String::new(),
         }
     }
@@ -307,11 +310,12 @@ fn pooling(
          [[service]]\nname = {protocol:?}\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
          max_connections = 20000\nservers = [\n{}]\n{}\n\
          [service.monitor]\nuser = {account:?}\npassword = {account:?}\n\
-         [service.pool]\nmode = {:?}\nsize = {}\n[service.split]\nreads = {}\n{}\n",
+         [service.pool]\nmode = {:?}\nsize = {}\n{}\n[service.split]\nreads = {}\n{}\n",
         servers.concat(),
         options.extra,
         options.mode.name(),
         options.size,
+        options.pool,
         options.reads,
         options.split,
     )
@@ -339,6 +343,7 @@ mod tests {
         let options = PoolerOptions {
             reads: true,
             extra: "query_timeout_ms = 5".to_owned(),
+            pool: "user_size = 6".to_owned(),
             split: "wait_ms = 7".to_owned(),
             ..PoolerOptions::default()
         };
@@ -349,6 +354,7 @@ mod tests {
         assert_eq!(service["query_timeout_ms"].as_integer(), Some(5));
         assert_eq!(service["protocol"].as_str(), Some("postgres"));
         assert_eq!(service["pool"]["mode"].as_str(), Some("transaction"));
+        assert_eq!(service["pool"]["user_size"].as_integer(), Some(6));
         assert_eq!(service["split"]["reads"].as_bool(), Some(true));
         assert_eq!(service["split"]["wait_ms"].as_integer(), Some(7));
     }

@@ -32,6 +32,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("java", "default-jdk-headless"),
     ("javac", "default-jdk-headless"),
     ("mvn", "maven"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
 ];
 
 /// Returns the program's full path, from PATH and Debian's directories of servers.

@@ -61,6 +61,18 @@ fn what_sysbench_writes_with_a_seed_is_what_it_writes_at_the_server() {
     explained(Suite::Sysbench, &options);
 }
 
+#[test]
+fn drivers_of_postgres_do_what_they_do_at_the_server_and_are_served_while_others_are_idle() {
+    let suite = Suite::DriversPostgres;
+    explained(suite, &of_clients(suite, PoolerKind::IoUring));
+}
+
+#[test]
+fn drivers_of_mysql_do_what_they_do_at_the_server_and_are_served_while_others_are_idle() {
+    let suite = Suite::DriversMysql;
+    explained(suite, &of_clients(suite, PoolerKind::Epoll));
+}
+
 fn of_clients(suite: Suite, pooler: PoolerKind) -> Options {
     Options {
         suite: vec![suite],

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use super::source::Source;
 use super::step::Step;
-use super::suite::Source;
 use super::verdict::{Case, Cases, Verdict};
 use crate::Server;
 use crate::program::Program;

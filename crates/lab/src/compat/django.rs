@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
+use super::source::Source;
 use super::step::{Ended, Step};
-use super::suite::Source;
 use super::verdict::{Case, Cases, Verdict};
 use crate::program::Program;
 use crate::{Server, process};

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use super::source::Source;
 use super::step::Step;
-use super::suite::Source;
 use super::verdict::{Case, Cases, Verdict};
 use crate::program::Program;
 use crate::{Server, process, tool};
 
-const HIKARI: &str = "7.0.2";
+pub(super) const HIKARI: &str = "7.0.2";
 
 /// A Java driver: one Maven artifact.
 struct JavaDriver {
@@ -206,7 +206,7 @@ fn step(name: &str, arguments: Vec<String>, work_dir: &Path, output: PathBuf) ->
 
 /// Returns the verdict of each check, with the value read or the failure. The name of the run has
 /// the verdict on its completion.
-fn cases_of(run: &str, printed: &str) -> Cases {
+pub(super) fn cases_of(run: &str, printed: &str) -> Cases {
     let mut cases = Cases::new();
     let mut end = Verdict::Missing;
     for line in printed.lines() {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::source;
 use super::step::Step;
-use super::suite;
 use super::verdict::{Case, Cases, Verdict};
 use crate::Server;
 use crate::program::Program;
@@ -142,7 +142,8 @@ fn allow_md5(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn go() -> Option<PathBuf> {
+/// Returns the `go` command.
+pub(super) fn go() -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
         .chain(["/usr/local/go/bin".into()])
@@ -152,7 +153,7 @@ fn go() -> Option<PathBuf> {
 
 /// Returns the directory with the source, in a separate module cache.
 fn fetched(go: &Program) -> Result<PathBuf> {
-    let cache = suite::home().join("go");
+    let cache = source::home().join("go");
     let place = cache.join(format!("{MODULE}@{VERSION}"));
     if place.is_dir() {
         return Ok(place);
@@ -172,7 +173,7 @@ fn fetched(go: &Program) -> Result<PathBuf> {
 }
 
 fn environment(go: &Program, address: SocketAddr) -> Vec<(String, String)> {
-    let home = suite::home();
+    let home = source::home();
     let tools = go.path.parent().unwrap_or(Path::new("/")).display();
     [
         ("PATH", format!("{tools}:/usr/bin:/bin")),

@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::json;
 
+use super::pytest;
+use super::source::{self, Source};
 use super::step::Step;
-use super::suite::{self, Source};
-use super::verdict::{Case, Cases, Verdict};
+use super::verdict::Cases;
 use crate::Server;
 use crate::program::Program;
 
@@ -53,7 +54,7 @@ pub(super) fn run(
 ) -> Result<Cases> {
     let source = source()?;
     server.sql(PREPARED)?;
-    suite::copy(&source.join("pymysql"), &work_dir.join("pymysql"))?;
+    source::copy(&source.join("pymysql"), &work_dir.join("pymysql"))?;
     let tests = work_dir.join("pymysql/tests");
     fs::write(tests.join("databases.json"), databases(address))?;
     let files: Vec<PathBuf> = match is_short {
@@ -81,7 +82,7 @@ pub(super) fn run(
         child_limit: LIMIT,
     }
     .run()?;
-    let cases = cases(&ended.printed);
+    let cases = pytest::cases(&ended.printed, "pymysql/tests/");
     if cases.is_empty() {
         bail!(
             "PyMySQL's tests did not run; pytest said:\n{}",
@@ -104,72 +105,4 @@ fn databases(address: SocketAddr) -> String {
         })
     };
     json!([database("test1"), database("test2")]).to_string()
-}
-
-/// Returns the verdict of each test, and the reason of each failure.
-fn cases(printed: &str) -> Cases {
-    let mut cases = Cases::new();
-    for line in printed.lines() {
-        if let Some((name, why)) = reason(line) {
-            cases.entry(name).and_modify(|case| case.output = why);
-        } else if let Some((name, verdict)) = verdict(line) {
-            let output = String::new();
-            cases.insert(name, Case { verdict, output });
-        }
-    }
-    cases
-}
-
-/// Parses `pymysql/tests/test_basic.py::TestConversion::test_json SKIPPED (…) [ 3%]`; a running
-/// test has no verdict yet.
-fn verdict(line: &str) -> Option<(String, Verdict)> {
-    let (name, rest) = line.split_once(' ')?;
-    let name = name.strip_prefix("pymysql/tests/")?;
-    if !name.contains("::") {
-        return None;
-    }
-    let verdict = match rest.split_whitespace().next() {
-        Some("PASSED" | "XPASS") => Verdict::Passed,
-        Some("FAILED" | "ERROR" | "XFAIL") => Verdict::Failed,
-        Some("SKIPPED") => Verdict::Skipped,
-        _ => Verdict::Missing,
-    };
-    Some((name.to_owned(), verdict))
-}
-
-/// Parses `FAILED pymysql/tests/test_basic.py::TestConversion::test_json - AssertionError: …`.
-fn reason(line: &str) -> Option<(String, String)> {
-    let rest = line
-        .strip_prefix("FAILED ")
-        .or_else(|| line.strip_prefix("ERROR "))?;
-    let (name, why) = rest.split_once(" - ")?;
-    let name = name.strip_prefix("pymysql/tests/")?;
-    Some((name.to_owned(), why.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_test_has_its_verdict_and_a_failed_one_its_reason() {
-        let printed = "collected 4 items\n\
-            pymysql/tests/test_a.py::Test::test_one PASSED      [ 25%]\n\
-            pymysql/tests/test_a.py::Test::test_two FAILED      [ 50%]\n\
-            pymysql/tests/test_a.py::Test::test_not SKIPPED (…) [ 75%]\n\
-            pymysql/tests/test_a.py::Test::test_stuck \n\
-            === short test summary info ===\n\
-            FAILED pymysql/tests/test_a.py::Test::test_two - Error: (1, 'x - y')\n";
-        let cases = cases(printed);
-        let verdict = |name: &str| &cases[&format!("test_a.py::Test::{name}")].verdict;
-        assert_eq!(*verdict("test_one"), Verdict::Passed);
-        assert_eq!(*verdict("test_two"), Verdict::Failed);
-        assert_eq!(*verdict("test_not"), Verdict::Skipped);
-        assert_eq!(*verdict("test_stuck"), Verdict::Missing);
-        assert_eq!(
-            cases["test_a.py::Test::test_two"].output,
-            "Error: (1, 'x - y')"
-        );
-        assert_eq!(cases.len(), 4);
-    }
 }

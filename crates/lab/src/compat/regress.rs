@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::source;
 use super::step::Step;
-use super::suite;
 use super::verdict::{Case, Cases, Verdict};
 use crate::Server;
 use crate::postgres::programs::Programs;
@@ -73,7 +73,7 @@ impl Regress {
     ) -> Result<Cases> {
         let version = Programs(self.version).version()?;
         let inputs = work_dir.join("suite");
-        suite::copy(&suite::postgres(version)?, &inputs)?;
+        source::copy(&source::postgres(version)?, &inputs)?;
         copy_modules(version, &inputs.join("lib"))?;
         for statement in DATABASE {
             server.sql(statement)?;

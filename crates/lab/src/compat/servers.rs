@@ -9,7 +9,13 @@ impl Suite {
     /// Returns the suite's protocol.
     pub(super) fn driver(self) -> Driver {
         match self {
-            Suite::Regress | Suite::Pq | Suite::Pgbench | Suite::Django => Driver::Pgsql,
+            Suite::Regress
+            | Suite::Pq
+            | Suite::Pgbench
+            | Suite::Django
+            | Suite::Psycopg2Tests
+            | Suite::AsyncpgTests
+            | Suite::DriversPostgres => Driver::Pgsql,
             _ => Driver::Mysql,
         }
     }
@@ -18,7 +24,7 @@ impl Suite {
     pub(super) fn servers(self, lab: &Lab, options: &Options) -> Result<Vec<Server>> {
         let replicas = usize::from(options.reads || self == Suite::Sysbench);
         Ok(match self {
-            Suite::Regress | Suite::Pq | Suite::Pgbench | Suite::Django => {
+            _ if self.driver() == Driver::Pgsql => {
                 let options = PostgresOptions {
                     replicas,
                     version: options.version,
@@ -33,7 +39,7 @@ impl Suite {
                 };
                 lab.mysql(options)?.servers()
             }
-            Suite::Pymysql | Suite::ConnectorC | Suite::Sysbench | Suite::Hikari => {
+            _ => {
                 let usual = MariadbOptions::default();
                 let options = MariadbOptions {
                     replicas,

@@ -1,96 +1,191 @@
-//! Fetches suites from Debian's source packages or other package registries, and caches them.
+//! Lists the suites, and runs one of them at an address.
 
-use std::env;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use clap::ValueEnum;
 
-use crate::process;
+use super::verdict::{Cases, Words};
+use super::{
+    Options, connector_c, django, drivers, hikari, pgbench, pq, pymysql, python_tests, regress,
+    source, sysbench,
+};
+use crate::{Server, rootfs};
 
-/// Returns the cache directory: `EVENKEEL_SUITES`, or the usual place of the machine or the user.
-pub(super) fn home() -> PathBuf {
-    if let Some(chosen) = env::var_os("EVENKEEL_SUITES") {
-        return chosen.into();
-    }
-    if process::is_root() {
-        return "/var/lib/evenkeel/suites".into();
-    }
-    let user = env::var_os("HOME").map_or_else(env::temp_dir, PathBuf::from);
-    user.join(".cache/evenkeel/suites")
+/// A suite of another project's tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// PostgreSQL's regression tests, of Debian's source package.
+    Regress,
+    /// The tests of lib/pq, a Go module.
+    Pq,
+    /// pgbench in all of its modes.
+    Pgbench,
+    /// PyMySQL's tests, on MariaDB.
+    Pymysql,
+    /// PyMySQL's tests, on MySQL of the rivals' root file system.
+    PymysqlOnMysql,
+    /// The tests of MariaDB Connector/C.
+    ConnectorC,
+    /// sysbench with a seed, on MariaDB with a replica that is read from.
+    Sysbench,
+    /// HikariCP with thirty connections, on drivers of Java for MariaDB and MySQL.
+    Hikari,
+    /// Django's own tests, on PostgreSQL.
+    Django,
+    /// psycopg2's own tests.
+    Psycopg2Tests,
+    /// asyncpg's own tests.
+    AsyncpgTests,
+    /// Checks of common drivers for PostgreSQL, in their languages.
+    DriversPostgres,
+    /// Checks of common drivers for MySQL and MariaDB, on MariaDB.
+    DriversMysql,
 }
 
-/// A suite that a script fetches once.
-pub(super) struct Source<'a> {
-    /// Directory in [`home`].
-    pub(super) name: &'a str,
-    /// Title for messages.
-    pub(super) title: &'a str,
-    /// Script that creates the directory in its first argument, run after `debian.sh`.
-    pub(super) script: &'a str,
-    pub(super) arguments: &'a [String],
+/// Environment of a suite.
+pub(super) struct TestTarget<'a> {
+    pub(super) server: &'a Server,
+    pub(super) address: SocketAddr,
+    /// Another front with two server connections; `address` if the suite does not need one.
+    pub(super) small: SocketAddr,
+    pub(super) work_dir: &'a Path,
 }
 
-impl Source<'_> {
-    /// Returns the directory of the suite, and fetches it if necessary.
-    pub(super) fn fetched(&self) -> Result<PathBuf> {
-        /// Held during a fetch, so that a concurrent caller finds the result.
-        static FETCHING: Mutex<()> = Mutex::new(());
-        let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
-        let (parent, title) = (home(), self.title);
-        let place = parent.join(self.name);
-        if place.is_dir() {
-            return Ok(place);
-        }
-        fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        eprintln!("fetching {title}");
-        let log_path = parent.join(format!("{}.log", self.name));
-        let log = File::create(&log_path)?;
-        let script = [include_str!("debian.sh"), self.script].concat();
-        let status = Command::new("/bin/sh")
-            .args(["-c", &script, "fetch-suite"])
-            .arg(&place)
-            .args(self.arguments)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .status()?;
-        if !status.success() || !place.is_dir() {
-            bail!(
-                "{title} cannot be fetched; {} ends with:\n{}",
-                log_path.display(),
-                process::tail(&log_path)
-            );
-        }
-        Ok(place)
-    }
-}
-
-/// Returns the directory with `sql`, `expected`, `data`, `parallel_schedule` and `lib` of this
-/// version.
-pub(super) fn postgres(version: u32) -> Result<PathBuf> {
-    let source = Source {
-        name: &format!("postgresql-{version}"),
-        title: &format!("PostgreSQL {version}'s regression tests"),
-        script: include_str!("fetch-postgres.sh"),
-        arguments: &[version.to_string()],
-    };
-    source.fetched()
-}
-
-/// Copies a directory recursively.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), &target)?;
+impl Suite {
+    /// Returns the name in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Suite::Regress => "regress",
+            Suite::Pq => "pq",
+            Suite::Pgbench => "pgbench",
+            Suite::Pymysql => "pymysql",
+            Suite::PymysqlOnMysql => "pymysql-on-mysql",
+            Suite::ConnectorC => "connector-c",
+            Suite::Sysbench => "sysbench",
+            Suite::Hikari => "hikari",
+            Suite::Django => "django",
+            Suite::Psycopg2Tests => "psycopg2-tests",
+            Suite::AsyncpgTests => "asyncpg-tests",
+            Suite::DriversPostgres => "drivers-postgres",
+            Suite::DriversMysql => "drivers-mysql",
         }
     }
-    Ok(())
+
+    /// Returns the number of server connections. A group of the regression suite runs twenty tests
+    /// concurrently, and thirty connections of HikariCP must share twenty.
+    pub(super) fn pool_size(self) -> u32 {
+        match self {
+            Suite::Regress
+            | Suite::Pq
+            | Suite::Pgbench
+            | Suite::Pymysql
+            | Suite::PymysqlOnMysql
+            | Suite::ConnectorC
+            | Suite::Sysbench => 40,
+            _ => 20,
+        }
+    }
+
+    /// Returns the tests whose output is compared too.
+    pub(super) fn words(self) -> Words {
+        match self {
+            Suite::Regress => Words::OfFailed,
+            Suite::Hikari | Suite::DriversPostgres | Suite::DriversMysql => Words::OfPassed,
+            _ => Words::None,
+        }
+    }
+
+    /// Returns why the suite cannot run on this machine; `None` if it can.
+    pub fn missing(self, options: &Options) -> Option<String> {
+        let is_of_mariadb = matches!(
+            self,
+            Suite::Pymysql
+                | Suite::ConnectorC
+                | Suite::Sysbench
+                | Suite::Hikari
+                | Suite::DriversMysql
+        );
+        let version = options.mariadb.filter(|_| is_of_mariadb);
+        if let Some(why) = version.and_then(rootfs::missing_mariadb) {
+            return Some(why);
+        }
+        let fetched = match self {
+            Suite::Regress => {
+                let version = crate::postgres::programs::Programs(options.version).version();
+                version.and_then(source::postgres)
+            }
+            Suite::Pq => return pq::missing(),
+            Suite::PymysqlOnMysql if rootfs::missing_program("mysqld").is_some() => {
+                return rootfs::missing_program("mysqld");
+            }
+            Suite::Pymysql | Suite::PymysqlOnMysql => pymysql::source(),
+            Suite::ConnectorC => connector_c::programs(),
+            Suite::Hikari => return hikari::missing(),
+            Suite::DriversPostgres | Suite::DriversMysql => return self.choice(options).missing(),
+            Suite::Django => django::source(),
+            Suite::Psycopg2Tests => python_tests::PSYCOPG2.source(),
+            Suite::AsyncpgTests => python_tests::ASYNCPG.source(),
+            Suite::Pgbench | Suite::Sysbench => return None,
+        };
+        fetched.err().map(|error| format!("{error:#}"))
+    }
+
+    /// Runs the suite and returns its results.
+    pub(super) fn run(self, options: &Options, target: &TestTarget) -> Result<Cases> {
+        let (server, address, work_dir) = (target.server, target.address, target.work_dir);
+        match self {
+            Suite::Regress => {
+                let tests = match (options.test.is_empty(), options.short) {
+                    (true, true) => regress::SHORT.map(str::to_owned).into(),
+                    _ => options.test.clone(),
+                };
+                let version = options.version;
+                regress::Regress { version, tests }.run(server, address, work_dir)
+            }
+            Suite::Pq => pq::run(server, address, work_dir),
+            Suite::Pgbench => {
+                let transactions = if options.short { 20 } else { 500 };
+                let version = options.version;
+                let pgbench = pgbench::Pgbench {
+                    version,
+                    transactions,
+                };
+                pgbench.run(server, address, work_dir)
+            }
+            Suite::Pymysql | Suite::PymysqlOnMysql => {
+                pymysql::run(server, address, work_dir, options.short)
+            }
+            Suite::ConnectorC => connector_c::run(server, address, work_dir, options.short),
+            Suite::Sysbench => {
+                let (events, seconds) = if options.short { (100, 0) } else { (1_000, 5) };
+                sysbench::run(server, address, sysbench::Amount { events, seconds })
+            }
+            Suite::Hikari => hikari::run(server, address, work_dir, options.short),
+            Suite::Django => django::run(server, address, work_dir, options.short),
+            Suite::Psycopg2Tests => python_tests::PSYCOPG2.run(server, address, work_dir),
+            Suite::AsyncpgTests => python_tests::ASYNCPG.run(server, address, work_dir),
+            Suite::DriversPostgres | Suite::DriversMysql => {
+                let addresses = drivers::Addresses {
+                    usual: address,
+                    small: target.small,
+                };
+                self.choice(options).run(addresses, work_dir)
+            }
+        }
+    }
+
+    /// Returns whether its tests are programs of our own with drivers.
+    pub(super) fn is_of_drivers(self) -> bool {
+        matches!(self, Suite::DriversPostgres | Suite::DriversMysql)
+    }
+
+    fn choice(self, options: &Options) -> drivers::Choice<'_> {
+        drivers::Choice {
+            protocol: self.driver(),
+            names: &options.driver,
+            is_short: options.short,
+        }
+    }
 }
