@@ -69,7 +69,8 @@ func fails(db querier, text string, values ...any) any {
 func main() {
 	pool := open(port, "")
 	run(pool, "CREATE TABLE go_notes (id INT PRIMARY KEY AUTO_INCREMENT, tag VARCHAR(20),"+
-		" number INT UNIQUE, moment DATETIME(6), bytes BLOB, amount DECIMAL(10, 3))")
+		" number INT UNIQUE, moment DATETIME(6), bytes BLOB, amount DECIMAL(10, 3))"+
+		" CHARACTER SET utf8mb4")
 	pool.Close()
 	logins()
 	statements()

@@ -32,7 +32,8 @@ const executed = async (db, text, values) => {
 
 checked('a table', async (db) => {
     await db.query('CREATE TABLE mysql2_notes (id INT PRIMARY KEY AUTO_INCREMENT, tag VARCHAR(20),'
-        + ' number INT UNIQUE, moment DATETIME(6), bytes BLOB, amount DECIMAL(10, 3), doc JSON)');
+        + ' number INT UNIQUE, moment DATETIME(6), bytes BLOB, amount DECIMAL(10, 3), doc JSON)'
+        + ' CHARACTER SET utf8mb4');
 });
 
 checked('session variables after the login', async (db) => {
