@@ -145,7 +145,7 @@ fn what_clients_do_is_shown_on_the_console_and_elsewhere() {
     let (in_transaction, bound) = (bed.client(), bed.client());
     let (waiting, idle) = (bed.client(), bed.client());
     bed.run(&in_transaction, "BEGIN; SELECT 1").unwrap();
-    bed.run(&bound, "LISTEN news").unwrap();
+    bed.run(&bound, "BEGIN; LISTEN news; COMMIT").unwrap();
     let asked = bed.runtime.spawn(async move {
         let answer = waiting.simple_query("SELECT 2").await;
         answer.map(|_| waiting).map_err(|error| error.to_string())

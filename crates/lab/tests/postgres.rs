@@ -34,6 +34,8 @@ mod functions;
 mod leftover_state;
 #[path = "postgres/limits.rs"]
 mod limits;
+#[path = "postgres/listening.rs"]
+mod listening;
 #[path = "postgres/literals.rs"]
 mod literals;
 #[path = "postgres/login_source.rs"]

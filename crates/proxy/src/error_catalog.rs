@@ -214,6 +214,13 @@ catalog! {
     REPLICA_SESSION_CANNOT_WRITE = postgres(b"57P01",
         "terminating connection: session is pinned to a read-only replica and cannot write: …")
         .hint("The session was pinned in a READ ONLY transaction. Reconnect to write.");
+    LISTENING_LOST = postgres(b"57P01",
+        "terminating connection: lost the server connection that listens for this session; \
+         notifications may be lost")
+        .hint("Reconnect, LISTEN again, and look for work that was notified meanwhile.");
+    NOTIFICATIONS_OVER_LIMIT = postgres(b"53400",
+        "terminating connection: more than 4 MiB of notifications wait for this client")
+        .hint("Read notifications, and keep transactions short.");
     SETTING_REJECTED = postgres(b"22023",
         "the server rejected a setting of this session: …");
     STARTUP_SETTINGS_LOST = postgres(b"22023",

@@ -1,6 +1,7 @@
 //! PostgreSQL dialect: [`facts`] of a text.
 
 mod backend_call;
+mod channel_call;
 mod database_change;
 mod datetime_literals;
 mod details;
@@ -15,6 +16,7 @@ mod words;
 mod tests;
 
 pub use backend_call::{BackendCall, BackendFunction, ProcessArgument, backend_call};
+pub use channel_call::{Channel, ChannelAction, ChannelCall, channel_call};
 pub use database_change::{DatabaseChange, database_change};
 pub use datetime_literals::may_mean_now;
 pub use details::executed;

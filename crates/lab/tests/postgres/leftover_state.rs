@@ -151,7 +151,9 @@ fn what_a_transaction_takes_behind_a_release_by_what_it_named_before_goes_with_i
 fn a_release_that_was_rolled_back_ends_nothing() {
     leaves_in_turn(
         &[&[
+            "begin",
             "listen left_here",
+            "commit",
             "begin",
             "reset all",
             "savepoint s",

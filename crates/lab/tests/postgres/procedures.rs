@@ -83,7 +83,7 @@ fn what_a_procedure_takes_back_of_a_batch_is_not_taken_for_done() {
             client.exchange(&batch(&["set work_mem = '7MB'", "call rolls_back()"]), 1);
         received.push(other.value("show work_mem"));
         received.push(client.value("show work_mem"));
-        client.run("listen taken_back");
+        client.run("begin; listen taken_back; commit");
         received.extend(client.exchange(&batch(&["unlisten *", "call rolls_back()"]), 1));
         received.push(other.value("select count(*) from pg_listening_channels()"));
         received.push(client.value("select count(*) from pg_listening_channels()"));

@@ -333,7 +333,7 @@ const HOLDING: [(&[&str], &str, &str); 6] = [
         "temporary tables",
         "held",
     ),
-    (&["listen held"], "LISTEN", "held"),
+    (&["begin; listen held; commit"], "LISTEN", "held"),
     (
         &["begin; declare held cursor with hold for select 1; commit"],
         "cursor WITH HOLD",

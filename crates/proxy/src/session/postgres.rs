@@ -10,6 +10,7 @@ mod from_client;
 mod from_server;
 mod held;
 mod held_state;
+mod listening;
 mod login;
 mod pending_effects;
 mod pending_requests;
@@ -49,6 +50,7 @@ use rustc_hash::FxHashMap;
 use self::active_request::ActiveRequest;
 use self::error_reply::ErrorReply;
 use self::held_state::{Asking, Knowledge};
+use self::listening::Listening;
 use self::pending_effects::{PendingEffects, UnnamedStatement};
 use self::pending_requests::PendingRequests;
 use self::portals::Portals;
@@ -176,6 +178,8 @@ struct Session<'a> {
     hides_tables: bool,
     /// Set while the current request drops, renames or copies a database.
     database_change: Option<ActiveDatabaseChange>,
+    /// Listening by the database's shared connection; `None`: the client has never listened so.
+    listening: Option<Box<Listening>>,
     /// Request being processed.
     active: ActiveRequest,
     /// Rule results of prepared statements, by statement number.
@@ -200,6 +204,8 @@ enum Stage {
     Preparing(Option<SettingSet>),
     /// The server's answer to the question which state the session has on its connection.
     Asking(Box<Asking>),
+    /// The answer of the shared connection to a LISTEN, which is held.
+    Listening,
     /// End of the failed request, before it is retried.
     Rescue(RetryTarget),
 }

@@ -184,6 +184,7 @@ fn leave_state(
         "SET default_transaction_isolation = 'repeatable read'".to_owned(),
         format!("SELECT pg_advisory_lock({})", 1 + rng.below(1 << 40)),
         "LISTEN chaos".to_owned(),
+        "BEGIN; LISTEN chaos; COMMIT".to_owned(),
         "CREATE TEMP TABLE chaos (session bigint, id bigint, tag text)".to_owned(),
         "PREPARE own AS SELECT 'a stranger''s'".to_owned(),
         "NOTIFY chaos".to_owned(),

@@ -69,6 +69,8 @@ pub(super) struct ActiveRequest {
     pub(super) binds: bool,
     /// True if a statement of it has completed.
     pub(super) has_done: bool,
+    /// Batch of the last Execute.
+    pub(super) executed_in: Option<u64>,
 }
 
 impl ActiveRequest {
@@ -96,6 +98,7 @@ impl ActiveRequest {
             misrouted: MisroutedStatement::None,
             binds: false,
             has_done: false,
+            executed_in: None,
         }
     }
 

@@ -190,8 +190,11 @@ impl Session<'_> {
             };
             let message = flight.rest().get(passed..passed + length);
             let message = message.unwrap_or_default();
-            let lacks_values = self.lacks_values(header, request, &flight.rest()[passed..]);
-            if lacks_values || self.waits(header, request, message, is_whole) {
+            let bytes = &flight.rest()[passed..];
+            if self.lacks_values(header, request, bytes)
+                || self.waits(header, request, message, is_whole)
+                || self.waits_to_listen(header, request, bytes)
+            {
                 // Up to the message boundary before it.
                 let _ = self.scanner.next(&flight.rest()[..passed]);
                 self.pass(flight, passed);

@@ -285,6 +285,9 @@ impl Session<'_> {
             return false;
         };
         self.state.succeeded(meaning, statement);
+        self.listening
+            .iter_mut()
+            .for_each(|one| one.completed(meaning, statement));
         pinning::pin_by(self.handle, self.state.pins, meaning.source.as_deref());
         forget_statements(meaning, statement, server, &mut self.statements);
         if discards_sequences(meaning, statement) {
@@ -321,6 +324,7 @@ impl Session<'_> {
     fn failed(&mut self, token: Option<RequestToken>, sqlstate: SqlState, scan: &mut ScanResult) {
         self.pending.failed();
         self.portals.failed();
+        self.listening.iter_mut().for_each(|one| one.failed());
         let meaning = token.and_then(|token| self.effects.completed(token));
         self.state.failed(meaning);
         match is_missing(sqlstate, token) {
@@ -386,6 +390,7 @@ impl Session<'_> {
         self.must_restore_startup |= self.state.ready(status, &mut server.settings, interner);
         if is_idle {
             self.state.pins.release(UnpinEvent::TransactionEnded);
+            self.transaction_ended();
         }
         self.note_sequences(server);
         self.pins_changed();

@@ -56,6 +56,9 @@ impl Session<'_> {
         if is_client_ready && self.step_server(context)? {
             return Ok(true);
         }
+        if self.step_listening(context, is_client_ready)? {
+            return Ok(true);
+        }
         if self.release_after_send && self.is_server_sent(context) {
             self.release_after_send = false;
             self.release_if_idle()?;
@@ -82,6 +85,7 @@ impl Session<'_> {
             && !self.can_continue
             && !self.is_terminating
             && !self.release_after_send
+            && self.listening.is_none()
     }
 
     /// Returns whether replies are still due to a client that has terminated. There are none if the

@@ -13,6 +13,7 @@ use super::Session;
 use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
 use super::process_ids::Signal;
 use super::statements::Statement;
+use evenkeel_sql::postgres::ChannelCall;
 use evenkeel_sql::session_state::analysis::{ParsingChange, TextAnalysis};
 
 /// Portals that may exist; a name is recorded once one of that name has effects.
@@ -23,6 +24,8 @@ pub(super) struct Portals {
     has_failed: bool,
     /// Signals to other sessions, by portal.
     signals: Vec<(Box<[u8]>, Signal)>,
+    /// Channels that statements begin or stop to listen on, by portal.
+    channels: Vec<(Box<[u8]>, ChannelCall)>,
 }
 
 struct Portal {
@@ -75,6 +78,24 @@ impl Portals {
         of_portal.next().map(|(_, signal)| *signal)
     }
 
+    /// Records the channels of the statement of a portal, and forgets earlier ones.
+    pub(super) fn set_channels(&mut self, portal: &[u8], call: Option<ChannelCall>) {
+        if !self.channels.is_empty() {
+            self.channels.retain(|(known, _)| **known != *portal);
+        }
+        self.channels.extend(call.map(|call| (portal.into(), call)));
+    }
+
+    pub(super) fn has_channels(&self) -> bool {
+        !self.channels.is_empty()
+    }
+
+    pub(super) fn channel_call(&self, portal: &[u8]) -> Option<&ChannelCall> {
+        let mut channels = self.channels.iter();
+        let found = channels.find(|(known, _)| **known == *portal);
+        found.map(|(_, call)| call)
+    }
+
     /// Records that the server has returned an error.
     pub(super) fn failed(&mut self) {
         self.has_failed = true;
@@ -84,12 +105,13 @@ impl Portals {
     pub(super) fn clear(&mut self) {
         self.known.clear();
         self.signals.clear();
+        self.channels.clear();
         self.has_failed = false;
     }
 }
 
 /// Returns the portal named in a Bind or Execute.
-fn portal_of(header: Header, message: &[u8]) -> &[u8] {
+pub(super) fn portal_of(header: Header, message: &[u8]) -> &[u8] {
     let Parsed::Frame(found, _) = names(header, message) else {
         return b"";
     };
@@ -109,6 +131,10 @@ impl Session<'_> {
         {
             return sending;
         }
+        if self.execute_channels(flight, portal, message.len()) {
+            return Sending::Drop;
+        }
+        self.active.executed_in = Some(self.segment);
         let token = match self.portals.meaning(portal, self.segment) {
             Some(meaning) => match self.deallocated(&meaning).map(Box::from) {
                 Some(name) => return self.execute_deallocate(flight, &name, message.len()),
@@ -144,7 +170,10 @@ impl Session<'_> {
         let dialect = statement.within.dialect();
         self.shared.enter(digest, &statement.text, dialect);
         self.pending.runs(digest);
-        self.take_hold(portal_of(header, message), &statement.meaning);
+        let portal = portal_of(header, message);
+        let channels = self.channels_of(&statement.text);
+        self.portals.set_channels(portal, channels);
+        self.take_hold(portal, &statement.meaning);
     }
 
     /// Records the Bind of an unknown statement name. If it exists, its execution pins the session.
@@ -154,6 +183,7 @@ impl Session<'_> {
         self.rereads = self.rereads.max(ParsingChange::Anything);
         self.active.is_atomic = false;
         self.has_unknown_search_path = true;
+        self.portals.set_channels(portal, None);
         self.portals.bind(portal, &unknown, self.segment);
     }
 
@@ -164,6 +194,8 @@ impl Session<'_> {
             // The server reports that there is none.
             return;
         }
+        let channels = self.channels_of(&self.unnamed.text);
+        self.portals.set_channels(portal, channels);
         let Some(meaning) = self.unnamed.meaning.take() else {
             self.active.is_atomic = false;
             self.pending.runs(0);

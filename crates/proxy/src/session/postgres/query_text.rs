@@ -74,6 +74,9 @@ impl Session<'_> {
         if self.guard_sequences(flight, &analysis, read) {
             return Ok(self.refuse_query(flight, sequences::REFUSAL, message.len()));
         }
+        if self.query_channels(flight, message) {
+            return Ok(Sending::Drop);
+        }
         self.pending
             .runs_text(analysis.digest, analysis.statements.len());
         self.prepare_for_execute(flight, &analysis);

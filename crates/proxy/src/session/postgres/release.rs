@@ -13,6 +13,10 @@ impl Session<'_> {
         let Some(server) = &self.server else {
             return Ok(());
         };
+        if matches!(self.stage, Stage::Listening) {
+            // The held LISTEN is answered on this connection.
+            return Ok(());
+        }
         if server.is_idle_but_sending() {
             // The next client's bytes must not precede or interleave with unsent ones.
             self.release_after_send = true;

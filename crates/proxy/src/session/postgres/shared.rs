@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use evenkeel_engine::panics::lock;
 use evenkeel_engine::secret;
 use evenkeel_wire::SqlProtocol;
 
+use super::listening::ListenHub;
 use super::login::Verifiers;
 use super::sequences::SequenceRead;
 use super::statements::Interned;
@@ -28,6 +29,8 @@ pub(crate) struct PostgresService {
     /// Rate limit of cleartext passwords.
     pub(crate) rate_limit: PasswordRateLimit,
     history: Mutex<HashMap<OfWho, Arc<UserHistory>>>,
+    /// Hubs of the databases whose clients listen.
+    hubs: Mutex<HashMap<Arc<str>, Weak<ListenHub>>>,
 }
 
 /// Observations about the clients of one user in one database, on all workers.
@@ -54,7 +57,20 @@ impl PostgresService {
             mock_secret: secret(),
             rate_limit: PasswordRateLimit::default(),
             history: Mutex::default(),
+            hubs: Mutex::default(),
         }
+    }
+
+    /// Returns the hub through which the clients of a database listen.
+    pub(super) fn hub(&self, database: &Arc<str>) -> Arc<ListenHub> {
+        let mut hubs = lock(&self.hubs);
+        if let Some(known) = hubs.get(database).and_then(Weak::upgrade) {
+            return known;
+        }
+        hubs.retain(|_, hub| hub.strong_count() > 0);
+        let hub = Arc::default();
+        hubs.insert(Arc::clone(database), Arc::downgrade(&hub));
+        hub
     }
 
     pub(crate) fn history(&self, pool_user: &PoolUser) -> Arc<UserHistory> {

@@ -95,7 +95,8 @@ impl ReportedParameters {
     }
 
     /// Returns whether texts outside ASCII are UTF-8.
-    pub(super) fn is_utf8(&self) -> bool {
+    #[must_use]
+    pub fn is_utf8(&self) -> bool {
         self.is_utf8
     }
 

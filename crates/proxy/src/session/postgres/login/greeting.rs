@@ -267,6 +267,7 @@ impl<'a> LoginHandler<'a> {
             must_restore_startup: false,
             rereads: ParsingChange::Nothing,
             has_unknown_search_path: false,
+            listening: None,
             knowledge: Knowledge::default(),
             source: None,
             sequences: Sequences::default(),
