@@ -40,6 +40,8 @@ mod first_command;
 mod full;
 #[path = "mysql/globals.rs"]
 mod globals;
+#[path = "mysql/habits.rs"]
+mod habits;
 #[path = "mysql/handover.rs"]
 mod handover;
 #[path = "mysql/held_up.rs"]

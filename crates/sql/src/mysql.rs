@@ -5,6 +5,7 @@ mod connection_id;
 mod facts;
 mod head;
 mod lexer;
+mod long_text;
 mod names;
 mod optimizer;
 mod scan;
@@ -22,6 +23,7 @@ pub use facts::{
 pub use names::{identifier, literal};
 
 pub use lexer::{Token, TokenKind, Tokens};
+pub use long_text::LongTextReader;
 
 use scan::Scan;
 use words as w;

@@ -372,6 +372,7 @@ impl Scene {
                 warnings: part.warnings,
                 has_trackers: true,
                 is_result: false,
+                value: part.lock_value(),
             };
             journal.succeeded(&meaning, index, &reply, on, &self.interner);
         }
@@ -405,6 +406,11 @@ impl Scene {
         hear(&answer.parts, on, Some(&mut client.journal), &self.interner);
         if question.moves_trackers() {
             let answer = connection.query(trackers(self.mariadb, self.version));
+            hear(&answer.parts, on, Some(&mut client.journal), &self.interner);
+        }
+        for text in client.journal.setting_queries(self.version) {
+            let answer = connection.query(str::from_utf8(&text).unwrap());
+            assert_eq!(answer.error, None);
             hear(&answer.parts, on, Some(&mut client.journal), &self.interner);
         }
         client.journal.query_answered(on, &self.interner);

@@ -15,8 +15,10 @@ mod execution_history;
 mod failure;
 mod from_client;
 mod from_server;
+mod held_state;
 pub(crate) mod id;
 mod login;
+mod long_text;
 mod own_id;
 mod pending_input;
 mod poll;
@@ -49,6 +51,7 @@ use evenkeel_wire::mysql::rewrite::Transcoder;
 use self::active_request::ActiveRequest;
 use self::error_reply::ErrorReply;
 use self::from_client::RemainingPayload;
+use self::held_state::UserVariableListing;
 use self::login::{ClientHandshake, InitialState, LoginHandler, SessionParts};
 use self::pending_input::PendingInput;
 use self::server::ServerConnection;
@@ -175,6 +178,8 @@ enum AfterDiscard {
     Answered { is_question: bool },
     /// Session tracking is enabled again; `is_whole`: all statements for it succeeded.
     TookBack { is_whole: bool },
+    /// The server has been asked for user variables, because another client needs the connection.
+    Listed(Box<UserVariableListing>),
     /// The state query failed, possibly due to a KILL QUERY of the command before it. The session
     /// stays pinned.
     Unanswered,

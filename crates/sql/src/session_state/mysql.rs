@@ -8,6 +8,9 @@
 //!   ([`FOLLOWED`], and the module `variables`);
 //! - the schema: as reported by the tracker;
 //! - `SET @a = literal` and `timestamp`: parsed from the text;
+//! - user variables with values of expressions: the server is asked for them when another client
+//!   needs the connection ([`SessionState::user_variable_question`]);
+//! - variables that MariaDB does not report: it is asked before the connection is released;
 //! - `session_track_*`: Evenkeel's trackers are enabled, and their reports are filtered by the
 //!   client's ([`SessionState::keeps`]). A statement that names them runs with the client's
 //!   trackers ([`SessionState::show_trackers`]); what it has set is queried afterwards.
@@ -16,12 +19,12 @@
 //! - a transaction, XA; autocommit off: from the first statement to COMMIT or ROLLBACK;
 //! - `SET TRANSACTION`, `SET @@transaction_isolation`: until the next transaction has ended;
 //! - temporary tables, PREPARE, HANDLER: until all known ones are dropped or closed;
-//! - GET_LOCK: until as many RELEASE_LOCKs of that name, or RELEASE_ALL_LOCKS;
+//! - GET_LOCK that returned 1: until as many RELEASE_LOCKs returned 1, or RELEASE_ALL_LOCKS;
 //! - LOCK TABLES, FLUSH … WITH READ LOCK, LOCK INSTANCE, BACKUP STAGE: until unlocked;
 //! - `sql_log_bin`, `gtid_next`, `profiling`, `optimizer_trace`, `sql_auto_is_null`: until they
 //!   have their usual values again.
 //!
-//! Pins until a reset: other assignments to user variables; CALL, and functions with unread bodies;
+//! Pins until a reset: user variables that a routine sets; CALL, and functions with unread bodies;
 //! sequences, `rand_seed1`, `insert_id`. Permanent pins, so that the connection is closed with its
 //! client: roles, COMMIT RELEASE, and unknown statements.
 //!
@@ -59,7 +62,10 @@ pub use diff::{SettingsDiff, settings_diff};
 pub use leaky_variables::{LEAKY_VARIABLES, disable_leaky_variables};
 pub use previous_results::{HoldPolicy, ObservedResultReads, ResultReads};
 pub use server_identity::{IDENTIFYING, identity};
-pub use session::{InitialSettings, SessionState, StateQuery, StatementReply, TrackerRestore};
+pub use session::{
+    InitialSettings, SessionState, StateQuery, StatementReply, TrackerRestore,
+    UserVariableQuestion, UserVariableRows,
+};
 pub use sync_wait::{CLUSTERING, loses_sync_wait_on_reset};
 pub use values::status_of;
 pub use variables::{FOLLOWED, is_followed};

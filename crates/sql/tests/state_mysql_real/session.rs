@@ -36,6 +36,14 @@ pub(crate) struct Part {
     pub(crate) session_state: Vec<u8>,
 }
 
+impl Part {
+    /// Returns whether the only value is 1.
+    pub(crate) fn lock_value(&self) -> Option<bool> {
+        let value = self.rows.first().and_then(|row| row.first());
+        value.map(|value| value.as_deref() == Some("1"))
+    }
+}
+
 /// Complete reply to a command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answer {

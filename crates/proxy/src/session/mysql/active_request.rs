@@ -20,6 +20,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::AppliedRules;
 use crate::session::placement::{CatchUpTarget, PlacementTarget, ReadRequest};
+use evenkeel_sql::mysql::LongTextReader;
 use evenkeel_sql::session_state::mysql::TextAnalysis;
 
 /// Time in milliseconds for which a session reads on the primary after a replica could not be
@@ -55,8 +56,11 @@ pub(super) struct ActiveRequest {
     pub(super) wait: Option<CatchUpTarget>,
     /// Timer that limits the wait if the server enforces no limit.
     pub(super) wait_timer: Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
-    /// Received part of the result of a wait or tracker query.
+    /// Received part of the result of a wait or tracker query, or of a call of a function for named
+    /// locks.
     pub(super) word: Vec<u8>,
+    /// Reader of a text that is too long to be parsed.
+    pub(super) long_text: Option<Box<LongTextReader>>,
     /// Ids of servers on which the command failed.
     pub(super) tried: SmallVec<[u64; 2]>,
     /// Number of retries.

@@ -171,8 +171,12 @@ impl Session<'_> {
         if is_nothing_asked || self.keeps_connection() || self.owes_trackers() {
             return false;
         }
-        let is_queryable =
-            |pin| matches!(pin, SessionPin::Settings | SessionPin::InsertId) || is_open(pin);
+        let is_urgent = self.state.must_ask_now();
+        let is_queryable = |pin| match pin {
+            SessionPin::Settings | SessionPin::InsertId => true,
+            SessionPin::Variables => is_urgent,
+            pin => is_open(pin),
+        };
         if !self.state.pins.iter().all(is_queryable) {
             return false;
         }
@@ -212,7 +216,10 @@ impl Session<'_> {
         }
         let mut out = self.worker.take_spare();
         match question {
-            Some(question) => server.query_state(question, &mut out),
+            Some(question) => {
+                let settings = self.state.setting_queries(server.version.number());
+                server.query_state(question, &settings, &mut out);
+            }
             None => server.ping(&mut out),
         }
         // A failure is reported by the next receive.

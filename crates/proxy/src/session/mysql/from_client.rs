@@ -43,6 +43,11 @@ impl RemainingPayload {
         }
     }
 
+    /// Returns whether the rest is in the current packet.
+    pub(super) fn is_one_packet(&self) -> bool {
+        !self.goes_on && !self.is_file
+    }
+
     /// Returns whether nothing remains.
     pub(super) fn is_over(&self) -> bool {
         self.left == 0 && !self.goes_on && !self.is_file
@@ -140,7 +145,9 @@ impl Session<'_> {
                 self.reply_error(error_reply);
             }
             RequestDisposition::Send(what, statement) => {
+                let long_text = self.read_long_text(&packet[HEADER_LENGTH..]);
                 self.new_unit(what, statement);
+                self.active.long_text = long_text;
                 self.send_on(input, length)?;
             }
         }
@@ -167,6 +174,8 @@ impl Session<'_> {
     }
 
     pub(super) fn new_unit(&mut self, what: CommandKind, statement: CommandStatement) {
+        // The connection is used.
+        self.acquirer.end_offer();
         self.active = ActiveRequest {
             what,
             statement,
@@ -322,6 +331,9 @@ impl Session<'_> {
             return Ok(false);
         }
         self.active.is_kept = false;
+        if let Some(long_text) = &mut self.active.long_text {
+            long_text.read(&bytes[..length]);
+        }
         self.hold(&bytes[length..]);
         let excess = self.transcoder.difference();
         let is_file = matches!(self.stage, Stage::File);

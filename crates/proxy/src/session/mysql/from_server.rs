@@ -17,10 +17,12 @@ use evenkeel_wire::stream_editor::StreamEditor;
 use super::active_request::CommandKind;
 use super::error_reply::ErrorReply;
 use super::failure::failure_of;
+use super::query_text::effective;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
 use crate::session::input::Input;
+use evenkeel_sql::session_state::mysql::TextAnalysis;
 
 /// Maximum length in bytes of the kept result of a wait or tracker query.
 const WORD_LENGTH_MAX: usize = 4 * 1024;
@@ -150,17 +152,28 @@ impl Session<'_> {
         if passed == 0 {
             return;
         }
-        if self.delivery(server, scan) == Delivery::Forward {
-            return keep(&mut self.transcoder, flight, passed);
+        let is_own = server.conversation.delivery() == Delivery::Discard;
+        let is_kept = match is_own {
+            true => self.active.wait.is_some() || self.takes_back(),
+            false => self.answers_lock(),
+        };
+        let word = flight.rest().get(..passed).unwrap_or_default();
+        if is_own {
+            self.hear_user_variables(word);
         }
-        let is_kept = self.active.wait.is_some() || self.takes_back();
-        if is_kept && server.conversation.delivery() == Delivery::Discard {
-            let word = flight.rest().get(..passed).unwrap_or_default();
-            if self.active.word.len() + passed <= WORD_LENGTH_MAX {
-                self.active.word.extend_from_slice(word);
-            }
+        if is_kept && self.active.word.len() + passed <= WORD_LENGTH_MAX {
+            self.active.word.extend_from_slice(word);
         }
-        flight.drop(passed);
+        match self.delivery(server, scan) {
+            Delivery::Forward => keep(&mut self.transcoder, flight, passed),
+            Delivery::Discard => flight.drop(passed),
+        }
+    }
+
+    /// Returns whether the reply to the command has the value of a function for named locks.
+    fn answers_lock(&self) -> bool {
+        let meaning = effective(&self.active.what, &self.active.statement);
+        meaning.is_some_and(TextAnalysis::answers_lock)
     }
 
     fn delivery(&self, server: &ServerConnection, scan: &ScanResult) -> Delivery {
@@ -262,6 +275,7 @@ impl Session<'_> {
             Stage::DiscardReply(then @ AfterDiscard::Answered { .. }) => {
                 *then = AfterDiscard::Unanswered
             }
+            Stage::DiscardReply(AfterDiscard::Listed(listing)) => listing.has_failed = true,
             Stage::DiscardReply(AfterDiscard::TookBack { is_whole }) => {
                 *is_whole &= ask == Some(Ask::Telling)
             }
@@ -285,6 +299,7 @@ impl Session<'_> {
         settled: ReplyOutcome,
         scan: &mut ScanResult,
     ) {
+        self.long_text_ended();
         self.hear_trackers(event);
         if let Event::Ok(ok) = event {
             let affected = &mut self.active.rows_affected;

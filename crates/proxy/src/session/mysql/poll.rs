@@ -114,10 +114,14 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// Runs between two commands: closes statements at the server that the client has closed, and
+    /// Runs between two commands: asks for user variables if another client needs the connection,
+    /// closes statements at the server that the client has closed, and
     /// releases the connection if it holds no state of this client. Requires that the kernel has
     /// accepted all data sent to the server.
     fn step_between(&mut self, context: &mut Context<'_>) -> bool {
+        if self.asks_for_another(context) {
+            return true;
+        }
         let Some(server) = &self.server else {
             return false;
         };

@@ -18,6 +18,7 @@ use super::Session;
 use super::active_request::{CommandKind, CommandStatement};
 use super::server::{ServerConnection, session_state};
 use super::statements::{PrepareContext, READING, Statement};
+use super::tracked::last_row;
 use crate::session::pinning;
 use evenkeel_sql::session_state::PinSource;
 use evenkeel_sql::session_state::mysql::{
@@ -136,6 +137,7 @@ impl Session<'_> {
     /// Applies the effects of the command to the session state as it is sent.
     pub(super) fn meant(&mut self) {
         self.active.pins_before = self.state.pins;
+        self.active.word.clear();
         let Some(server) = &mut self.server else {
             return;
         };
@@ -175,9 +177,10 @@ impl Session<'_> {
 
     /// Applies a result, or an OK, of the client's command.
     pub(super) fn result_came(&mut self, server: &mut ServerConnection, event: &Event<'_>) {
-        let Some(reply) = reply_of(event, server.conversation.status()) else {
+        let Some(mut reply) = reply_of(event, server.conversation.status()) else {
             return;
         };
+        reply.value = lock_value(last_row(&self.active.word));
         let index = self.active.results;
         self.active.results += 1;
         let nothing = TextAnalysis::default();
@@ -353,6 +356,17 @@ fn is_cut(event: &Event<'_>) -> bool {
     }
 }
 
+/// Returns whether the only value of a row is 1: in the text or the binary protocol, where 4 or 8
+/// bytes follow the header and the NULL bitmap. Returns `None` if it is not such a row.
+fn lock_value(row: &[u8]) -> Option<bool> {
+    match row {
+        [1, b'1'] | [0, 0, 1, 0, 0, 0] | [0, 0, 1, 0, 0, 0, 0, 0, 0, 0] => Some(true),
+        [1, b'0'] | [0xfb] | [0, 4] => Some(false),
+        [0, 0, 0, 0, 0, 0] | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => Some(false),
+        _ => None,
+    }
+}
+
 /// Parses the value of MySQL's GTID tracker; `None` if it is invalid.
 fn of_mysql(text: &[u8]) -> Option<Gtids> {
     let parts: Vec<_> = gtid::mysql(text).collect::<Result<_, _>>().ok()?;
@@ -386,8 +400,26 @@ fn reply_of(event: &Event<'_>, known: Status) -> Option<StatementReply> {
     Some(StatementReply {
         status,
         insert_id: ok.map_or(0, |ok| ok.last_insert_id),
+        value: None,
         warnings,
         has_trackers: ok.is_some(),
         is_result: matches!(event, Event::ResultEnd(_)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_row_of_a_lock_has_a_value() {
+        assert_eq!(lock_value(b"\x011"), Some(true));
+        assert_eq!(lock_value(b"\x010"), Some(false));
+        assert_eq!(lock_value(b"\xfb"), Some(false));
+        assert_eq!(lock_value(b"\0\0\x01\0\0\0\0\0\0\0"), Some(true));
+        assert_eq!(lock_value(b"\0\0\0\0\0\0"), Some(false));
+        assert_eq!(lock_value(b"\0\x04"), Some(false));
+        assert_eq!(lock_value(b"\x03def"), None, "a definition");
+        assert_eq!(lock_value(b""), None);
+    }
 }

@@ -232,11 +232,17 @@ impl Session<'_> {
                 self.handle_state_reply(is_question);
                 Ok(())
             }
+            AfterDiscard::Listed(listing) => {
+                self.user_variables_listed(&listing);
+                Ok(())
+            }
             AfterDiscard::TookBack { is_whole } => {
                 self.took_back(is_whole);
                 Ok(())
             }
             AfterDiscard::Unanswered => {
+                self.state.query_failed();
+                self.pins_changed();
                 self.show_activity();
                 Ok(())
             }

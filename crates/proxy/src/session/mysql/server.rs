@@ -288,11 +288,20 @@ impl ServerConnection {
         }
     }
 
-    /// Appends a state query; trackers that the query changes are restored after it.
-    pub(super) fn query_state(&mut self, question: StateQuery, out: &mut Vec<u8>) {
+    /// Appends a state query, and further texts that make the server report settings. Trackers that
+    /// the query changes are restored after it.
+    pub(super) fn query_state(
+        &mut self,
+        question: StateQuery,
+        settings: &[Vec<u8>],
+        out: &mut Vec<u8>,
+    ) {
         self.query(Ask::Other, question.text(), out);
         if question.moves_trackers() {
             self.set_trackers(out);
+        }
+        for text in settings {
+            self.query(Ask::Other, text, out);
         }
     }
 

@@ -103,6 +103,9 @@ pub struct TextAnalysis {
     /// True if it executes routines or triggers that leave or may leave state in the session. Their
     /// errors may have any number.
     pub(super) runs_routines: bool,
+    /// True if none of its statements can begin a transaction unless the server reports it: they use
+    /// no table.
+    pub(super) is_tableless: bool,
     /// True if it defines a stored program. Its end, and whether a statement follows, is unknown.
     pub defines_stored_program: bool,
     /// Digest under which the text is counted; zero if there is none.
@@ -126,8 +129,8 @@ pub struct Effect {
 }
 
 /// Kind of effect of a statement on its session. Most kinds apply only if the statement succeeds.
-/// [`EffectKind::Pin`], [`EffectKind::Execute`], [`EffectKind::CreateUnknown`] and
-/// [`EffectKind::SetByRoutine`] apply to a failed statement too.
+/// [`EffectKind::Pin`], [`EffectKind::Execute`], [`EffectKind::CreateUnknown`],
+/// [`EffectKind::ComputeUser`] and [`EffectKind::SetByRoutine`] apply to a failed statement too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectKind {
     /// A pin even if the statement fails, provided that the server has executed a part of it.
@@ -143,6 +146,14 @@ pub enum EffectKind {
         /// Assigned value.
         value: Value,
     },
+    /// Assignments to these user variables, by their names in lower case without the `@`, of values
+    /// that only the server knows.
+    ComputeUser(Box<[Box<[u8]>]>),
+    /// A call of GET_LOCK whose value is the only one in the reply, with the name of the lock if
+    /// the text shows it.
+    TakeLock(Option<Box<[u8]>>),
+    /// A call of RELEASE_LOCK whose value is the only one in the reply.
+    GiveLock(Option<Box<[u8]>>),
     /// `timestamp`, which the server may report as the clock: a literal, or `None` for the clock.
     SetTimestamp(Option<Box<[u8]>>),
     /// A switch that the server does not report under its own name, and whether it is on now.
@@ -266,6 +277,18 @@ impl TextAnalysis {
             || pins(Pin::NamedLock) && !pins(Pin::Unknown)
     }
 
+    /// Returns whether the reply has the value of a function for named locks, and nothing else.
+    #[must_use]
+    pub fn answers_lock(&self) -> bool {
+        let is_lock = |effect: &Effect| {
+            matches!(
+                effect.kind,
+                EffectKind::TakeLock(_) | EffectKind::GiveLock(_)
+            )
+        };
+        self.effects.iter().any(is_lock)
+    }
+
     /// Returns the analysis of a text that cannot be parsed because of its character set.
     #[must_use]
     pub fn unreadable() -> TextAnalysis {
@@ -306,6 +329,13 @@ impl TextAnalysis {
             // The last reply also reports what the earlier ones did not.
             false => self.writes && is_last,
         }
+    }
+
+    /// Returns whether the statement of that index may begin a transaction if autocommit is off,
+    /// although the server reports none.
+    pub(super) fn may_begin_at(&self, index: usize) -> bool {
+        let statement = self.statements.get(index);
+        !self.is_tableless && statement.is_some_and(routing::may_begin)
     }
 
     /// Returns the effects of one statement, provided that each statement has one reply.
@@ -369,6 +399,7 @@ fn read_at(
     let mut analysis = TextAnalysis {
         hint: facts.hint().map(owned_hint),
         is_counted: true,
+        is_tableless: true,
         read_for: context.read_for(&facts),
         ..TextAnalysis::default()
     };
@@ -376,6 +407,7 @@ fn read_at(
     for (index, statement) in facts.statements().enumerate() {
         let routed = routing::statement(&context, statement);
         analysis.writes |= routing::may_write(&routed);
+        analysis.is_tableless &= !routing::may_begin(&routed) || routing::is_tableless(statement);
         analysis.sets_globals |= statement.traits.any(mysql::StatementTraits::SETS_GLOBAL);
         analysis.changes_catalog |= routing::changes_catalog(statement, &routed);
         let needs = routing::needs(&context, statement);
@@ -411,7 +443,7 @@ fn read_at(
     analysis
 }
 
-/// Pins string assignments that follow a change of the connection's character set in the same text.
+/// Handles string assignments that follow a change of the connection's character set in the same text.
 /// A string has the character set that is set when its statement is parsed.
 fn pin_doubtful_strings(analysis: &mut TextAnalysis) {
     let changes = |effect: &&Effect| match &effect.kind {
@@ -428,14 +460,12 @@ fn pin_doubtful_strings(analysis: &mut TextAnalysis) {
         .iter_mut()
         .filter(|one| one.statement > first)
     {
-        if matches!(
-            &effect.kind,
-            EffectKind::SetUser {
-                value: Value::String(_),
-                ..
-            }
-        ) {
-            effect.kind = EffectKind::Pin(Pin::Variables);
+        if let EffectKind::SetUser {
+            name,
+            value: Value::String(_),
+        } = &effect.kind
+        {
+            effect.kind = EffectKind::ComputeUser([name.clone()].into());
         }
     }
 }
@@ -477,8 +507,16 @@ impl<'a> AnalysisContext<'a> {
         let depth = self.depth.saturating_add(1);
         let mut analysis = read_at(&inner, self.modes, self.lookup, depth);
         let mut effects = analysis.effects.iter();
-        let sets = effects
-            .any(|effect| !matches!(effect.kind, EffectKind::Pin(_) | EffectKind::FoundRows));
+        let sets = effects.any(|effect| {
+            !matches!(
+                effect.kind,
+                EffectKind::Pin(_)
+                    | EffectKind::FoundRows
+                    | EffectKind::ComputeUser(_)
+                    | EffectKind::TakeLock(_)
+                    | EffectKind::GiveLock(_)
+            )
+        });
         // Several statements would not be executed at all.
         if analysis.statements.len() != 1 || restores && sets {
             return None;

@@ -6,6 +6,7 @@ mod server_report;
 mod session_objects;
 mod state_query;
 mod trackers;
+mod unknown_values;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -30,6 +31,8 @@ use session_objects::SessionObjects;
 pub use state_query::StateQuery;
 pub use trackers::TrackerRestore;
 use trackers::TrackerSwap;
+use unknown_values::UnknownValues;
+pub use unknown_values::{UserVariableQuestion, UserVariableRows};
 
 /// Initial state of a session.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +60,8 @@ pub struct StatementReply {
     pub has_trackers: bool,
     /// True for the end of a result, which has no insert id even after an insert.
     pub is_result: bool,
+    /// For [`TextAnalysis::answers_lock`]: whether the value is 1; `None` if there is no row.
+    pub value: Option<bool>,
 }
 
 /// Settings of a client, and its pins to a server connection.
@@ -107,6 +112,7 @@ pub struct SessionState {
     has_merged_reports: bool,
     /// True if a routine may have set variables that the server has not reported.
     has_unreported: bool,
+    unknown: UnknownValues,
     /// Settings when the current text was sent; `None` if it has no effects.
     sent_settings: Option<SettingSet>,
     /// Number of statements of the text that have succeeded.
@@ -168,6 +174,7 @@ impl SessionState {
             is_querying: false,
             has_merged_reports: false,
             has_unreported: false,
+            unknown: UnknownValues::default(),
             sent_settings: None,
             completed: 0,
             is_readable: true,
@@ -321,7 +328,10 @@ impl SessionState {
     /// Returns how long the connection is kept although no pin requires it.
     #[must_use]
     pub fn hold(&self, observed: &ObservedResultReads) -> HoldPolicy {
-        self.results.hold(observed)
+        match self.unknown.is_urgent() {
+            true => HoldPolicy::Release,
+            false => self.results.hold(observed),
+        }
     }
 
     /// Applies a reset requested by the client, after the variables were queried again. MariaDB
@@ -346,6 +356,7 @@ impl SessionState {
         self.swap = None;
         self.results = StatementResults::default();
         self.has_unreported = false;
+        self.unknown = UnknownValues::default();
         self.update_modes();
     }
 
@@ -365,6 +376,7 @@ impl SessionState {
         self.received = TrackerUpdate::default();
         self.swap = None;
         self.has_unreported = false;
+        self.unknown = UnknownValues::default();
         self.last_connection = 0;
         self.insert_connection = 0;
         if self.insert_id == InsertId::Unknown {
@@ -390,7 +402,8 @@ impl SessionState {
             // A comment for certain versions has another effect, or none, on this server.
             self.pin(Pin::Unknown);
         }
-        let begins = analysis.statements.iter().any(apply::may_begin);
+        let mut indices = 0..analysis.statements.len();
+        let begins = indices.any(|index| analysis.may_begin_at(index));
         let mut effects = analysis.effects.iter();
         let begins = begins || effects.any(|effect| effect.kind == EffectKind::Savepoint);
         if begins && !self.autocommit() {
@@ -408,8 +421,10 @@ impl SessionState {
         if let Some(status) = status {
             self.apply_status(status, server, interner);
         }
-        if self.has_unknown_settings() {
-            self.pins.add(Pin::Settings);
+        match self.has_unknown_settings() {
+            true => self.pins.add(Pin::Settings),
+            // A later statement has shown what only the server knew.
+            false => self.unpin(Pin::Settings),
         }
         if self.insert_id == InsertId::Unknown {
             self.pins.add(Pin::InsertId);
@@ -419,7 +434,7 @@ impl SessionState {
 
     /// Returns whether only the server knows some settings; any OK with trackers reports them.
     fn has_unknown_settings(&self) -> bool {
-        self.has_unreported || self.has_unknown_collation()
+        self.has_unreported || self.has_unknown_collation() || !self.unknown.settings.is_empty()
     }
 
     fn has_unknown_collation(&self) -> bool {
@@ -460,6 +475,9 @@ impl SessionState {
             names.push(&self.untracked_setting);
         }
         names.extend(self.objects.names(pins));
+        if pins.has(Pin::Variables) {
+            names.extend(self.unknown.users.iter().map(|name| &**name));
+        }
         let name = |name: &&[u8]| String::from_utf8_lossy(name).replace(char::from(IN_SCHEMA), ".");
         let names: Vec<_> = names.iter().map(name).collect();
         names.join(", ")
@@ -473,6 +491,7 @@ impl SessionState {
             || ALL_OBJECTS.iter().any(is_pinning)
             || pin == Pin::Settings && (self.has_unknown_settings() || self.swap.is_some())
             || pin == Pin::InsertId && self.insert_id == InsertId::Unknown
+            || pin == Pin::Variables && !self.unknown.users.is_empty()
             || pin == Pin::Transaction && self.next_modes.is_some();
         if !wanted {
             self.pins = self.pins.without(pin);

@@ -174,6 +174,7 @@ impl Scene {
                     warnings: answer.warnings,
                     has_trackers: true,
                     is_result: false,
+                    value: Some(true),
                 };
                 status = Some(answer.status);
                 session_state.succeeded(analysis, 0, &reply, on, &self.interner);

@@ -168,6 +168,11 @@ pub(super) fn is_charset(name: &[u8]) -> bool {
     name == CLIENT || name == COLLATION || is_of_connection(name)
 }
 
+/// Returns whether the analysis of texts and their effects depends on the variable.
+pub(super) fn is_of_analysis(name: &[u8]) -> bool {
+    is_charset(name) || name == SQL_MODE || name == b"old_mode" || name == b"sql_select_limit"
+}
+
 /// Returns whether it is the connection's character set, which is one variable with its collation.
 pub(super) fn is_of_connection(name: &[u8]) -> bool {
     name == CONNECTION

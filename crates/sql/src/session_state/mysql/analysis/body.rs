@@ -23,7 +23,8 @@ impl TextAnalysis {
         for effect in &self.effects {
             match &effect.kind {
                 EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
-                EffectKind::SetUser { .. } => pins.add(Pin::Variables),
+                EffectKind::SetUser { .. } | EffectKind::ComputeUser(_) => pins.add(Pin::Variables),
+                EffectKind::TakeLock(_) => pins.add(Pin::NamedLock),
                 EffectKind::Create(thing, _) | EffectKind::CreateUnknown(thing) => {
                     pins.add(thing.pin())
                 }
@@ -33,6 +34,7 @@ impl TextAnalysis {
                 EffectKind::SetTracker => pins.add(Pin::Unknown),
                 EffectKind::Execute(_) => ANYTHING.into_iter().for_each(|pin| pins.add(pin)),
                 EffectKind::Release(_)
+                | EffectKind::GiveLock(_)
                 | EffectKind::SetVariable(_)
                 | EffectKind::SetDefault(_)
                 | EffectKind::SetCharset

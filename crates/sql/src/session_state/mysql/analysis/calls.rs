@@ -44,11 +44,11 @@ pub(super) fn procedure(
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    if statement.traits.any(StatementTraits::READS_VARIABLES)
-        || is_given_variables(reader, statement)
-    {
-        // They may be OUT parameters.
+    // They may be OUT parameters.
+    if is_given_variables(reader, statement) {
         effects.pin(Pin::Variables);
+    } else if statement.traits.any(StatementTraits::READS_VARIABLES) {
+        effects.compute_users(reader, statement);
     }
     let own = statement.span.of(reader.text);
     let mut tokens = reader.tokens(statement);
@@ -166,6 +166,9 @@ fn locks(
     statement: &mysql::StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
+    if let Some(does) = answered_lock(reader, statement) {
+        return effects.push(does);
+    }
     if let Some(does) = lone_lock(reader, statement) {
         return does.into_iter().for_each(|does| effects.push(does));
     }
@@ -181,6 +184,54 @@ fn locks(
 
 const GET_LOCK: Word = Word::of("get_lock");
 const RELEASE_LOCK: Word = Word::of("release_lock");
+
+/// `SELECT GET_LOCK(…)`, `SELECT RELEASE_LOCK(…) AS x` with any arguments, as the only statement:
+/// the call is run once, and the reply has its value and nothing else.
+fn answered_lock(
+    reader: &AnalysisContext<'_>,
+    statement: &mysql::StatementFacts,
+) -> Option<EffectKind> {
+    let own = statement.span.of(reader.text);
+    let mut tokens = reader.tokens(statement);
+    if !reader.is_single || !tokens.next_token().is(Word::of("select")) {
+        return None;
+    }
+    let mut call = tokens.clone();
+    let function = tokens.next_token();
+    let takes = function.is(GET_LOCK);
+    let is_lock = takes || function.is(RELEASE_LOCK);
+    let opens = is_lock && tokens.next_token().kind == TokenKind::Open;
+    if !(opens && closes_without_lock(&mut tokens, own) && is_alias(&mut tokens)) {
+        return None;
+    }
+    let name = match lock_call(reader, statement, &mut call) {
+        Some(Some(EffectKind::Create(_, name) | EffectKind::Drop(_, name))) => Some(name),
+        _ => None,
+    };
+    Some(match takes {
+        true => EffectKind::TakeLock(name),
+        false => EffectKind::GiveLock(name),
+    })
+}
+
+/// Goes behind the closing parenthesis of a call; fails if there are other calls for locks in it.
+fn closes_without_lock(tokens: &mut Tokens<'_>, own: &[u8]) -> bool {
+    const LOCKS: [&[u8]; 3] = [b"get_lock", b"release_lock", b"release_all_locks"];
+    let mut depth = 1_u32;
+    while let Some(token) = next_of(tokens) {
+        match token.kind {
+            TokenKind::Open => depth = depth.saturating_add(1),
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Broken => return false,
+            _ if LOCKS.iter().any(|lock| is_named(token, own, lock)) => return false,
+            _ => {}
+        }
+        if depth == 0 {
+            return true;
+        }
+    }
+    false
+}
 
 /// Longer than a word that is compared at once.
 fn is_release_all(

@@ -58,6 +58,38 @@ impl<'a> EffectCollector<'a> {
         }
     }
 
+    /// Adds that the statement may have set each user variable in it. Pins if it names none, or one
+    /// whose name cannot be read.
+    pub(super) fn compute_users(
+        &mut self,
+        context: &AnalysisContext<'_>,
+        statement: &mysql::StatementFacts,
+    ) {
+        let sql = statement.span.of(context.text);
+        let mut tokens = context.tokens(statement);
+        let mut names = Vec::new();
+        loop {
+            let token = tokens.next_token();
+            let is_variable = match token.kind {
+                TokenKind::End => break,
+                kind => kind == TokenKind::UserVariable,
+            };
+            if !is_variable {
+                continue;
+            }
+            let written = token.span.of(sql).strip_prefix(b"@").unwrap_or_default();
+            match values::user_name(written) {
+                Some(name) if names.contains(&name) => {}
+                Some(name) => names.push(name),
+                None => return self.pin(Pin::Variables),
+            }
+        }
+        match names.is_empty() {
+            true => self.pin(Pin::Variables),
+            false => self.push(EffectKind::ComputeUser(names.into())),
+        }
+    }
+
     /// Adds the pins of a routine, a trigger or a view ([`super::bound_by_body`]).
     pub(super) fn add_pins(&mut self, pins: Pins) {
         self.runs_routines |= !pins.is_empty();
@@ -156,12 +188,12 @@ fn of_kind(
         }
         StatementKind::Ddl => tables::collect(context, statement, effects),
         StatementKind::Call => calls::procedure(context, statement, effects),
-        StatementKind::GetDiagnostics => effects.pin(Pin::Variables),
+        StatementKind::GetDiagnostics => effects.compute_users(context, statement),
         StatementKind::LoadData { .. } => {
             // The OK contains no insert id.
             effects.push(EffectKind::InsertIdUnknown);
             if statement.traits.any(StatementTraits::READS_VARIABLES) {
-                effects.pin(Pin::Variables);
+                effects.compute_users(context, statement);
             }
         }
         StatementKind::Unknown => {
@@ -232,7 +264,7 @@ fn of_traits(
         && statement.kind != StatementKind::Set
         && !is_definition
     {
-        effects.pin(Pin::Variables);
+        effects.compute_users(context, statement);
     }
     if traits.any(StatementTraits::SETS_INSERT_ID) && !is_definition {
         let is_reported = statement.kind == StatementKind::Write;

@@ -1,7 +1,5 @@
 //! Adapts the analysis of a prepared text to its execution, which may be much later.
 
-use evenkeel_policy::pins::Pin;
-
 use super::{EffectKind, SessionObject, TextAnalysis, Value};
 use crate::session_state::mysql::values;
 
@@ -18,12 +16,12 @@ impl TextAnalysis {
             if let EffectKind::Create(SessionObject::TemporaryTable, _) = effect.kind {
                 effect.kind = EffectKind::CreateUnknown(SessionObject::TemporaryTable);
             }
-            if let EffectKind::SetUser { value, .. } = &mut effect.kind
+            if let EffectKind::SetUser { name, value } = &mut effect.kind
                 && let Value::String(string) = value
             {
                 match values::literal_of_variable(string, mode, client, collation) {
                     Some(literal) => *value = Value::Same(literal.into()),
-                    None => effect.kind = EffectKind::Pin(Pin::Variables),
+                    None => effect.kind = EffectKind::ComputeUser([name.clone()].into()),
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Converts the facts of a statement to the router's types.
 
 use crate::mysql;
+use crate::name::Names;
 use crate::token::Word;
 use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{
@@ -41,6 +42,35 @@ pub(super) fn may_write(statement: &RoutedStatement) -> bool {
         | StatementClass::Setting => {
             statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
         }
+        _ => false,
+    }
+}
+
+/// Returns whether the statement may begin a transaction if autocommit is off. SAVEPOINT is an
+/// effect of its own.
+pub(super) fn may_begin(statement: &RoutedStatement) -> bool {
+    !matches!(
+        statement.kind,
+        StatementClass::Empty | StatementClass::Setting | StatementClass::EndTransaction
+    )
+}
+
+/// Returns whether the statement uses no table, and nothing that may use one.
+pub(super) fn is_tableless(facts: &mysql::StatementFacts) -> bool {
+    use mysql::{StatementKind as Kind, StatementTraits as Traits};
+    const OTHERS: Traits = Traits::NEXT_VALUE
+        .and(Traits::CURRENT_VALUE)
+        .and(Traits::SPECIAL_FUNCTION)
+        .and(Traits::INTO_FILE)
+        .and(Traits::BROKEN)
+        .and(Traits::TOO_DEEP);
+    let is_bare = |names: &Names| names.as_slice().is_empty() && !names.is_cut();
+    match facts.kind {
+        Kind::Select => {
+            is_bare(&facts.tables) && is_bare(&facts.functions) && !facts.traits.any(OTHERS)
+        }
+        // SHOW WARNINGS, SHOW ERRORS.
+        Kind::Show => facts.traits.any(Traits::DIAGNOSTICS),
         _ => false,
     }
 }

@@ -22,14 +22,15 @@ pub(super) fn collect(
         return effects.pin(Pin::Unknown);
     };
     let computed = assignments.iter().any(|one| one.value == Assigned::Unknown);
-    if computed && assigns_within(context, statement) {
-        effects.pin(Pin::Variables);
-    }
+    let mut computes = computed && assigns_within(context, statement);
     for assignment in &assignments {
-        one(context, assignment, effects);
+        computes |= !one(context, assignment, effects);
     }
     if assignments.len() > 1 {
         effects.push(EffectKind::SetSeveral);
+    }
+    if computes {
+        effects.compute_users(context, statement);
     }
 }
 
@@ -134,9 +135,15 @@ fn changes_one(context: &AnalysisContext<'_>, one: &Assignment) -> bool {
     }
 }
 
-fn one(context: &AnalysisContext<'_>, assignment: &Assignment, effects: &mut EffectCollector<'_>) {
+/// Adds the effect of one assignment. Returns false if it sets a user variable to a value that only
+/// the server knows.
+fn one(
+    context: &AnalysisContext<'_>,
+    assignment: &Assignment,
+    effects: &mut EffectCollector<'_>,
+) -> bool {
     match assignment.target {
-        Target::User(name) => user(context, name, assignment.value, effects),
+        Target::User(name) => return user(context, name, assignment.value, effects),
         Target::System(VariableScope::Global, _) => {}
         Target::System(scope, name) => {
             let name = name_of(context, name);
@@ -150,6 +157,7 @@ fn one(context: &AnalysisContext<'_>, assignment: &Assignment, effects: &mut Eff
             effects.push(EffectKind::SetVariable((*b"character_set_client").into()));
         }
     }
+    true
 }
 
 fn system(
@@ -208,16 +216,17 @@ fn user(
     name: Span,
     value: Assigned,
     effects: &mut EffectCollector<'_>,
-) {
+) -> bool {
     let Assigned::Literal(span) = value else {
-        return effects.pin(Pin::Variables);
+        return false;
     };
     let name = values::user_name(name.of(context.text));
     let value = value_of(context, span.of(context.text));
-    match (name, value) {
-        (Some(name), Some(value)) => effects.push(EffectKind::SetUser { name, value }),
-        _ => effects.pin(Pin::Variables),
-    }
+    let (Some(name), Some(value)) = (name, value) else {
+        return false;
+    };
+    effects.push(EffectKind::SetUser { name, value });
+    true
 }
 
 /// Returns a literal in a form that is valid in another session.

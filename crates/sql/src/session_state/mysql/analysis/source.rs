@@ -22,6 +22,8 @@ impl EffectKind {
             EffectKind::Pin(_)
             | EffectKind::PinOnSuccess(_)
             | EffectKind::SetUser { .. }
+            | EffectKind::ComputeUser(_)
+            | EffectKind::TakeLock(_)
             | EffectKind::SetTimestamp(_)
             | EffectKind::SetSwitch(..)
             | EffectKind::SetVariable(_)
@@ -34,6 +36,7 @@ impl EffectKind {
             | EffectKind::SetSeveral
             | EffectKind::SetByRoutine => true,
             EffectKind::Release(_)
+            | EffectKind::GiveLock(_)
             | EffectKind::SetDefault(_)
             | EffectKind::SetTracker
             | EffectKind::NextTransaction(_)

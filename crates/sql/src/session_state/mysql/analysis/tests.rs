@@ -86,6 +86,12 @@ fn shown(kind: &EffectKind) -> String {
             Value::String(value) => format!("@{} = string {}", text(name), text(value)),
         },
         EffectKind::SetTimestamp(Some(value)) => format!("timestamp = {}", text(value)),
+        EffectKind::ComputeUser(names) => {
+            let names = names.iter().map(|name| format!(" @{}", text(name)));
+            format!("compute{}", names.collect::<String>())
+        }
+        EffectKind::TakeLock(name) => format!("take {}", text(name.as_deref().unwrap_or(b"?"))),
+        EffectKind::GiveLock(name) => format!("give {}", text(name.as_deref().unwrap_or(b"?"))),
         EffectKind::SetTracker => "track".to_owned(),
         EffectKind::SetVariable(name) => format!("set {}", text(name)),
         EffectKind::SetDefault(name) => format!("default {}", text(name)),
@@ -190,8 +196,11 @@ fn sets_follow_by_text_or_by_the_servers_word() {
             "SET @a = NULL, time_zone = '+01:00'",
             &["@a = NULL", "set time_zone", "SetSeveral"],
         ),
-        ("SET @a = b + 1", &["Pin(Variables)"]),
-        ("SET @a = n'x'", &["Pin(Variables)"]),
+        (
+            "SET @a = b + 1, @B = @c",
+            &["SetSeveral", "compute @a @b @c"],
+        ),
+        ("SET @a = n'x'", &["compute @a"]),
         ("SET @é = 1", &["Pin(Variables)"]),
         (
             "SET NAMES latin1, @a = 'x'; SET @a = 'y', @b = 2",
@@ -200,7 +209,7 @@ fn sets_follow_by_text_or_by_the_servers_word() {
                 "0: set character_set_client",
                 "0: @a = string x",
                 "0: SetSeveral",
-                "1: Pin(Variables)",
+                "1: compute @a",
                 "1: @b = 2",
                 "1: SetSeveral",
             ],
@@ -208,7 +217,7 @@ fn sets_follow_by_text_or_by_the_servers_word() {
         ("SET sql_mode = @old", &["set sql_mode"]),
         (
             "SET sql_mode = @old := 'x'",
-            &["Pin(Variables)", "set sql_mode"],
+            &["set sql_mode", "compute @old"],
         ),
         ("SET @@SESSION.`sql_mode` = ''", &["set sql_mode"]),
         (

@@ -27,15 +27,6 @@ const VARIABLES_LENGTH_MAX: usize = 16_384;
 /// Bytes counted for each variable besides its name and value, as the cost of moving it.
 const VARIABLE_LENGTH: usize = 32;
 
-/// Returns whether a statement may begin a transaction if autocommit is off.
-/// [`EffectKind::Savepoint`] is handled separately.
-pub(super) fn may_begin(statement: &RoutedStatement) -> bool {
-    !matches!(
-        statement.kind,
-        StatementClass::Empty | StatementClass::Setting | StatementClass::EndTransaction
-    )
-}
-
 impl SessionState {
     /// Applies an OK or the end of a result, after its trackers were applied. `index`: number of
     /// statements of the text that completed before it.
@@ -84,8 +75,7 @@ impl SessionState {
         for effect in effects {
             self.apply(&effect.kind, reply, server, interner);
         }
-        let begins = analysis.statements.get(index).is_some_and(may_begin);
-        if begins && !self.autocommit() {
+        if analysis.may_begin_at(index) && !self.autocommit() {
             self.pins.add(Pin::AutocommitOff);
         }
         self.explain(analysis);
@@ -211,6 +201,9 @@ impl SessionState {
             EffectKind::Drop(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
             EffectKind::Release(release) => self.release(*release),
             EffectKind::SetUser { name, value } => self.set_user(name, value, server, interner),
+            EffectKind::ComputeUser(names) => self.compute_users(names),
+            EffectKind::TakeLock(name) => self.lock_answered(true, name.as_deref(), reply),
+            EffectKind::GiveLock(name) => self.lock_answered(false, name.as_deref(), reply),
             EffectKind::SetTimestamp(value) => {
                 self.set(variables::TIMESTAMP, value.as_deref(), server, interner);
             }
@@ -219,7 +212,7 @@ impl SessionState {
                 self.set(name, Some(value), server, interner);
             }
             EffectKind::SetTracker | EffectKind::SetSeveral => {}
-            EffectKind::SetVariable(name) => self.require_report(name),
+            EffectKind::SetVariable(name) => self.require_report(name, reply.status),
             EffectKind::SetDefault(name) => self.set(name, None, server, interner),
             EffectKind::SetCharset => {
                 if !self.mark_charset() && !self.was_reported(variables::COLLATION) {
@@ -329,9 +322,12 @@ impl SessionState {
             EffectKind::Pin(pin) => self.pin(*pin),
             EffectKind::CreateUnknown(object) => self.pin_object(*object),
             EffectKind::Execute(name) => self.execute(name),
+            EffectKind::ComputeUser(names) => self.compute_users(names),
             EffectKind::SetByRoutine => self.has_unreported = true,
             // All are checked before the first is set, but the checks do not find all errors.
-            EffectKind::SetUser { .. } if several => self.pin(Pin::Variables),
+            EffectKind::SetUser { name, .. } if several => {
+                self.compute_users(std::slice::from_ref(name));
+            }
             EffectKind::SetTimestamp(_) | EffectKind::SetSwitch(..) if several => {
                 self.pin(Pin::Settings)
             }
@@ -345,6 +341,19 @@ impl SessionState {
         }
         self.pins.release(release);
         self.reset_pins.release(release);
+    }
+
+    /// Applies the value of a function for named locks; `takes`: of GET_LOCK, else of RELEASE_LOCK.
+    /// Without a value, a lock may be taken, and is not released.
+    fn lock_answered(&mut self, takes: bool, name: Option<&[u8]>, reply: &StatementReply) {
+        if takes && reply.value != Some(false) {
+            self.objects.lock_taken(name);
+            self.pins.add(Pin::NamedLock);
+        }
+        if !takes && reply.value == Some(true) {
+            self.objects.lock_released(name);
+            self.unpin(Pin::NamedLock);
+        }
     }
 
     /// Returns whether SELECT computes no row, because `sql_select_limit` is 0.
@@ -407,18 +416,25 @@ impl SessionState {
             }),
         };
         let Some(literal) = literal else {
-            return self.pin(Pin::Variables);
+            return self.compute_users(&[name.into()]);
         };
         let key = [b"@", name].concat();
-        let is_own = |(name, _): &(&[u8], &[u8])| name.first() == Some(&b'@');
-        let others = self.settings.iter().filter(is_own);
-        let lengths = |(name, value): (&[u8], &[u8])| [VARIABLE_LENGTH, name.len(), value.len()];
-        let length: usize = others.flat_map(lengths).sum();
-        if length.saturating_add(literal.len()) > VARIABLES_LENGTH_MAX {
+        if !self.has_room_for(&literal) {
             return self.pin(Pin::Variables);
         }
         self.settings = interner.with(&self.settings, &key, &literal);
         server.settings = interner.with(&server.settings, &key, &literal);
+        self.unknown.users.retain(|unknown| **unknown != *name);
+        self.unpin(Pin::Variables);
+    }
+
+    /// Returns whether another value of a user variable is within the limit.
+    pub(super) fn has_room_for(&self, literal: &[u8]) -> bool {
+        let is_own = |(name, _): &(&[u8], &[u8])| name.first() == Some(&b'@');
+        let others = self.settings.iter().filter(is_own);
+        let lengths = |(name, value): (&[u8], &[u8])| [VARIABLE_LENGTH, name.len(), value.len()];
+        let length: usize = others.flat_map(lengths).sum();
+        length.saturating_add(literal.len()) <= VARIABLES_LENGTH_MAX
     }
 
     pub(super) fn was_reported(&self, name: &[u8]) -> bool {

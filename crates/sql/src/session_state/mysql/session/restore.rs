@@ -25,6 +25,22 @@ impl SessionState {
         }
     }
 
+    /// Returns texts to run with the query: they set variables to their present values, so that the
+    /// server reports them. MariaDB does not report `SET @@name = …` without a scope.
+    #[must_use]
+    pub fn setting_queries(&self, version: u32) -> Vec<Vec<u8>> {
+        let names = self.unknown.settings.iter();
+        names
+            .map(|name| self.reporting_set(name, version))
+            .collect()
+    }
+
+    /// Returns the text that sets a variable to its present value.
+    pub(super) fn reporting_set(&self, name: &[u8], version: u32) -> Vec<u8> {
+        let name = variables::spelling(name, self.modes.mariadb, version);
+        [b"SET @@session.", name, b"=@@session.", name].concat()
+    }
+
     fn is_insert_id_open(&self, observed: &ObservedResultReads) -> bool {
         match self.insert_id {
             InsertId::Exact(_) => false,
@@ -35,6 +51,13 @@ impl SessionState {
         }
     }
 
+    /// Pins for the settings that the server was asked for in vain.
+    pub fn query_failed(&mut self) {
+        for name in std::mem::take(&mut self.unknown.settings) {
+            self.pin_setting(name);
+        }
+    }
+
     /// Processes the answer to the query, after its trackers were applied.
     pub fn query_answered(&mut self, server: &mut ServerSessionState, interner: &Interner) {
         self.apply_collation(server, interner);
@@ -42,6 +65,11 @@ impl SessionState {
         let other = self.has_merged_reports && self.received.position.is_some();
         if self.has_unreported && (self.was_reported(variables::TIMESTAMP) || switched || other) {
             self.pin(Pin::Settings);
+        }
+        for name in std::mem::take(&mut self.unknown.settings) {
+            if !self.is_reported(&name) {
+                self.pin_setting(name);
+            }
         }
         self.received = TrackerUpdate::default();
         self.is_querying = false;

@@ -1,6 +1,6 @@
 //! Applies the trackers and the status that a server reports to the session state.
 
-use evenkeel_policy::pins::{Pin, UnpinEvent};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::{Isolation, TransactionModes};
 use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::Change;
@@ -82,15 +82,26 @@ impl SessionState {
         }
     }
 
-    /// Pins if the server did not report a variable that was set.
-    pub(super) fn require_report(&mut self, name: &[u8]) {
+    /// Records that a variable was set: if the server did not report it, it is asked before the
+    /// connection is released. Pins if that cannot be done, or comes too late for the next text.
+    pub(super) fn require_report(&mut self, name: &[u8], status: Status) {
+        const ASKED: Pins = Pins::of(&[Pin::Settings, Pin::InsertId, Pin::Variables]);
         let name = variables::canonical(name);
-        let other = variables::other_name(name);
-        let is_reported =
-            self.was_reported(name) || other.is_some_and(|other| self.was_reported(other));
-        if !is_reported && !self.mark_unreported(name) {
+        let is_known = self.is_reported(name) || self.mark_unreported(name);
+        let is_asked_now =
+            !status.has(Status::IN_TRANSACTION) && self.pins.except(ASKED).is_empty();
+        let can_ask = is_asked_now || !variables::is_of_analysis(name);
+        if !is_known && !(can_ask && self.unknown.add_setting(name)) {
             self.pin_setting(name.into());
         }
+    }
+
+    /// Returns whether the last OK reported the variable, or the status of each reply does.
+    pub(super) fn is_reported(&self, name: &[u8]) -> bool {
+        let other = variables::other_name(name);
+        name == variables::AUTOCOMMIT
+            || self.was_reported(name)
+            || other.is_some_and(|other| self.was_reported(other))
     }
 
     pub(super) fn apply_status(

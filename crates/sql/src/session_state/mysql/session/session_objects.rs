@@ -12,6 +12,8 @@ pub(super) struct SessionObjects {
     known: Vec<NamedObject>,
     /// Kinds of which further objects with unknown names may exist.
     unknown: Vec<SessionObject>,
+    /// Number of locks with unknown names, at most.
+    unnamed_locks: u32,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,32 @@ impl SessionObjects {
         }
     }
 
+    /// Records that a lock was taken, as the server has reported. `None`: of an unknown name.
+    pub(super) fn lock_taken(&mut self, name: Option<&[u8]>) {
+        match name {
+            Some(name) => self.create(SessionObject::NamedLock, name, Pins::NONE),
+            None => self.unnamed_locks = self.unnamed_locks.saturating_add(1),
+        }
+    }
+
+    /// Records that a lock was released one time, as the server has reported.
+    pub(super) fn lock_released(&mut self, name: Option<&[u8]>) {
+        let known = name.filter(|name| self.find(SessionObject::NamedLock, name).is_some());
+        if let Some(name) = known {
+            return self.remove(SessionObject::NamedLock, name);
+        }
+        if name.is_none() {
+            // It may have been any of them.
+            let locks = self.known.iter();
+            let locks = locks.filter(|known| known.kind == SessionObject::NamedLock);
+            let count: u32 = locks.map(|lock| lock.count).sum();
+            self.known
+                .retain(|known| known.kind != SessionObject::NamedLock);
+            self.unnamed_locks = self.unnamed_locks.saturating_add(count);
+        }
+        self.unnamed_locks = self.unnamed_locks.saturating_sub(1);
+    }
+
     /// Records that there may be objects of this kind with unknown names.
     pub(super) fn add_unknown(&mut self, object: SessionObject) {
         if !self.unknown.contains(&object) {
@@ -64,6 +92,9 @@ impl SessionObjects {
     pub(super) fn clear(&mut self, object: SessionObject) {
         self.known.retain(|known| known.kind != object);
         self.unknown.retain(|unknown| *unknown != object);
+        if object == SessionObject::NamedLock {
+            self.unnamed_locks = 0;
+        }
     }
 
     /// Returns the names of objects that cause one of these pins.
@@ -75,7 +106,9 @@ impl SessionObjects {
 
     pub(super) fn has(&self, object: SessionObject) -> bool {
         let mut known = self.known.iter();
-        self.unknown.contains(&object) || known.any(|known| known.kind == object)
+        self.unknown.contains(&object)
+            || known.any(|known| known.kind == object)
+            || object == SessionObject::NamedLock && self.unnamed_locks > 0
     }
 
     /// Returns the pins that executing the named prepared statement causes. `None`: unknown

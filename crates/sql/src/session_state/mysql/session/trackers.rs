@@ -2,6 +2,7 @@
 //! and reports only the changes that these request; other changes are queried afterwards.
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::Change;
 use smallvec::SmallVec;
 
@@ -116,19 +117,19 @@ impl SessionState {
     pub fn restore_trackers(&mut self, version: u32, in_transaction: bool) -> TrackerRestore {
         self.received = TrackerUpdate::default();
         let mariadb = self.modes.mariadb;
-        let swap = self.swap.get_or_insert_default();
-        let report = |name: &[u8]| {
-            let name = variables::spelling(name, mariadb, version);
-            [b"SET @@session.", name, b"=@@session.", name].concat()
-        };
+        let swap = self.swap.take().unwrap_or_default();
         let names = swap.unreported.iter().filter(|name| !must_query(name));
-        TrackerRestore {
+        let restore = TrackerRestore {
             query: swap
                 .needs_query()
                 .then(|| client_trackers::values_of_trackers(mariadb)),
             trackers: client_trackers::trackers_again(mariadb, version, in_transaction),
-            reports: names.map(|name| report(name)).collect(),
-        }
+            reports: names
+                .map(|name| self.reporting_set(name, version))
+                .collect(),
+        };
+        self.swap = Some(swap);
+        restore
     }
 
     /// Handles a failure of these texts: the client's changes are unknown. `is_restored`: our
@@ -157,7 +158,7 @@ impl SessionState {
         }
         self.apply_collation(server, interner);
         for name in &swap.unreported {
-            self.require_report(name);
+            self.require_report(name, Status::IN_TRANSACTION);
         }
         self.received = TrackerUpdate::default();
         self.unpin(Pin::Settings);

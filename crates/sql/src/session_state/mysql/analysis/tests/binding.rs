@@ -5,13 +5,14 @@ use super::*;
 #[test]
 fn what_binds() {
     check(&[
-        ("SELECT @a := 1", &["Pin(Variables)"]),
-        ("SELECT 1 INTO @a", &["Pin(Variables)"]),
+        ("SELECT @a := 1", &["compute @a"]),
+        ("SELECT 1 INTO @a", &["compute @a"]),
+        ("SELECT @A := @`b c` + @a", &["compute @a @b c"]),
         (
             "LOAD DATA INFILE 'x' INTO TABLE t (@a)",
-            &["InsertIdUnknown", "Pin(Variables)"],
+            &["InsertIdUnknown", "compute @a"],
         ),
-        ("GET DIAGNOSTICS @a = NUMBER", &["Pin(Variables)"]),
+        ("GET DIAGNOSTICS @a = NUMBER", &["compute @a"]),
         ("SELECT NEXT VALUE FOR s", &["Pin(Sequence)"]),
         ("XA START 'a'", &["Pin(Xa)"]),
         ("XA END 'a'", &["Pin(Xa)"]),
@@ -40,8 +41,16 @@ fn what_binds() {
 #[test]
 fn locks_are_counted_where_they_can_be() {
     check(&[
-        ("SELECT GET_LOCK('A b', 10)", &["create NamedLock A b"]),
-        ("SELECT get_lock('a', -1) AS l", &["create NamedLock a"]),
+        ("SELECT GET_LOCK('A b', 10)", &["take A b"]),
+        ("SELECT get_lock('a', -1) AS l", &["take a"]),
+        ("SELECT RELEASE_LOCK('a')", &["give a"]),
+        ("SELECT GET_LOCK(concat('k', (@x)), 1)", &["take ?"]),
+        ("SELECT RELEASE_LOCK(lower(?)) AS x", &["give ?"]),
+        (
+            "SELECT GET_LOCK('a', RELEASE_LOCK('a'))",
+            &["Pin(NamedLock)"],
+        ),
+        ("DO GET_LOCK(?, 1)", &["Pin(NamedLock)"]),
         ("DO RELEASE_LOCK('a')", &["drop NamedLock a"]),
         ("SELECT RELEASE_ALL_LOCKS()", &["Release(UnlockNamed)"]),
         ("SELECT concat(GET_LOCK('a', 10))", &["create NamedLock a"]),
@@ -58,14 +67,14 @@ fn locks_are_counted_where_they_can_be() {
             "SELECT CONCAT(GET_LOCK('a', 1) - 18446744073709551615)",
             &["Pin(NamedLock)"],
         ),
-        ("SELECT GET_LOCK(?, 1)", &["Pin(NamedLock)"]),
+        ("SELECT GET_LOCK(?, 1)", &["take ?"]),
         ("SELECT GET_LOCK('a', 1) FROM t", &["Pin(NamedLock)"]),
         (
             "SELECT GET_LOCK('a', 1), RELEASE_ALL_LOCKS()",
             &["Pin(NamedLock)"],
         ),
         // The call may not run.
-        ("SELECT RELEASE_LOCK('a' 'b')", &[]),
+        ("SELECT RELEASE_LOCK('a' 'b')", &["give ?"]),
         ("SELECT RELEASE_LOCK('a') FROM t", &[]),
         ("SELECT CONCAT(NULL, RELEASE_LOCK('a'))", &[]),
         ("SELECT CONCAT(RELEASE_LOCK('a')) FROM t", &[]),
@@ -119,7 +128,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
     check(&[
         ("CALL p()", &ANY),
         ("CALL app.pure(1)", &[]),
-        ("CALL pure(@a)", &["Pin(Variables)"]),
+        ("CALL pure(@a)", &["compute @a"]),
         ("CALL pure(?)", &[]),
         (
             "EXECUTE IMMEDIATE 'CALL pure(?)' USING @a",
@@ -153,7 +162,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ),
         (
             "EXECUTE IMMEDIATE 'SELECT ?' USING @a := 5",
-            &["Pin(Unknown)", "execute ", "Pin(Variables)"],
+            &["Pin(Unknown)", "execute ", "compute @a"],
         ),
         (
             "EXECUTE IMMEDIATE 'SELECT ?' USING GET_LOCK('x', 10)",
@@ -161,7 +170,7 @@ fn what_nobody_has_read_may_leave_anything_behind() {
         ),
         (
             "SET STATEMENT max_statement_time = 1 FOR SELECT @a := 1",
-            &["Pin(Variables)", "RestoreVariables"],
+            &["compute @a", "RestoreVariables"],
         ),
         (
             "SET STATEMENT sql_mode = '' FOR SELECT 1",
