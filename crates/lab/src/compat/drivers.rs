@@ -1,5 +1,5 @@
-//! Runs a program of our own with each of the drivers that applications use most: it checks what the
-//! driver does, and whether an idle connection of it leaves its server connection to others.
+//! Runs a program of our own with each of the drivers that applications use most: it checks what
+//! the driver does, and whether an idle connection of it leaves its server connection to others.
 
 mod language;
 
@@ -158,8 +158,8 @@ pub(super) struct Addresses {
     pub(super) small: SocketAddr,
 }
 
-/// Returns the options of the pool of two. A client waits for a connection as long as a check waits for
-/// an answer; with the default, the checks that starve would take longer.
+/// Returns the options of the pool of two. A client waits for a connection as long as a check waits
+/// for an answer; with the default, the checks that starve would take longer.
 pub(super) fn small_pool(usual: PoolerOptions) -> PoolerOptions {
     PoolerOptions {
         size: 2,

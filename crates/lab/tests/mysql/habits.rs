@@ -541,7 +541,7 @@ fn values_follow(server: &Server) {
     });
 }
 
-/// TO SEE THIS RED: take a number for a string, or let its value stay behind.
+/// TO SEE THIS RED: take a number for a string, or do not restore its value.
 #[test]
 fn values_that_only_the_server_knows_follow_their_client() {
     values_follow(shared());

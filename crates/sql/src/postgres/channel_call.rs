@@ -8,7 +8,7 @@ use crate::token::TokenKind;
 /// LISTEN or UNLISTEN of channels, in a text of nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelCall {
-    /// What is done with the channels.
+    /// Action on the channels.
     pub action: ChannelAction,
     /// One channel, or those of a block of code.
     pub channels: Vec<Channel>,
@@ -52,8 +52,8 @@ pub fn channel_call(text: &[u8]) -> Option<ChannelCall> {
     (code.kind == TokenKind::String).then_some(())?;
     let rest = code.span.of(text).strip_prefix(b"$")?;
     ends(&mut tokens).then_some(())?;
-    let delimiter = 1 + memchr::memchr(b'$', rest)?;
-    let code = rest.get(delimiter..rest.len().checked_sub(delimiter + 1)?)?;
+    let delimiter = memchr::memchr(b'$', rest)?.checked_add(1)?;
+    let code = rest.get(delimiter..rest.len().checked_sub(delimiter.checked_add(1)?)?)?;
     block(code)
 }
 

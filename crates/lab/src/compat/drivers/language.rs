@@ -18,11 +18,12 @@ const LIMIT: Duration = Duration::from_secs(400);
 /// Language of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
-    /// With pip, in an environment of its own.
+    /// Installed by pip, in an environment of its own.
     Python,
-    /// With npm.
+    /// Installed by npm.
     Node,
-    /// With Maven, and HikariCP beside the driver. Words of a driver: group, artifact, version.
+    /// Fetched by Maven, and HikariCP beside the driver. Words of a driver: group, artifact and
+    /// version.
     Java,
     /// As Go modules.
     Go,

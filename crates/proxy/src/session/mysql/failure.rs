@@ -1,7 +1,44 @@
-//! Classifies the errors of servers for the decision whether a command is sent again.
+//! Classifies the errors of servers for the decision whether a command is sent again, and records
+//! those of Evenkeel's own queries.
 
 use evenkeel_policy::route::retry::FailureKind;
 use evenkeel_wire::mysql::backend::ErrorReport;
+
+use super::error_reply::ErrorReply;
+use super::from_server::ScanResult;
+use super::server::Ask;
+use super::{AfterDiscard, Session, Stage};
+
+impl Session<'_> {
+    /// Records the error of a query of Evenkeel.
+    pub(super) fn record_error(
+        &mut self,
+        ask: Option<Ask>,
+        report: &ErrorReport<'_>,
+        scan: &mut ScanResult,
+    ) {
+        match &mut self.stage {
+            Stage::DiscardReply(AfterDiscard::Renewed { is_clean }) => *is_clean = false,
+            Stage::DiscardReply(then @ AfterDiscard::Answered { .. }) => {
+                *then = AfterDiscard::Unanswered
+            }
+            Stage::DiscardReply(AfterDiscard::Listed(listing)) => listing.has_failed = true,
+            Stage::DiscardReply(AfterDiscard::TookBack { is_whole }) => {
+                *is_whole &= ask == Some(Ask::Telling)
+            }
+            _ => {}
+        }
+        match ask {
+            Some(Ask::Telling) => {}
+            Some(Ask::Wait) => scan.failure = Some(FailureKind::NotFresh),
+            Some(Ask::Prepare) => scan.refused = Some(ErrorReply::of_report(report, "")),
+            _ => {
+                let why = "the server rejected a setting of this session: ";
+                scan.refused = Some(ErrorReply::of_report(report, why));
+            }
+        }
+    }
+}
 
 /// Returns whether and how an error affects retries ("Server Error Message Reference").
 pub(super) fn failure_of(report: &ErrorReport<'_>) -> FailureKind {

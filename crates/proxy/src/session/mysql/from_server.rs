@@ -17,12 +17,10 @@ use evenkeel_wire::stream_editor::StreamEditor;
 use super::active_request::CommandKind;
 use super::error_reply::ErrorReply;
 use super::failure::failure_of;
-use super::query_text::effective;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
 use crate::session::input::Input;
-use evenkeel_sql::session_state::mysql::TextAnalysis;
 
 /// Maximum length in bytes of the kept result of a wait or tracker query.
 const WORD_LENGTH_MAX: usize = 4 * 1024;
@@ -170,12 +168,6 @@ impl Session<'_> {
         }
     }
 
-    /// Returns whether the reply to the command has the value of a function for named locks.
-    fn answers_lock(&self) -> bool {
-        let meaning = effective(&self.active.what, &self.active.statement);
-        meaning.is_some_and(TextAnalysis::answers_lock)
-    }
-
     fn delivery(&self, server: &ServerConnection, scan: &ScanResult) -> Delivery {
         let is_nobody_s = matches!(self.stage, Stage::DiscardReply(_))
             || scan.refused.is_some()
@@ -266,29 +258,6 @@ impl Session<'_> {
                 }
             }
             _ => {}
-        }
-    }
-
-    fn record_error(&mut self, ask: Option<Ask>, report: &ErrorReport<'_>, scan: &mut ScanResult) {
-        match &mut self.stage {
-            Stage::DiscardReply(AfterDiscard::Renewed { is_clean }) => *is_clean = false,
-            Stage::DiscardReply(then @ AfterDiscard::Answered { .. }) => {
-                *then = AfterDiscard::Unanswered
-            }
-            Stage::DiscardReply(AfterDiscard::Listed(listing)) => listing.has_failed = true,
-            Stage::DiscardReply(AfterDiscard::TookBack { is_whole }) => {
-                *is_whole &= ask == Some(Ask::Telling)
-            }
-            _ => {}
-        }
-        match ask {
-            Some(Ask::Telling) => {}
-            Some(Ask::Wait) => scan.failure = Some(FailureKind::NotFresh),
-            Some(Ask::Prepare) => scan.refused = Some(ErrorReply::of_report(report, "")),
-            _ => {
-                let why = "the server rejected a setting of this session: ";
-                scan.refused = Some(ErrorReply::of_report(report, why));
-            }
         }
     }
 

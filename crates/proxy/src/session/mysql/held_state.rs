@@ -3,8 +3,9 @@
 
 use std::task::Context;
 
-use evenkeel_sql::session_state::mysql::{UserVariableQuestion, UserVariableRows};
+use evenkeel_sql::session_state::mysql::{TextAnalysis, UserVariableQuestion, UserVariableRows};
 
+use super::query_text::effective;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, Session, Stage};
 
@@ -58,6 +59,12 @@ impl Session<'_> {
             && self.server.as_deref().is_some_and(is_idle)
             && self.holding.is_none()
             && !self.keeps_connection()
+    }
+
+    /// Returns whether the reply to the command has the value of a function for named locks.
+    pub(super) fn answers_lock(&self) -> bool {
+        let meaning = effective(&self.active.what, &self.active.statement);
+        meaning.is_some_and(TextAnalysis::answers_lock)
     }
 
     /// Adds bytes of definitions or rows to the answer.

@@ -1,4 +1,4 @@
-//! Finds out what a text leaves behind that is too long to be parsed: it is read while it is
+//! Finds out whether a text that is too long to be parsed leaves state: it is read while it is
 //! forwarded.
 
 use std::sync::Arc;

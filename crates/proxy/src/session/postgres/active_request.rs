@@ -465,9 +465,7 @@ impl Session<'_> {
     fn routed(&self) -> route::SessionContext {
         route::SessionContext {
             defaults: self.state.transaction_defaults(),
-            changed_catalog: self.account.are_functions_changed()
-                || self.changed_catalog_us > 0
-                    && !self.account.knows_catalog_until(self.changed_catalog_us),
+            changed_catalog: self.account.has_unread_changes(self.changed_catalog_us),
             ..route::SessionContext::default()
         }
     }

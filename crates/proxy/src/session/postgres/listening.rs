@@ -42,7 +42,7 @@ pub(super) struct Listening {
     mailbox: Arc<Mailbox>,
     /// LISTEN being processed.
     asked: Asked,
-    /// What ends with the current transaction, if it commits.
+    /// Listening that ends with the current transaction, if it commits.
     leaving: Leaving,
 }
 
@@ -165,8 +165,8 @@ impl Drop for Listening {
 }
 
 impl Session<'_> {
-    /// Returns whether a message is a LISTEN that must wait for the shared connection. `bytes` begin
-    /// with the message.
+    /// Returns whether a message is a LISTEN that must wait for the shared connection. `bytes`
+    /// begin with the message.
     pub(super) fn waits_to_listen(
         &mut self,
         header: Header,

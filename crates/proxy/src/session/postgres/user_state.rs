@@ -124,6 +124,12 @@ impl Account {
         database.is_some_and(|database| database.is_read_since(us))
     }
 
+    /// Returns whether any session has changed functions since the catalog was read, or the calling
+    /// one has changed the catalog. `own_us`: time of its last change, in microseconds; zero: none.
+    pub(crate) fn has_unread_changes(&self, own_us: u64) -> bool {
+        self.are_functions_changed() || own_us > 0 && !self.knows_catalog_until(own_us)
+    }
+
     /// Returns whether any client of the user has used `currval` or `lastval`.
     pub(crate) fn asks_sequences(&self) -> bool {
         self.known.history.asks_sequences()

@@ -103,8 +103,8 @@ pub struct TextAnalysis {
     /// True if it executes routines or triggers that leave or may leave state in the session. Their
     /// errors may have any number.
     pub(super) runs_routines: bool,
-    /// True if none of its statements can begin a transaction unless the server reports it: they use
-    /// no table.
+    /// True if none of its statements can begin a transaction unless the server reports it: they
+    /// use no table.
     pub(super) is_tableless: bool,
     /// True if it defines a stored program. Its end, and whether a statement follows, is unknown.
     pub defines_stored_program: bool,
@@ -405,18 +405,17 @@ fn read_at(
     };
     let mut answered = ResultReads::NONE;
     for (index, statement) in facts.statements().enumerate() {
-        let routed = routing::statement(&context, statement);
+        let (routed, traits) = (routing::statement(&context, statement), statement.traits);
         analysis.writes |= routing::may_write(&routed);
         analysis.is_tableless &= !routing::may_begin(&routed) || routing::is_tableless(statement);
-        analysis.sets_globals |= statement.traits.any(mysql::StatementTraits::SETS_GLOBAL);
+        analysis.sets_globals |= traits.any(mysql::StatementTraits::SETS_GLOBAL);
         analysis.changes_catalog |= routing::changes_catalog(statement, &routed);
-        let needs = routing::needs(&context, statement);
         // Results of a statement of the same text are not those of the previous text.
-        analysis.needs = analysis.needs.and(needs.without(answered));
+        let needs = routing::needs(&context, statement).without(answered);
+        analysis.needs = analysis.needs.and(needs);
         answered = answered.and(routing::answers(statement.kind));
         analysis.is_counted &= routing::has_one_reply(statement.kind);
-        analysis.defines_stored_program |=
-            statement.traits.any(mysql::StatementTraits::STORED_PROGRAM);
+        analysis.defines_stored_program |= traits.any(mysql::StatementTraits::STORED_PROGRAM);
         analysis.kills_unknown_connection |= kills::kills(&context, statement);
         analysis.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -443,8 +442,8 @@ fn read_at(
     analysis
 }
 
-/// Handles string assignments that follow a change of the connection's character set in the same text.
-/// A string has the character set that is set when its statement is parsed.
+/// Handles string assignments that follow a change of the connection's character set in the same
+/// text. A string has the character set that is set when its statement is parsed.
 fn pin_doubtful_strings(analysis: &mut TextAnalysis) {
     let changes = |effect: &&Effect| match &effect.kind {
         EffectKind::SetCharset => true,

@@ -19,7 +19,7 @@ use evenkeel_wire::mysql::flags::Status;
 use evenkeel_wire::mysql::trackers::{Change, Tracker};
 use smallvec::SmallVec;
 
-use super::analysis::{CatalogLookup, EffectKind, IN_SCHEMA, SessionObject, TextAnalysis};
+use super::analysis::{CatalogLookup, EffectKind, SessionObject, TextAnalysis};
 use super::client_trackers::ClientTrackers;
 use super::collations::{self, Collation};
 use super::connection::{self, ServerSessionState};
@@ -60,7 +60,7 @@ pub struct StatementReply {
     pub has_trackers: bool,
     /// True for the end of a result, which has no insert id even after an insert.
     pub is_result: bool,
-    /// For [`TextAnalysis::answers_lock`]: whether the value is 1; `None` if there is no row.
+    /// True if the value is 1, `None` if there is no row: for [`TextAnalysis::answers_lock`].
     pub value: Option<bool>,
 }
 
@@ -437,10 +437,6 @@ impl SessionState {
         self.has_unreported || self.has_unknown_collation() || !self.unknown.settings.is_empty()
     }
 
-    fn has_unknown_collation(&self) -> bool {
-        !self.settings.facts().has_collation
-    }
-
     /// Applies the connection's collation if an OK reported it.
     fn apply_collation(&mut self, server: &mut ServerSessionState, interner: &Interner) {
         if let Some(collation) = self.received.collation.take() {
@@ -464,23 +460,6 @@ impl SessionState {
     fn pin_setting(&mut self, name: Box<[u8]>) {
         self.untracked_setting = name;
         self.pin(Pin::Settings);
-    }
-
-    /// Returns the names of settings, tables, locks and statements with these pins, for display.
-    #[must_use]
-    pub fn names_of(&self, pins: Pins) -> String {
-        let pinning = self.pinning.iter().filter(|(_, pin)| pins.has(*pin));
-        let mut names: Vec<_> = pinning.map(|(name, _)| &**name).collect();
-        if pins.has(Pin::Settings) && names.is_empty() && !self.untracked_setting.is_empty() {
-            names.push(&self.untracked_setting);
-        }
-        names.extend(self.objects.names(pins));
-        if pins.has(Pin::Variables) {
-            names.extend(self.unknown.users.iter().map(|name| &**name));
-        }
-        let name = |name: &&[u8]| String::from_utf8_lossy(name).replace(char::from(IN_SCHEMA), ".");
-        let names: Vec<_> = names.iter().map(name).collect();
-        names.join(", ")
     }
 
     /// Removes a pin if nothing requires it any longer.

@@ -31,7 +31,7 @@ const SETUP: &[u8] = b"SET client_encoding = 'UTF8'; SET application_name = 'eve
     SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
     WHERE name = 'idle_session_timeout'";
 
-/// Shared connection of a hub. On drop the sessions that listen are told that it is lost.
+/// Shared connection of a hub. On drop, the sessions that listen are notified that it is lost.
 struct SharedConnection {
     hub: Arc<ListenHub>,
     service: Arc<Service>,

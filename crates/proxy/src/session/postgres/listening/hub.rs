@@ -21,7 +21,7 @@ struct HubState {
     link: Link,
     /// Sessions that the shared connection listens for. No entry is empty.
     channels: HashMap<Box<[u8]>, Vec<Arc<Mailbox>>>,
-    /// What the shared connection has still to do, in this order.
+    /// Requests that the shared connection has still to send, in this order.
     requests: VecDeque<Request>,
     /// Request that the server is processing.
     current: Option<Request>,
@@ -253,7 +253,7 @@ impl HubState {
         }
     }
 
-    /// Ends the shared connection: sessions that listen are told so, and those that wait get no
+    /// Ends the shared connection: sessions that listen are notified, and those that wait get no
     /// connection to listen with.
     fn lose(&mut self) {
         self.link = Link::Closed;

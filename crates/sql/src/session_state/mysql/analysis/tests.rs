@@ -214,6 +214,12 @@ fn sets_follow_by_text_or_by_the_servers_word() {
                 "1: SetSeveral",
             ],
         ),
+    ]);
+}
+
+#[test]
+fn system_variables_follow_by_text_or_by_the_servers_word() {
+    check(&[
         ("SET sql_mode = @old", &["set sql_mode"]),
         (
             "SET sql_mode = @old := 'x'",

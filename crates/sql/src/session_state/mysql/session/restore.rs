@@ -51,7 +51,7 @@ impl SessionState {
         }
     }
 
-    /// Pins for the settings that the server was asked for in vain.
+    /// Pins for the settings that the server did not report.
     pub fn query_failed(&mut self) {
         for name in std::mem::take(&mut self.unknown.settings) {
             self.pin_setting(name);

@@ -91,7 +91,7 @@ impl SessionState {
         let is_asked_now =
             !status.has(Status::IN_TRANSACTION) && self.pins.except(ASKED).is_empty();
         let can_ask = is_asked_now || !variables::is_of_analysis(name);
-        if !is_known && !(can_ask && self.unknown.add_setting(name)) {
+        if !(is_known || can_ask && self.unknown.add_setting(name)) {
             self.pin_setting(name.into());
         }
     }

@@ -1,11 +1,31 @@
 //! Tracks the named objects of a session on its server connection, which pin until all are removed.
 
-use evenkeel_policy::pins::Pins;
+use evenkeel_policy::pins::{Pin, Pins};
 
-use super::super::analysis::SessionObject;
+use super::super::analysis::{IN_SCHEMA, SessionObject};
+use super::SessionState;
 
 /// Maximum number of objects tracked by name.
 const COUNT_MAX: usize = 64;
+
+impl SessionState {
+    /// Returns the names of settings, tables, locks and statements with these pins, for display.
+    #[must_use]
+    pub fn names_of(&self, pins: Pins) -> String {
+        let pinning = self.pinning.iter().filter(|(_, pin)| pins.has(*pin));
+        let mut names: Vec<_> = pinning.map(|(name, _)| &**name).collect();
+        if pins.has(Pin::Settings) && names.is_empty() && !self.untracked_setting.is_empty() {
+            names.push(&self.untracked_setting);
+        }
+        names.extend(self.objects.names(pins));
+        if pins.has(Pin::Variables) {
+            names.extend(self.unknown.users.iter().map(|name| &**name));
+        }
+        let name = |name: &&[u8]| String::from_utf8_lossy(name).replace(char::from(IN_SCHEMA), ".");
+        let names: Vec<_> = names.iter().map(name).collect();
+        names.join(", ")
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct SessionObjects {

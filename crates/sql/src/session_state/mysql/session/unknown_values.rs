@@ -117,6 +117,11 @@ impl UserVariableRows {
 }
 
 impl SessionState {
+    /// Returns whether only the server knows the collation of the connection.
+    pub(super) fn has_unknown_collation(&self) -> bool {
+        !self.settings.facts().has_collation
+    }
+
     /// Records that these user variables may have values that only the server knows.
     pub(super) fn compute_users(&mut self, names: &[Box<[u8]>]) {
         for name in names {
