@@ -36,12 +36,6 @@ pub(super) const PSYCOPG2: PythonTests = PythonTests {
     package: "psycopg2-binary",
 };
 
-/// asyncpg.
-pub(super) const ASYNCPG: PythonTests = PythonTests {
-    debian: "asyncpg",
-    package: "asyncpg",
-};
-
 impl PythonTests {
     /// Returns the directory with the tests and a Python that can run them.
     pub(super) fn source(&self) -> Result<PathBuf> {

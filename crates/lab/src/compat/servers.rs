@@ -14,7 +14,6 @@ impl Suite {
             | Suite::Pgbench
             | Suite::Django
             | Suite::Psycopg2Tests
-            | Suite::AsyncpgTests
             | Suite::DriversPostgres => Driver::Pgsql,
             _ => Driver::Mysql,
         }

@@ -36,8 +36,6 @@ pub enum Suite {
     Django,
     /// psycopg2's own tests.
     Psycopg2Tests,
-    /// asyncpg's own tests.
-    AsyncpgTests,
     /// Checks of common drivers for PostgreSQL, in their languages.
     DriversPostgres,
     /// Checks of common drivers for MySQL and MariaDB, on MariaDB.
@@ -67,7 +65,6 @@ impl Suite {
             Suite::Hikari => "hikari",
             Suite::Django => "django",
             Suite::Psycopg2Tests => "psycopg2-tests",
-            Suite::AsyncpgTests => "asyncpg-tests",
             Suite::DriversPostgres => "drivers-postgres",
             Suite::DriversMysql => "drivers-mysql",
         }
@@ -126,7 +123,6 @@ impl Suite {
             Suite::DriversPostgres | Suite::DriversMysql => return self.choice(options).missing(),
             Suite::Django => django::source(),
             Suite::Psycopg2Tests => python_tests::PSYCOPG2.source(),
-            Suite::AsyncpgTests => python_tests::ASYNCPG.source(),
             Suite::Pgbench | Suite::Sysbench => return None,
         };
         fetched.err().map(|error| format!("{error:#}"))
@@ -165,7 +161,6 @@ impl Suite {
             Suite::Hikari => hikari::run(server, address, work_dir, options.short),
             Suite::Django => django::run(server, address, work_dir, options.short),
             Suite::Psycopg2Tests => python_tests::PSYCOPG2.run(server, address, work_dir),
-            Suite::AsyncpgTests => python_tests::ASYNCPG.run(server, address, work_dir),
             Suite::DriversPostgres | Suite::DriversMysql => {
                 let addresses = drivers::Addresses {
                     usual: address,
