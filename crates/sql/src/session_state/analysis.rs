@@ -456,16 +456,17 @@ pub fn analyze_with_doubts(
         doubts_functions,
     };
     for (index, statement) in facts.statements().enumerate() {
-        let routed = routing::statement(&context, statement);
-        analysis.writes |= routing::may_write(statement.kind, &routed);
+        let mut routed = routing::statement(&context, statement);
         let changes_catalog = routing::changes_catalog(statement.kind, &routed);
         analysis.changes_catalog |= changes_catalog;
         analysis.changes_functions |=
             changes_catalog && routing::names_routine(&context, statement);
-        analysis.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
         effects::collect(&context, statement, &mut effects);
+        routed.calls = effects.volatility(routed.calls);
+        analysis.writes |= routing::may_write(statement.kind, &routed);
+        analysis.statements.push(routed);
         analysis.object = analysis.object.take().or_else(|| effects.object.take());
         analysis.may_shadow_tables |= effects.may_shadow_tables(statement);
         analysis.uses_nextval |= effects.uses_nextval;

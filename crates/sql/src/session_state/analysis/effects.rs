@@ -8,6 +8,7 @@ use crate::name::identifier;
 use crate::postgres;
 use crate::token::Span;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::route::Volatility;
 use smallvec::SmallVec;
 
 use super::super::settings::values;
@@ -58,6 +59,15 @@ impl<'a> EffectCollector<'a> {
     /// Returns the effects of this statement.
     pub(super) fn of_statement(&self) -> &[Effect] {
         self.list.get(self.before..).unwrap_or_default()
+    }
+
+    /// Returns the volatility of the statement. It is unknown if the statement may run code that
+    /// was not read: the session may then be pinned, and a replica cannot serve all that follows.
+    pub(super) fn volatility(&self, of_names: Volatility) -> Volatility {
+        match self.pins.has(Pin::Code) {
+            true => Volatility::Unknown,
+            false => of_names,
+        }
     }
 
     /// Returns whether temporary objects may now shadow others of the same names, even if only
