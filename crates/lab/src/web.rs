@@ -163,8 +163,13 @@ pub(crate) fn requests(address: SocketAddr) -> Option<u64> {
 
 /// Returns the body of a page, over a new connection.
 pub fn get(address: SocketAddr, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    get_within(ANSWER_LIMIT, address, path)
+}
+
+/// Like [`get`], with a limit for each read.
+pub fn get_within(limit: Duration, address: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_read_timeout(Some(limit))?;
     stream.write_all(
         format!("GET {path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n").as_bytes(),
     )?;

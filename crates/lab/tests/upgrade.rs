@@ -79,7 +79,7 @@ impl Visitors {
             visitors.threads.push(std::thread::spawn(move || {
                 while !ended.load(SeqCst) {
                     visits.fetch_add(1, SeqCst);
-                    if let Err(error) = web::get(address, "/") {
+                    if let Err(error) = web::get_within(peer::LIMIT, address, "/") {
                         failures.lock().unwrap().push(format!("{error:#}"));
                     }
                 }

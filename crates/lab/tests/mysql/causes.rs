@@ -8,7 +8,7 @@ use crate::harness::pool::Setup;
 use crate::harness::{DRIVERS, LIMIT, done};
 
 /// Statement of a client, the reason of its pin, the object, and a part of the statement shown.
-const CASES: [(&str, &str, &str, &str); 7] = [
+const CASES: [(&str, &str, &str, &str); 6] = [
     (
         "create temporary table cause_t (a int)",
         "temporary tables",
@@ -30,7 +30,7 @@ const CASES: [(&str, &str, &str, &str); 7] = [
     (
         "set @a = 1 + 1",
         "untracked user variables",
-        "",
+        "a",
         "set @a = ?",
     ),
     (
@@ -38,12 +38,6 @@ const CASES: [(&str, &str, &str, &str); 7] = [
         "LOCK TABLES",
         "",
         "lock tables cause_locked read",
-    ),
-    (
-        "set @@sql_select_limit = 5 + 0",
-        "untracked settings",
-        "sql_select_limit",
-        "@@sql_select_limit",
     ),
     (
         "handler cause_locked open",
