@@ -6,6 +6,7 @@ use std::rc::Rc;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_sql::session_state::settings::held_state::{HeldState, Question, Rows};
+use evenkeel_sql::session_state::settings::values::quoted;
 use evenkeel_wire::postgres::conversation::RequestToken;
 use evenkeel_wire::postgres::server_scanner::Event;
 use tracing::info;
@@ -58,7 +59,7 @@ impl Session<'_> {
         for (name, _) in server.given.drain(..) {
             // The client's next EXECUTE prepares it again.
             text.extend_from_slice(b"DEALLOCATE ");
-            write_name(&name, &mut text);
+            quoted(&mut text, &name, b'"');
             text.push(b';');
         }
         if !self.ask(question, text) {
@@ -213,16 +214,4 @@ impl Session<'_> {
             );
         }
     }
-}
-
-/// Writes a name in quotes.
-fn write_name(name: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for byte in name {
-        if *byte == b'"' {
-            out.push(b'"');
-        }
-        out.push(*byte);
-    }
-    out.push(b'"');
 }

@@ -2,6 +2,7 @@
 //! `pg_backend_pid()` returns, and that `pg_cancel_backend` and `pg_terminate_backend` accept.
 
 use evenkeel_sql::postgres::{BackendCall, BackendFunction, ProcessArgument, backend_call};
+use evenkeel_sql::session_state::settings::values::quoted;
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::conversation::{LocalReply, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
@@ -141,10 +142,7 @@ impl Session<'_> {
 
 /// Returns a text that selects a value under a name.
 pub(super) fn select(value: &str, column: &[u8]) -> Vec<u8> {
-    let quoted = |byte: &u8| match byte {
-        b'"' => vec![b'"'; 2],
-        byte => vec![*byte],
-    };
-    let column: Vec<u8> = column.iter().flat_map(quoted).collect();
-    [b"SELECT ", value.as_bytes(), b" AS \"", &column, b"\""].concat()
+    let mut text = [b"SELECT ", value.as_bytes(), b" AS "].concat();
+    quoted(&mut text, column, b'"');
+    text
 }

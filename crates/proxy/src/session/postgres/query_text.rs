@@ -70,7 +70,7 @@ impl Session<'_> {
                 build::query(out, &text);
             }));
         }
-        let read = SequenceRead::of(text_of_query(message));
+        let read = SequenceRead::of(&analysis, text_of_query(message));
         if self.guard_sequences(flight, &analysis, read) {
             return Ok(self.refuse_query(flight, sequences::REFUSAL, message.len()));
         }

@@ -82,9 +82,10 @@ pub(crate) enum SequenceRead {
 }
 
 impl SequenceRead {
-    /// Returns how a simple query with this text reads sequence values.
-    pub(super) fn of(text: &[u8]) -> SequenceRead {
-        match backend_call(text, false) {
+    /// Returns how a simple query with this text reads sequence values, if it does.
+    pub(super) fn of(analysis: &TextAnalysis, text: &[u8]) -> SequenceRead {
+        let call = analysis.uses_lastval.then(|| backend_call(text, false));
+        match call.flatten() {
             Some(call) if call.function == BackendFunction::LastValue => SequenceRead::LastValue,
             _ => SequenceRead::Other,
         }

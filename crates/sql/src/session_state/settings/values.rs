@@ -187,7 +187,7 @@ fn bare_name(text: &[u8]) -> Split<'_> {
 }
 
 /// Writes a name or text in quotes; quotes within it are doubled.
-pub(super) fn quoted(out: &mut Vec<u8>, text: &[u8], quote: u8) {
+pub fn quoted(out: &mut Vec<u8>, text: &[u8], quote: u8) {
     out.push(quote);
     for byte in text {
         if *byte == quote {

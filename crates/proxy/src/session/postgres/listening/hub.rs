@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use evenkeel_engine::panics::lock;
 use evenkeel_sql::postgres::Channel;
+use evenkeel_sql::session_state::settings::values::quoted;
 
 use super::mailbox::Mailbox;
 
@@ -239,14 +240,8 @@ impl HubState {
                 Some(statements.collect::<Vec<_>>().concat())
             }
             Request::Unlisten(channel) if !self.channels.contains_key(channel) => {
-                let mut text = b"UNLISTEN \"".to_vec();
-                for byte in &**channel {
-                    text.extend_from_slice(match byte {
-                        b'"' => b"\"\"",
-                        byte => std::slice::from_ref(byte),
-                    });
-                }
-                text.push(b'"');
+                let mut text = b"UNLISTEN ".to_vec();
+                quoted(&mut text, channel, b'"');
                 Some(text)
             }
             Request::Unlisten(_) | Request::Abandoned(_) => None,

@@ -214,7 +214,8 @@ fn answered_lock(
     })
 }
 
-/// Goes behind the closing parenthesis of a call; fails if there are other calls for locks in it.
+/// Reads up to the closing parenthesis of a call. Returns false if there are other calls for locks
+/// in it.
 fn closes_without_lock(tokens: &mut Tokens<'_>, own: &[u8]) -> bool {
     const LOCKS: [&[u8]; 3] = [b"get_lock", b"release_lock", b"release_all_locks"];
     let mut depth = 1_u32;

@@ -1,5 +1,5 @@
 //! Values that only the server knows: of settings that it has not reported, and of user variables.
-//! It is asked for them by name.
+//! Questions name them.
 
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_wire::mysql::{Parsed, backend, frame};
