@@ -20,8 +20,9 @@ use evenkeel_policy::server_set::{MemberSet, Pick, PickRequest, ServerSet};
 use crate::counters::ServiceCounters;
 use crate::server::Server;
 use crate::settings::ServiceSettings;
+use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
 use crate::upstream::queue::Queue;
-use database::{ConnectionLimits, DatabaseService, DatabaseSnapshot};
+use database::{DatabaseService, DatabaseSnapshot};
 use rules::RuleSet;
 
 /// Immutable description of how a service is served from now on.
@@ -66,7 +67,8 @@ impl ServiceSnapshot {
         members.any(|(member, server)| member.accepting && server.id == server_id)
     }
 
-    fn connection_limits(&self) -> Option<&ConnectionLimits> {
+    /// Returns the limits of the service's server connections. `None`: it has no pools.
+    pub(crate) fn connection_limits(&self) -> Option<&ConnectionLimits> {
         self.database
             .as_ref()
             .map(|database| &database.connection_limits)
@@ -128,6 +130,11 @@ impl Service {
     /// Returns the shared state of a service with a database protocol. `None` for other protocols.
     pub fn database(&self) -> Option<&Arc<DatabaseService>> {
         self.protocol.database()
+    }
+
+    /// Returns the pools of server connections. `None`: each client has its own.
+    pub(crate) fn pool_registry(&self) -> Option<&Arc<PoolRegistry>> {
+        self.database().map(|database| &database.pool_registry)
     }
 
     /// Returns the current snapshot.

@@ -71,10 +71,10 @@ impl DataPlane {
     }
 
     fn retire_pools(&self, service: &Service, is_meant: impl Fn(&PoolHandle) -> bool) {
-        let Some(shared) = service.database() else {
+        let Some(registry) = service.pool_registry() else {
             return;
         };
-        for ticket in shared.pool_registry.retire_pools(is_meant) {
+        for ticket in registry.retire_pools(is_meant) {
             self.requeue(service, ticket);
         }
     }
@@ -82,23 +82,22 @@ impl DataPlane {
     /// Applies the limits of the current snapshot to the existing pools.
     pub(super) fn resize_pools(&self, service: &Service) {
         let view = service.snapshot();
-        let (Some(shared), Some(own)) = (service.database(), &view.database) else {
+        let (Some(registry), Some(limits)) = (service.pool_registry(), view.connection_limits())
+        else {
             return;
         };
         let mut tasks = Vec::new();
-        shared
-            .pool_registry
-            .resize(&own.connection_limits, &mut tasks);
+        registry.resize(limits, &mut tasks);
         self.send_tasks(service, tasks);
     }
 
     /// Limits all server connections of a pooled service.
     pub fn limit_pools(&self, service: &Service, limit: u32) {
-        let Some(shared) = service.database() else {
+        let Some(registry) = service.pool_registry() else {
             return;
         };
         let mut tasks = Vec::new();
-        let pools = &shared.pool_registry.pools;
+        let pools = &registry.pools;
         pools.set_limit(
             LimitScope::Service,
             limit,

@@ -35,6 +35,7 @@ use evenkeel_sql::session_state::analysis::RoutingHint;
 
 pub use super::login_limiter::LoginLimits;
 pub use super::pin_causes::{PinCause, PinCount};
+pub use crate::upstream::pool_registry::ConnectionLimits;
 pub use crate::upstream::pool_registry::pause::Paused;
 
 /// Current configuration of a database service; replaced together with its
@@ -82,23 +83,6 @@ pub struct DatabaseSnapshot {
     pub peers: HashMap<u16, Arc<Server>>,
     /// Rules that an operator has set for statements. `None`: no rules.
     pub rules: Option<Arc<RuleSet>>,
-}
-
-/// Limits of server connections; [`u32::MAX`]: no limit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConnectionLimits {
-    /// Limit for one user and database at one server.
-    pub pool: u32,
-    /// Limit for the service.
-    pub service: u32,
-    /// Limit for one user, unless listed in `users`.
-    pub user: u32,
-    /// Limit for one database, unless listed in `databases`.
-    pub database: u32,
-    /// Users with their own limit.
-    pub users: HashMap<String, u32>,
-    /// Databases with their own limit.
-    pub databases: HashMap<String, u32>,
 }
 
 /// Time limits; zero: no limit.
@@ -217,16 +201,6 @@ impl Auth {
         };
         let address = address.to_canonical();
         networks.iter().any(|network| network.contains(&address))
-    }
-}
-
-impl ConnectionLimits {
-    pub(crate) fn limits_of(&self, user: &str, database: &str) -> connection_pool::PoolLimits {
-        connection_pool::PoolLimits {
-            pool: self.pool,
-            user: *self.users.get(user).unwrap_or(&self.user),
-            database: *self.databases.get(database).unwrap_or(&self.database),
-        }
     }
 }
 

@@ -131,7 +131,9 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
         let Some(database) = &view.database else {
             return true;
         };
-        let pooled = self.account.pool_handle(&view.servers[index], database);
+        let pooled = self
+            .account
+            .pool_handle(&view.servers[index], &database.connection_limits);
         self.worker_pool.has_capacity(&pooled)
     }
 
@@ -206,7 +208,9 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
         };
         loop {
-            let pooled = self.account.pool_handle(&at.server, database);
+            let pooled = self
+                .account
+                .pool_handle(&at.server, &database.connection_limits);
             match self.worker_pool.acquire(&pooled, &self.slot) {
                 AcquireResult::Now(server) => return AcquireOutcome::Server(server),
                 AcquireResult::Later(until_ms) => return self.wait_until(until_ms),

@@ -172,7 +172,7 @@ pub(super) async fn acquire<'a, C: PoolableConnection>(
     };
     loop {
         // The pool may have been replaced during the wait.
-        let pooled = account.pool_handle(server, database);
+        let pooled = account.pool_handle(server, &database.connection_limits);
         let until_ms = match worker_pool.acquire(&pooled, &guard.slot) {
             AcquireResult::Now(connection) => return Ok(login_connection(connection)),
             AcquireResult::Later(until_ms) => until_ms,

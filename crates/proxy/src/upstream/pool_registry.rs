@@ -1,5 +1,6 @@
 //! Holds what a service's workers share about its pools: their users and their servers.
 
+mod limits;
 mod name_ids;
 pub(crate) mod pause;
 
@@ -13,13 +14,13 @@ use evenkeel_engine::panics::lock;
 use evenkeel_policy::connection_pool::{Pool, PoolKey, SharedPools, WorkerTask};
 use evenkeel_wire::{mysql, postgres};
 
+pub use self::limits::ConnectionLimits;
 pub(crate) use self::name_ids::NameId;
 
 use self::name_ids::NameIds;
 use self::pause::Paused;
 use super::kept_passwords::KeptPassword;
 use crate::server::Server;
-use crate::service::database::{ConnectionLimits, DatabaseSnapshot};
 
 /// All pools of a service.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl PoolRegistry {
         &self,
         pool_user: &Arc<PoolUser>,
         server: &Arc<Server>,
-        view: &DatabaseSnapshot,
+        limits: &ConnectionLimits,
     ) -> Arc<PoolHandle> {
         let key = PoolKey {
             server: server.id,
@@ -148,9 +149,7 @@ impl PoolRegistry {
         if let Some(known) = map.get(&key).filter(|known| !known.pool.is_retired()) {
             return Arc::clone(known);
         }
-        let limits = view
-            .connection_limits
-            .limits_of(&pool_user.user, &pool_user.database);
+        let limits = limits.limits_of(&pool_user.user, &pool_user.database);
         let pool_handle = Arc::new(PoolHandle {
             pool: self.pools.pool(key, &limits, &server.load),
             server: Arc::clone(server),

@@ -82,7 +82,7 @@ impl ServiceRegistry {
         let services = self.lock();
         let alive = services.iter().filter_map(Weak::upgrade);
         alive
-            .filter(|one| one.id != service_id && one.database().is_some())
+            .filter(|one| one.id != service_id && one.pool_registry().is_some())
             .collect()
     }
 
@@ -90,7 +90,7 @@ impl ServiceRegistry {
     pub(crate) fn pooled_services(&self) -> Vec<Arc<Service>> {
         let services = self.lock();
         let alive = services.iter().filter_map(Weak::upgrade);
-        alive.filter(|one| one.database().is_some()).collect()
+        alive.filter(|one| one.pool_registry().is_some()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {

@@ -43,7 +43,6 @@ pub(crate) use wait_slot::{WaitResult, WaitSlot};
 pub(crate) use worker_pools::WorkerPools;
 
 use crate::service::Service;
-use crate::service::database::DatabaseService;
 use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
 use crate::worker::Worker;
 
@@ -100,8 +99,13 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
-    /// Returns the state that a user's sessions in a database share.
-    pub(crate) fn account(&self, user: PoolUser, service: &DatabaseService) -> Rc<UserPools<C>> {
+    /// Returns the state that a user's sessions in a database share; `known` makes its part of the
+    /// protocol if this is the first session.
+    pub(crate) fn account(
+        &self,
+        user: PoolUser,
+        known: impl FnOnce(&PoolUser) -> C::Known,
+    ) -> Rc<UserPools<C>> {
         let key = (
             user.user_number.get(),
             user.database_number.get(),
@@ -109,11 +113,12 @@ impl<C: PoolableConnection> WorkerPool<C> {
             user.identity,
         );
         let mut accounts = self.accounts.borrow_mut();
-        if let Some(known) = accounts.get(&key).and_then(Weak::upgrade) {
-            return known;
+        if let Some(existing) = accounts.get(&key).and_then(Weak::upgrade) {
+            return existing;
         }
         accounts.retain(|_, account| account.strong_count() > 0);
-        let account = UserPools::new(user, service);
+        let known = known(&user);
+        let account = UserPools::new(user, known, &self.registry);
         accounts.insert(key, Rc::downgrade(&account));
         account
     }

@@ -20,10 +20,9 @@ use super::statements::ServerStatements;
 use super::user_state::{Reports, UserState};
 use crate::error_catalog;
 use crate::service::Service;
-use crate::service::database::DatabaseService;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
-use crate::upstream::pool_registry::{PoolHandle, PoolUser};
+use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
 use evenkeel_sql::session_state::settings::{
@@ -67,10 +66,6 @@ pub(crate) struct Parked {
 impl PoolableConnection for ServerConnection {
     type Known = UserState;
     type Parked = Parked;
-
-    fn known(pool_user: &PoolUser, service: &DatabaseService) -> UserState {
-        UserState::new(pool_user, service)
-    }
 
     async fn open(
         worker: &Rc<Worker>,

@@ -14,10 +14,9 @@ use evenkeel_tls::Channel;
 
 use super::HeldCheckout;
 use crate::service::Service;
-use crate::service::database::DatabaseService;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
-use crate::upstream::pool_registry::{PoolHandle, PoolUser};
+use crate::upstream::pool_registry::PoolHandle;
 use crate::worker::Worker;
 
 /// A logged-in connection that sessions use one after another.
@@ -27,8 +26,6 @@ pub(crate) trait PoolableConnection: Sized + 'static {
 
     /// State of a connection while it moves to another worker, besides [`ConnectionCore`].
     type Parked: Send;
-
-    fn known(pool_user: &PoolUser, service: &DatabaseService) -> Self::Known;
 
     /// Opens a connection and logs in.
     async fn open(

@@ -38,14 +38,11 @@ impl<C: PoolableConnection> WorkerPool<C> {
             .registry
             .pooled_services_besides(self.service.id)
         {
-            let Some(shared) = other.database() else {
+            let Some(registry) = other.pool_registry() else {
                 continue;
             };
             let mut tasks = Vec::new();
-            let is_made = shared
-                .pool_registry
-                .pools
-                .evict_for_server(&server.load, &mut tasks);
+            let is_made = registry.pools.evict_for_server(&server.load, &mut tasks);
             send(worker, &other, tasks);
             if is_made {
                 return;
@@ -62,7 +59,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let registry = &worker.shared.registry;
         registry.handle_freed_permit(server);
         for other in registry.pooled_services_besides(self.service.id) {
-            let pools = other.database().map(|shared| &shared.pool_registry.pools);
+            let pools = other.pool_registry().map(|registry| &registry.pools);
             if let Some(pools) = pools.filter(|pools| pools.waiting() > 0) {
                 let mut tasks = Vec::new();
                 pools.serve(clock::now_ms(), &mut tasks);

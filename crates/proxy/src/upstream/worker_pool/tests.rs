@@ -24,8 +24,6 @@ impl PoolableConnection for TestConnection {
     type Known = ();
     type Parked = ();
 
-    fn known(_: &PoolUser, _: &DatabaseService) {}
-
     async fn open(
         _: &Rc<Worker>,
         _: &Arc<Service>,

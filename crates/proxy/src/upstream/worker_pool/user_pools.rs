@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::PoolableConnection;
 use crate::server::Server;
-use crate::service::database::{DatabaseService, DatabaseSnapshot};
-use crate::upstream::pool_registry::{PoolHandle, PoolRegistry, PoolUser};
+use crate::upstream::pool_registry::{ConnectionLimits, PoolHandle, PoolRegistry, PoolUser};
 
 /// State shared by one worker's sessions of the same user in the same database.
 pub(crate) struct UserPools<C: PoolableConnection> {
@@ -19,11 +18,15 @@ pub(crate) struct UserPools<C: PoolableConnection> {
 }
 
 impl<C: PoolableConnection> UserPools<C> {
-    pub(super) fn new(pool_user: PoolUser, service: &DatabaseService) -> Rc<Self> {
+    pub(super) fn new(
+        pool_user: PoolUser,
+        known: C::Known,
+        registry: &Arc<PoolRegistry>,
+    ) -> Rc<Self> {
         Rc::new(Self {
-            known: C::known(&pool_user, service),
+            known,
             pool_user: Arc::new(pool_user),
-            registry: Arc::clone(&service.pool_registry),
+            registry: Arc::clone(registry),
             pool_handles: RefCell::default(),
         })
     }
@@ -32,7 +35,7 @@ impl<C: PoolableConnection> UserPools<C> {
     pub(crate) fn pool_handle(
         &self,
         server: &Arc<Server>,
-        view: &DatabaseSnapshot,
+        limits: &ConnectionLimits,
     ) -> Arc<PoolHandle> {
         let mut pool_handles = self.pool_handles.borrow_mut();
         let known = pool_handles
@@ -44,7 +47,7 @@ impl<C: PoolableConnection> UserPools<C> {
             }
             pool_handles.swap_remove(index);
         }
-        let new = self.registry.pool_for(&self.pool_user, server, view);
+        let new = self.registry.pool_for(&self.pool_user, server, limits);
         pool_handles.push(Arc::clone(&new));
         new
     }

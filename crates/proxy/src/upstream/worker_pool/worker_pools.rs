@@ -61,7 +61,7 @@ impl WorkerPools {
         if let Some(known) = known {
             return known.into_any().downcast().ok();
         }
-        let registry = &service.database()?.pool_registry;
+        let registry = service.pool_registry()?;
         let part = Rc::new(WorkerPool::<C>::new(worker, service, registry));
         let shared: Rc<dyn PoolPart> = Rc::<WorkerPool<C>>::clone(&part);
         all.0.borrow_mut().insert(service.id, shared);

@@ -12,7 +12,7 @@ use evenkeel_wire::mysql::login::Credential;
 
 use super::super::Session;
 use super::super::server_login::{self, Baseline};
-use super::super::user_state::Account;
+use super::super::user_state::{Account, UserState};
 use super::client_packets::ClientPackets;
 use super::credential::LoginGrant;
 use super::server_check::ServerCheckError;
@@ -108,7 +108,8 @@ impl<'a> LoginHandler<'a> {
             }
         };
         let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
-        self.worker_pool.account(pool_user, &self.service)
+        self.worker_pool
+            .account(pool_user, |user| UserState::of(user, &self.service))
     }
 
     pub(super) fn pool_user(
@@ -142,7 +143,7 @@ impl<'a> LoginHandler<'a> {
         let pools = view
             .servers
             .iter()
-            .map(|server| account.pool_handle(server, database));
+            .map(|server| account.pool_handle(server, &database.connection_limits));
         let pools: Vec<Arc<PoolHandle>> = pools.collect();
         let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.permit.service()));
         self.worker.spawn(async move {

@@ -17,7 +17,7 @@ use super::super::error_reply::ErrorReply;
 use super::super::held_state::Knowledge;
 use super::super::sequences::Sequences;
 use super::super::server::ServerConnection;
-use super::super::user_state::Account;
+use super::super::user_state::{Account, UserState};
 use super::super::{ActiveRequest, Session, Stage, TEXT_LENGTH_MAX};
 use super::credential::LoginGrant;
 use super::{LoginError, LoginHandler, LoginRequest};
@@ -120,7 +120,8 @@ impl<'a> LoginHandler<'a> {
             None => Credential::Postgres(proof.credential.unwrap_or(login::Credential::Nothing)),
         };
         let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
-        self.worker_pool.account(pool_user, &self.shared)
+        self.worker_pool
+            .account(pool_user, |user| UserState::new(user, &self.shared))
     }
 
     pub(super) fn pool_user(
