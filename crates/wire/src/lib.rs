@@ -14,6 +14,7 @@
 )]
 
 pub mod gtid;
+pub mod http;
 pub mod lsn;
 pub mod mysql;
 pub mod postgres;

@@ -1,0 +1,36 @@
+//! HTTP/1.1 messages (RFC 9110, RFC 9112): strict parsing into spans, and writing with edits.
+//!
+//! Nothing is sent on that was not understood. One function decides the framing of a message; the
+//! start line, `Host`, the framing and the fields of one connection are generated; all other fields
+//! are copied after they passed the grammar. An ambiguous message is a [`Fault`]: it is answered
+//! and the connection closed, never repaired.
+
+mod answer;
+pub mod chunked;
+pub mod cookie;
+mod edit;
+mod fault;
+pub mod forwarded;
+mod framing;
+mod grammar;
+mod head;
+mod hops;
+mod target;
+mod websocket;
+
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Answer, CONTINUE, reason_phrase, write_answer};
+pub use edit::{
+    NewField, PathEdit, Persistence, RequestEdit, ResponseEdit, Written, write_request,
+    write_response,
+};
+pub use fault::{Fault, Limit};
+pub use framing::Framing;
+pub use head::{
+    Expectation, Field, HEAD_BYTES_MAX, HeadLimits, KnownName, Method, Parsed, RequestHead,
+    ResponseHead, Underscores, Version,
+};
+pub use target::{HOST_BYTES_MAX, PathAndQuery, TargetForm};
+pub use websocket::WebSocketKey;

@@ -1,0 +1,382 @@
+//! Writes heads with edits: kept fields in the sender's case and order, all others generated.
+//!
+//! Fields of one connection, `Host` and the framing are never copied. Names are compared as a
+//! program compares them that reads `-`, `_` and `.` as one, so that no alias of a field that is
+//! removed remains.
+
+use super::framing::Framing;
+use super::grammar;
+use super::head::{Fields, KnownName, RequestHead, ResponseHead, Version};
+use super::hops;
+
+/// Field to write: name and value.
+pub type NewField<'a> = (&'a [u8], &'a [u8]);
+
+/// Edit of a request's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathEdit<'a> {
+    /// The path as it came.
+    #[default]
+    Keep,
+    /// The path without its first `strip` bytes, after the bytes of `put`. A `/` is added where none
+    /// would begin the path. The path `*` is kept.
+    Prefix {
+        /// Number of bytes that are left out.
+        strip: usize,
+        /// Bytes in their place.
+        put: &'a [u8],
+    },
+    /// Another path, in place of the path; the query is kept.
+    Replace(&'a [u8]),
+}
+
+/// Whether the connection that a head is written to stays open after the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Persistence {
+    /// It stays open.
+    #[default]
+    Keep,
+    /// It is closed: `Connection: close`.
+    Close,
+}
+
+/// Edits of a request on its way to a server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RequestEdit<'a> {
+    /// Edit of the path.
+    pub path: PathEdit<'a>,
+    /// `Host` in place of the request's own. Without both, as in HTTP/1.0, there is none.
+    pub host: Option<&'a [u8]>,
+    /// Names of fields to remove.
+    pub remove: &'a [&'a [u8]],
+    /// Fields to set, in place of all fields of their names.
+    pub set: &'a [NewField<'a>],
+    /// Further fields to set, such as `X-Forwarded-For`.
+    pub forwarded: &'a [NewField<'a>],
+    /// Whether the server connection stays open.
+    pub persistence: Persistence,
+    /// True: a valid opening request of a WebSocket remains one. False: it becomes a plain request.
+    pub upgrade: bool,
+    /// True: `Expect` is left out, because the body is sent in any case.
+    pub without_expect: bool,
+    /// Framing in place of the request's own, such as the length of a body that was held.
+    pub framing: Option<Framing>,
+}
+
+/// Edits of a response on its way to a client.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ResponseEdit<'a> {
+    /// Names of fields to remove.
+    pub remove: &'a [&'a [u8]],
+    /// Fields to set, in place of all fields of their names.
+    pub set: &'a [NewField<'a>],
+    /// Fields to add, beside those of their names, such as `Set-Cookie`.
+    pub add: &'a [NewField<'a>],
+    /// The client's version.
+    pub client: Version,
+    /// Whether the client connection stays open. A body without a known end closes it in any case.
+    pub persistence: Persistence,
+    /// True: a response 101 keeps `Upgrade: websocket`.
+    pub upgrade: bool,
+}
+
+/// Decisions of a written response head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// How the body that follows must be written.
+    pub framing: Framing,
+    /// Whether the client connection stays open after it.
+    pub persistence: Persistence,
+}
+
+/// Appends the head of a request: always HTTP/1.1, with the target in origin form. Returns the
+/// framing in which the body must be sent.
+pub fn write_request(
+    out: &mut Vec<u8>,
+    head: &RequestHead,
+    bytes: &[u8],
+    edit: &RequestEdit<'_>,
+) -> Framing {
+    out.reserve(head.length().saturating_add(256));
+    out.extend_from_slice(head.method_text(bytes));
+    out.push(b' ');
+    write_target(out, head, bytes, edit.path);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    if let Some(host) = edit.host.or(head.authority(bytes)) {
+        write_field(out, b"Host", host);
+    }
+    let framing = edit.framing.unwrap_or(head.framing());
+    let removal = Removal::new([edit.remove], [edit.set, edit.forwarded]);
+    let without = match (
+        edit.without_expect || head.version() == Version::Http10,
+        framing,
+    ) {
+        (false, Framing::Chunked) => 0,
+        (false, _) => KnownName::Trailer.bit(),
+        (true, Framing::Chunked) => KnownName::Expect.bit(),
+        (true, _) => KnownName::Expect.bit() | KnownName::Trailer.bit(),
+    };
+    copy_fields(out, head.parts(), bytes, &removal, without);
+    for (name, value) in edit.set.iter().chain(edit.forwarded) {
+        write_field(out, name, value);
+    }
+    write_framing(out, framing);
+    let upgrade = edit.upgrade && head.upgrade().is_some();
+    let options = [
+        (edit.persistence == Persistence::Close, "close"),
+        (upgrade, "Upgrade"),
+        (head.accepts_trailers(), "TE"),
+    ];
+    write_options(out, options);
+    if upgrade {
+        out.extend_from_slice(b"Upgrade: websocket\r\n");
+    }
+    if head.accepts_trailers() {
+        out.extend_from_slice(b"TE: trailers\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    framing
+}
+
+/// Appends the head of a response: always HTTP/1.1 (RFC 9110 §6.2). Returns how the body must be
+/// written, and whether the connection stays open.
+///
+/// Interim responses are written in the same way; send none to a client of HTTP/1.0.
+pub fn write_response(
+    out: &mut Vec<u8>,
+    head: &ResponseHead,
+    bytes: &[u8],
+    edit: &ResponseEdit<'_>,
+) -> Written {
+    out.reserve(head.length().saturating_add(256));
+    write_status_line(out, head.status(), head.reason(bytes));
+    let framing = head.framing().towards(edit.client);
+    let removal = Removal::new([edit.remove], [edit.set, &[]]);
+    let without = match framing {
+        Framing::Chunked => 0,
+        _ => KnownName::Trailer.bit(),
+    };
+    copy_fields(out, head.parts(), bytes, &removal, without);
+    for (name, value) in edit.set.iter().chain(edit.add) {
+        write_field(out, name, value);
+    }
+    let upgrade = edit.upgrade && head.status() == 101;
+    match (framing, head.content_length(), head.status()) {
+        // RFC 9110 §8.6: no Content-Length in 1xx and 204.
+        (Framing::None, _, 100..200 | 204) | (Framing::None, None, _) => {}
+        // HEAD and 304 keep the length of the body that they do not have, if it is certain.
+        (Framing::None, Some(_), _) if head.has(KnownName::TransferEncoding) => {}
+        (Framing::None, Some(length), _) => write_framing(out, Framing::Length(length)),
+        (framing, _, _) => write_framing(out, framing),
+    }
+    let persistence = match framing {
+        Framing::UntilClose => Persistence::Close,
+        _ => edit.persistence,
+    };
+    if upgrade {
+        out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
+    } else if !head.is_interim() {
+        write_persistence(out, persistence, edit.client);
+    }
+    out.extend_from_slice(b"\r\n");
+    Written {
+        framing,
+        persistence,
+    }
+}
+
+/// Names of the fields to leave out, and the lengths that they have.
+struct Removal<'a> {
+    names: [&'a [&'a [u8]]; 1],
+    fields: [&'a [NewField<'a>]; 2],
+    /// Bit n: a name has n bytes, or more by a multiple of 64.
+    lengths: u64,
+}
+
+impl<'a> Removal<'a> {
+    fn new(names: [&'a [&'a [u8]]; 1], fields: [&'a [NewField<'a>]; 2]) -> Self {
+        let of_names = names.iter().copied().flatten().map(|name| name.len());
+        let of_fields = fields.iter().copied().flatten().map(|(name, _)| name.len());
+        let lengths = of_names
+            .chain(of_fields)
+            .fold(0, |lengths, length| lengths | length_bit(length));
+        Removal {
+            names,
+            fields,
+            lengths,
+        }
+    }
+
+    #[inline]
+    fn has(&self, name: &[u8]) -> bool {
+        self.lengths & length_bit(name.len()) != 0 && self.compare(name)
+    }
+
+    fn compare(&self, name: &[u8]) -> bool {
+        let names = self.names.iter().copied().flatten().copied();
+        let fields = self.fields.iter().copied().flatten().map(|(name, _)| *name);
+        names
+            .chain(fields)
+            .any(|removed| grammar::folded_eq(removed, name))
+    }
+}
+
+#[inline]
+fn length_bit(length: usize) -> u64 {
+    1_u64.wrapping_shl(grammar::offset(length))
+}
+
+/// Copies the fields that are neither generated, nor nominated, nor removed. Neighbours whose lines
+/// are in the usual form are copied together.
+fn copy_fields(
+    out: &mut Vec<u8>,
+    fields: &Fields,
+    bytes: &[u8],
+    removal: &Removal<'_>,
+    without: u64,
+) {
+    let mut run = 0..0;
+    for span in fields.spans() {
+        let known = span.known();
+        if hops::is_generated(known) || known.bit() & without != 0 || span.is_nominated() {
+            continue;
+        }
+        let field = fields.field(span, bytes);
+        if removal.has(field.name) {
+            continue;
+        }
+        match span.copyable() {
+            Some((start, end)) if start == run.end => run.end = end,
+            copyable => {
+                out.extend_from_slice(bytes.get(run).unwrap_or_default());
+                run = 0..0;
+                match copyable {
+                    Some((start, end)) => run = start..end,
+                    None => write_line(out, field.name, field.value),
+                }
+            }
+        }
+    }
+    out.extend_from_slice(bytes.get(run).unwrap_or_default());
+}
+
+fn write_target(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], edit: PathEdit<'_>) {
+    let target = head.path_and_query(bytes);
+    match edit {
+        _ if target.path == b"*" => out.push(b'*'),
+        PathEdit::Keep => out.extend_from_slice(target.path),
+        PathEdit::Prefix { strip, put } => {
+            let rest = target.path.get(strip..).unwrap_or_default();
+            let start = out.len();
+            let joined = match (put, rest) {
+                ([.., b'/'], [b'/', rest @ ..]) => rest,
+                (_, rest) => rest,
+            };
+            for &byte in put.iter().chain(joined) {
+                write_path_byte(out, start, byte);
+            }
+            if out.len() == start {
+                out.push(b'/');
+            }
+        }
+        PathEdit::Replace(path) => {
+            let start = out.len();
+            for &byte in path {
+                write_path_byte(out, start, byte);
+            }
+            if out.len() == start {
+                out.push(b'/');
+            }
+        }
+    }
+    out.extend_from_slice(target.query);
+}
+
+/// Appends a byte of a path that began at `start`, which begins with `/` in any case.
+fn write_path_byte(out: &mut Vec<u8>, start: usize, byte: u8) {
+    if out.len() == start && byte != b'/' {
+        out.push(b'/');
+    }
+    out.push(byte);
+}
+
+/// Appends a generated field. One whose name or value breaks the grammar is left out: it would be
+/// read as other fields than are meant.
+pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let is_valid = grammar::is_token_text(name) && grammar::is_value_text(value);
+    debug_assert!(
+        is_valid,
+        "{:?}: {:?}",
+        name.escape_ascii(),
+        value.escape_ascii()
+    );
+    if is_valid {
+        write_line(out, name, value);
+    }
+}
+
+#[inline]
+fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_number(out, u64::from(status));
+    out.push(b' ');
+    out.extend_from_slice(reason);
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn write_framing(out: &mut Vec<u8>, framing: Framing) {
+    match framing {
+        Framing::Length(length) => {
+            out.extend_from_slice(b"Content-Length: ");
+            write_number(out, length);
+            out.extend_from_slice(b"\r\n");
+        }
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Framing::None | Framing::UntilClose => {}
+    }
+}
+
+pub(super) fn write_persistence(out: &mut Vec<u8>, persistence: Persistence, client: Version) {
+    match (persistence, client) {
+        (Persistence::Close, _) => out.extend_from_slice(b"Connection: close\r\n"),
+        (Persistence::Keep, Version::Http10) => {
+            out.extend_from_slice(b"Connection: keep-alive\r\n");
+        }
+        (Persistence::Keep, Version::Http11) => {}
+    }
+}
+
+fn write_options(out: &mut Vec<u8>, options: [(bool, &str); 3]) {
+    let mut separator: &[u8] = b"Connection: ";
+    for (_, option) in options.iter().filter(|(wanted, _)| *wanted) {
+        out.extend_from_slice(separator);
+        out.extend_from_slice(option.as_bytes());
+        separator = b", ";
+    }
+    if separator == b", " {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends a number in decimal digits.
+pub(super) fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut count = 0_usize;
+    for place in digits.iter_mut().rev() {
+        *place = b'0'.wrapping_add((number % 10) as u8);
+        number /= 10;
+        count = count.saturating_add(1);
+        if number == 0 {
+            break;
+        }
+    }
+    let start = digits.len().saturating_sub(count);
+    out.extend_from_slice(digits.get(start..).unwrap_or_default());
+}
