@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod connection_pool;
 pub mod failover_queue;
 pub mod health;
+pub mod http;
 pub mod load;
 pub mod permits;
 pub mod pins;
