@@ -4,3 +4,4 @@
 //! Texts of requests are bytes that `wire` has checked and split; this module knows no framing.
 
 pub mod path;
+pub mod route;

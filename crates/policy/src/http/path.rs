@@ -97,9 +97,8 @@ impl Reading {
     fn segment(&mut self, segment: &[u8], is_last: bool) {
         self.differs |= segment.is_empty() && !is_last;
         let mut dots = 0;
-        let mut units = Units(segment);
         let mut count = 0;
-        while let Some(unit) = units.next() {
+        for unit in Units(segment) {
             count += 1;
             dots += usize::from(unit.byte == Some(b'.'));
             self.differs |= unit.differs;
