@@ -3,5 +3,8 @@
 //!
 //! Texts of requests are bytes that `wire` has checked and split; this module knows no framing.
 
+pub mod budget;
 pub mod path;
+pub mod replay;
+pub mod rewrite;
 pub mod route;

@@ -49,6 +49,8 @@ pub struct MatchPath<'a> {
     pub path: Cow<'a, [u8]>,
     /// First part that servers may read differently.
     pub ambiguity: Option<Ambiguity>,
+    /// True if dot segments were resolved.
+    pub has_dot_segments: bool,
 }
 
 /// Normalises a path, without its query. A path that does not begin with `/`, such as `*`, stays
@@ -61,6 +63,7 @@ pub fn normalised(path: &[u8]) -> MatchPath<'_> {
         return MatchPath {
             path: Cow::Borrowed(path),
             ambiguity: None,
+            has_dot_segments: false,
         };
     };
     let mut reading = Reading::default();
@@ -73,8 +76,11 @@ pub fn normalised(path: &[u8]) -> MatchPath<'_> {
         false => Cow::Borrowed(path),
         true => Cow::Owned(copied(below_root)),
     };
-    let ambiguity = reading.ambiguity;
-    MatchPath { path, ambiguity }
+    MatchPath {
+        path,
+        ambiguity: reading.ambiguity,
+        has_dot_segments: reading.has_dot_segments,
+    }
 }
 
 /// Returns the bytes before the first slash, and those after it.
@@ -91,6 +97,7 @@ struct Reading {
     /// True if the normal form is not the path itself.
     differs: bool,
     ambiguity: Option<Ambiguity>,
+    has_dot_segments: bool,
 }
 
 impl Reading {
@@ -108,6 +115,7 @@ impl Reading {
         }
         if dots == count && matches!(dots, 1 | 2) {
             self.differs = true;
+            self.has_dot_segments = true;
             self.found(Ambiguity::DotSegment);
         }
     }
@@ -247,6 +255,8 @@ mod tests {
         let found = normalised(path.as_bytes());
         assert_eq!(String::from_utf8_lossy(&found.path), expect, "{path}");
         assert_eq!(found.ambiguity, ambiguity, "{path}");
+        let dots = Ambiguity::DotSegment;
+        assert!(found.has_dot_segments || ambiguity != Some(dots), "{path}");
         let again = normalised(&found.path);
         assert_eq!(again.path, found.path, "{path}: the normal form is final");
         if path == expect {
@@ -295,6 +305,7 @@ mod tests {
         check("/a/.%2e/b", "/b", dots);
         check("/a/%2e/b", "/a/b", dots);
         check("/...", "/...", None);
+        assert!(!normalised(b"/a/..b").has_dot_segments);
     }
 
     #[test]

@@ -9,9 +9,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 pub use explain::{Candidate, OutrankedBy, Verdict};
-pub use pattern::{BadPattern, HeaderCondition, HostPattern, PathPattern};
+pub use pattern::{BadPattern, HeaderCondition, HostPattern, PathPattern, check_path};
 pub use shadow::Shadow;
 
+pub(super) use pattern::rest_after;
 use tree::Tree;
 
 mod explain;

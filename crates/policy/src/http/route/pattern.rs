@@ -188,7 +188,7 @@ pub(in crate::http) fn rest_after<'a>(prefix: &str, path: &'a [u8]) -> Option<&'
 /// # Errors
 ///
 /// Fails if it is not a path in normal form.
-pub(in crate::http) fn check_path(path: &str) -> Result<(), BadPattern> {
+pub fn check_path(path: &str) -> Result<(), BadPattern> {
     if !path.starts_with('/') {
         let help = "begin it with `/`, or with `=/` for an exact path";
         return Err(bad("is not a path", help));
