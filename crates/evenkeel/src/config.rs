@@ -9,6 +9,7 @@ mod database;
 mod file;
 mod flags;
 mod health;
+mod http;
 pub mod keys;
 mod names;
 mod peers;

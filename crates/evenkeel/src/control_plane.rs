@@ -8,6 +8,7 @@ mod database;
 mod eligibility;
 mod explain;
 mod history;
+mod http;
 mod listening;
 mod operate;
 mod peers;

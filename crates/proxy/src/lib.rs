@@ -27,6 +27,8 @@ mod upstream;
 mod worker;
 
 pub use server::{Endpoint, Server};
-pub use service::{Protocol, Service, ServiceSnapshot, database, digests, rules, stats};
+pub use service::{
+    Protocol, ProtocolSnapshot, Service, ServiceSnapshot, database, digests, http, rules, stats,
+};
 pub use session::mysql::shared::lexer_modes as mysql_lexer_modes;
 pub use session::protocol_state;

@@ -5,6 +5,7 @@ pub mod database;
 pub mod digests;
 pub(crate) mod failover_queue;
 mod fair_semaphore;
+pub mod http;
 mod login_limiter;
 pub(crate) mod pin_causes;
 pub mod rules;
@@ -23,6 +24,7 @@ use crate::settings::ServiceSettings;
 use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
 use crate::upstream::queue::Queue;
 use database::{DatabaseService, DatabaseSnapshot};
+use http::{HttpService, HttpSnapshot};
 use rules::RuleSet;
 
 /// Immutable description of how a service is served from now on.
@@ -34,11 +36,24 @@ pub struct ServiceSnapshot {
     pub pool: ServerSet,
     /// The servers, in the order of the pool's members.
     pub servers: Vec<Arc<Server>>,
-    /// Set for a service with a database protocol.
-    pub database: Option<DatabaseSnapshot>,
+    /// Settings that only its protocol has.
+    pub protocol: ProtocolSnapshot,
 }
 
+/// The part of a snapshot that depends on the protocol.
+pub type ProtocolSnapshot = evenkeel_wire::Protocol<DatabaseSnapshot, HttpSnapshot>;
+
 impl ServiceSnapshot {
+    /// Returns the settings of a database service. `None` for other protocols.
+    pub fn database(&self) -> Option<&DatabaseSnapshot> {
+        self.protocol.database()
+    }
+
+    /// Returns the settings of an HTTP service. `None` for other protocols.
+    pub fn http(&self) -> Option<&HttpSnapshot> {
+        self.protocol.http()
+    }
+
     /// Returns whether no server is up and clients must not wait for one.
     pub(crate) fn refuses(&self) -> bool {
         !self.settings.wait_when_down && self.pool.eligible_count() == 0
@@ -69,9 +84,11 @@ impl ServiceSnapshot {
 
     /// Returns the limits of the service's server connections. `None`: it has no pools.
     pub(crate) fn connection_limits(&self) -> Option<&ConnectionLimits> {
-        self.database
-            .as_ref()
-            .map(|database| &database.connection_limits)
+        match &self.protocol {
+            ProtocolSnapshot::Tcp => None,
+            ProtocolSnapshot::Http(http) => Some(&http.connection_limits),
+            ProtocolSnapshot::Sql(database) => Some(&database.connection_limits),
+        }
     }
 
     /// Returns whether the server belongs to the service.
@@ -89,7 +106,7 @@ impl ServiceSnapshot {
 }
 
 /// Protocol of a service, with the state that its workers share.
-pub type Protocol = evenkeel_wire::Protocol<Arc<DatabaseService>>;
+pub type Protocol = evenkeel_wire::Protocol<Arc<DatabaseService>, Arc<HttpService>>;
 
 /// A service; lives until it is removed from the configuration and its sessions have ended.
 #[derive(Debug)]
@@ -132,9 +149,18 @@ impl Service {
         self.protocol.database()
     }
 
+    /// Returns the shared state of an HTTP service. `None` for other protocols.
+    pub fn http(&self) -> Option<&Arc<HttpService>> {
+        self.protocol.http()
+    }
+
     /// Returns the pools of server connections. `None`: each client has its own.
     pub(crate) fn pool_registry(&self) -> Option<&Arc<PoolRegistry>> {
-        self.database().map(|database| &database.pool_registry)
+        match &self.protocol {
+            Protocol::Tcp => None,
+            Protocol::Http(http) => Some(&http.pool_registry),
+            Protocol::Sql(database) => Some(&database.pool_registry),
+        }
     }
 
     /// Returns the current snapshot.
@@ -148,7 +174,7 @@ impl Service {
 
     /// Returns an operator's rules for statements, if any.
     pub(crate) fn rules(&self) -> Option<Arc<RuleSet>> {
-        self.snapshot().database.as_ref()?.rules.clone()
+        self.snapshot().database()?.rules.clone()
     }
 
     /// Replaces the snapshot. Returns true if the limits of connections have changed.

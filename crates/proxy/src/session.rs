@@ -28,6 +28,7 @@ mod acquirer;
 mod blocking;
 pub(crate) mod cancel;
 pub(crate) mod handle;
+mod http;
 mod input;
 pub(crate) mod interruptible;
 mod lingering_close;
@@ -114,6 +115,9 @@ async fn serve(
                 Protocol::Tcp => {
                     Box::pin(tcp::serve_session(worker, &permit, &handle, client, record))
                 }
+                Protocol::Http(shared) => Box::pin(http::serve_session(
+                    worker, &permit, &handle, shared, client, record,
+                )),
                 Protocol::Sql(database) => match database.protocol() {
                     SqlProtocol::Postgres => Box::pin(postgres::serve_session(
                         worker, &permit, &handle, slot, client, record,

@@ -205,6 +205,6 @@ fn snapshot(settings: ServiceSettings, servers: &[Arc<Server>]) -> ServiceSnapsh
         settings,
         pool: ServerSet::new(Algorithm::First, members.collect(), cursor),
         servers: servers.to_vec(),
-        database: None,
+        protocol: crate::service::ProtocolSnapshot::Tcp,
     }
 }

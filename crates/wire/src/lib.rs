@@ -25,21 +25,24 @@ mod unproved_password;
 pub use unproved_password::UnprovedPassword;
 
 /// Protocol of a service: the one list of protocols, from the configuration to the sessions. `D` is
-/// what belongs to database protocols only, such as their settings, or the state of their sessions.
+/// what belongs to database protocols only, such as their settings, or the state of their sessions;
+/// `H` is what belongs to HTTP only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol<D> {
+pub enum Protocol<D, H> {
     /// None: bytes are relayed unchanged.
     Tcp,
+    /// HTTP/1.1: requests are parsed, and each may go to another server.
+    Http(H),
     /// Protocol of a database: sessions are parsed, and servers have roles.
     Sql(D),
 }
 
-impl<D> Protocol<D> {
+impl<D, H> Protocol<D, H> {
     /// Returns what belongs to a database protocol. `None` for other protocols.
     pub fn database(&self) -> Option<&D> {
         match self {
             Protocol::Sql(database) => Some(database),
-            Protocol::Tcp => None,
+            Protocol::Tcp | Protocol::Http(_) => None,
         }
     }
 
@@ -47,15 +50,36 @@ impl<D> Protocol<D> {
     pub fn database_mut(&mut self) -> Option<&mut D> {
         match self {
             Protocol::Sql(database) => Some(database),
-            Protocol::Tcp => None,
+            Protocol::Tcp | Protocol::Http(_) => None,
         }
     }
 
-    /// Returns the same protocol with a converted value.
-    pub fn map<E>(&self, convert: impl FnOnce(&D) -> E) -> Protocol<E> {
+    /// Returns what belongs to HTTP. `None` for other protocols.
+    pub fn http(&self) -> Option<&H> {
         match self {
-            Protocol::Sql(database) => Protocol::Sql(convert(database)),
+            Protocol::Http(http) => Some(http),
+            Protocol::Tcp | Protocol::Sql(_) => None,
+        }
+    }
+
+    /// Returns what belongs to HTTP. `None` for other protocols.
+    pub fn http_mut(&mut self) -> Option<&mut H> {
+        match self {
+            Protocol::Http(http) => Some(http),
+            Protocol::Tcp | Protocol::Sql(_) => None,
+        }
+    }
+
+    /// Returns the same protocol with converted values.
+    pub fn map<E, G>(
+        &self,
+        database: impl FnOnce(&D) -> E,
+        http: impl FnOnce(&H) -> G,
+    ) -> Protocol<E, G> {
+        match self {
             Protocol::Tcp => Protocol::Tcp,
+            Protocol::Http(value) => Protocol::Http(http(value)),
+            Protocol::Sql(value) => Protocol::Sql(database(value)),
         }
     }
 }

@@ -33,6 +33,10 @@ const FILES: [(&str, &str); 18] = [
         "usr/share/doc/evenkeel/configuration-reference.md",
     ),
     (
+        "docs/configuration-http.md",
+        "usr/share/doc/evenkeel/configuration-http.md",
+    ),
+    (
         "docs/configuration-database.md",
         "usr/share/doc/evenkeel/configuration-database.md",
     ),

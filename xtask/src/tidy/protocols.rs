@@ -66,7 +66,7 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 4] = [
+const EXCEPTIONS: [Exception; 5] = [
     Exception {
         protocol: "tcp",
         part: "codec",
@@ -86,6 +86,12 @@ const EXCEPTIONS: [Exception; 4] = [
         reason: "every server is one of TCP; tests use nginx",
     },
     Exception {
+        protocol: "http",
+        part: "server of the lab",
+        instead: Some("crates/lab/src/web.rs"),
+        reason: "the web servers serve both protocols",
+    },
+    Exception {
         protocol: "tcp",
         part: "page",
         instead: Some("docs/configuration.md"),
@@ -99,7 +105,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     };
     let list = code(list);
     let databases = variants(&list, "SqlProtocol");
-    let others = variants(&list, "Protocol<D>").into_iter();
+    let others = variants(&list, "Protocol<D, H>").into_iter();
     let others: Vec<_> = others.filter(|name| name != "sql").collect();
     let mut problems = Vec::new();
     for protocol in others.iter().chain(&databases) {
@@ -205,7 +211,7 @@ mod tests {
     use crate::tidy::assert_found;
 
     const ENUMS: &str = "pub mod mysql;\n\
-                         pub enum Protocol<D> {\n    /// None.\n    Tcp,\n    Sql(D),\n}\n\
+                         pub enum Protocol<D, H> {\n    /// None.\n    Tcp,\n    Sql(D),\n}\n\
                          pub enum SqlProtocol {\n    Mysql,\n}\n";
 
     /// The files of a repository with one protocol of each kind.

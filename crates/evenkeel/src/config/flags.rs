@@ -141,13 +141,8 @@ fn scheme(flag: &str, text: &str, problems: &mut Problems) -> Option<Protocol> {
     if protocol.is_some() || scheme == "unix" {
         return protocol;
     }
-    let (code, what) = if keys::PROTOCOLS_NOT_YET.contains(&scheme) {
-        ("E_NOT_YET", "is not supported yet")
-    } else {
-        ("E_ADDRESS", "is unknown")
-    };
-    let message = format!("{flag}: `{scheme}://` {what}");
-    problems.error(&None, code, message, format!("use `tcp://{rest}`"));
+    let message = format!("{flag}: `{scheme}://` is unknown");
+    problems.error(&None, "E_ADDRESS", message, format!("use `tcp://{rest}`"));
     None
 }
 

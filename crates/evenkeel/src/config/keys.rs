@@ -1,5 +1,9 @@
 //! Lists all keys of the file, for the reader, the suggestions and the documentation.
 
+mod http;
+
+pub use self::http::{HTTP, HTTP_POOL, TIMES};
+
 use super::plan::{Health, PROTOCOL_NAMES, Probe};
 
 /// Table of the file.
@@ -194,6 +198,8 @@ pub static SERVICE: Section = Section {
         table("split"),
         table("rule"),
         table("failover"),
+        table("http"),
+        table("times"),
     ],
 };
 
@@ -426,7 +432,7 @@ pub static FAILOVER: Section = Section {
 };
 
 /// All tables of the config file, in the order of the documentation.
-pub static SECTIONS: [&Section; 24] = [
+pub static SECTIONS: [&Section; 27] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
@@ -451,10 +457,10 @@ pub static SECTIONS: [&Section; 24] = [
     &SPLIT,
     &RULE,
     &FAILOVER,
+    &HTTP_POOL,
+    &HTTP,
+    &TIMES,
 ];
-
-/// Protocols that are not yet supported.
-pub static PROTOCOLS_NOT_YET: [&str; 1] = ["http"];
 
 impl Section {
     /// Returns the key of that name.

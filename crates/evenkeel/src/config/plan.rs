@@ -2,6 +2,7 @@
 
 mod auth;
 mod database;
+mod http;
 mod peers;
 mod pool;
 mod protocol;
@@ -22,6 +23,7 @@ use ipnet::IpNet;
 pub use super::address::{Address, Listen};
 pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
+pub use http::{HttpLimitsPlan, HttpPlan, HttpPoolPlan, HttpTimesPlan};
 pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
 pub use protocol::{PROTOCOL_NAMES, Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
@@ -230,6 +232,20 @@ impl ServicePlan {
     /// Returns the settings of a service with a database protocol. `None` for other protocols.
     pub fn database(&self) -> Option<&DatabasePlan> {
         self.protocol.database().map(|database| &**database)
+    }
+
+    /// Returns the settings of an HTTP service. `None` for other protocols.
+    pub fn http(&self) -> Option<&HttpPlan> {
+        self.protocol.http().map(|http| &**http)
+    }
+
+    /// Returns `[service.tls]`: TLS towards clients. `None`: there is none.
+    pub fn tls(&self) -> Option<&TlsPlan> {
+        match &self.protocol {
+            Protocol::Tcp => None,
+            Protocol::Http(http) => http.tls.as_ref(),
+            Protocol::Sql(database) => database.tls.as_ref(),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Reads `protocol`, and checks which keys of a service it permits.
 
-use super::keys;
 use super::plan::{Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 use super::problem::Problems;
 use super::reader::Table;
@@ -71,20 +70,50 @@ const SEND_PROXY: (&str, &str) = (
      [service.auth] `allow_from`",
 );
 
+/// Keys of HTTP services only.
+const HTTP_KEYS: [&str; 2] = ["http", "times"];
+
+/// Keys of database services that HTTP services have, too.
+const SHARED_KEYS: [&str; 2] = ["tls", "pool"];
+
+/// Keys of a protocol in which each client has its own server connection, with advice for HTTP
+/// services.
+const NOT_FOR_HTTP: [(&str, &str); 8] = [
+    (
+        "role",
+        "remove it: web servers have no roles; mark spare servers with `backup = true`",
+    ),
+    (
+        "on_primary_change",
+        "remove it: web servers have no primary",
+    ),
+    ("fallback", "remove it: web servers have no roles"),
+    (
+        "half_close_timeout_ms",
+        "remove it: [service.times] limits requests, bodies and tunnels",
+    ),
+    (
+        "all_down",
+        "remove it: requests are answered with 503 while no server is up",
+    ),
+    (
+        "send_proxy",
+        "remove it: server connections are shared by clients; servers find the client's address in \
+         `X-Forwarded-For`",
+    ),
+    (
+        "on_server_down",
+        "remove it: requests that may be repeated continue on another server",
+    ),
+    (
+        "queue",
+        "use [service.pool] `wait_ms` and `queue_length`: requests wait for a server connection",
+    ),
+];
+
 /// Reads the protocol. Returns `None` for an invalid word: then it is unknown which keys are valid.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protocol> {
-    let value = table.value("protocol");
-    let word = value
-        .and_then(|value| value.get_ref().as_str())
-        .unwrap_or("tcp");
-    if keys::PROTOCOLS_NOT_YET.contains(&word) {
-        let message = format!("`protocol = \"{word}\"` is not supported yet");
-        let help = "use `protocol = \"tcp\"`, which carries any protocol; [service.health] can log \
-                    in to probe";
-        problems.error(&table.value_span("protocol"), "E_NOT_YET", message, help);
-        return None;
-    }
-    if value.is_none() {
+    if table.value("protocol").is_none() {
         return Some(Protocol::Tcp);
     }
     let info = ProtocolInfo::named(table.word("protocol", problems)?)?;
@@ -95,9 +124,17 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Protoco
 pub(super) fn check_keys(protocol: &Protocol, table: &Table<'_>, problems: &mut Problems) {
     let info = ProtocolInfo::of(protocol);
     match info.connections {
-        ServerConnections::PerClient => refuse_pooled_keys(info.name, table, problems),
+        ServerConnections::PerClient => {
+            refuse_pooled_keys(info.name, &[], table, problems);
+            refuse_http_keys(info.name, table, problems);
+        }
+        ServerConnections::PerRequest => {
+            refuse_pooled_keys(info.name, &SHARED_KEYS, table, problems);
+            refuse_per_client_keys(info.name, &NOT_FOR_HTTP, table, problems);
+        }
         ServerConnections::Pooled => {
             refuse_per_client_keys(info.name, &PER_CLIENT_KEYS, table, problems);
+            refuse_http_keys(info.name, table, problems);
         }
     }
 }
@@ -122,16 +159,48 @@ fn refuse_per_client_keys(
     );
 }
 
-fn refuse_pooled_keys(protocol: &str, table: &Table<'_>, problems: &mut Problems) {
-    let owners: Vec<_> = ProtocolInfo::names_with(ServerConnections::Pooled).collect();
-    let given = |key: &&str| table.value(key).is_some();
-    for key in DATABASE_KEYS.into_iter().filter(given) {
-        let and = owners.join("\"` and `\"");
-        let message = format!("`{key}` is for `protocol = \"{and}\"`, not for `{protocol}`");
-        let or = owners.join("\"` or `\"");
-        let help = format!("set `protocol = \"{or}\"`, or remove `{key}`");
-        problems.error(&table.key_span(key), "E_PROTOCOL_KEY", message, help);
+fn refuse_pooled_keys(protocol: &str, shared: &[&str], table: &Table<'_>, problems: &mut Problems) {
+    for key in DATABASE_KEYS
+        .into_iter()
+        .filter(|key| !shared.contains(key))
+    {
+        let mut owners: Vec<_> = ProtocolInfo::names_with(ServerConnections::Pooled).collect();
+        if SHARED_KEYS.contains(&key) {
+            owners.extend(ProtocolInfo::names_with(ServerConnections::PerRequest));
+        }
+        refuse_key(protocol, &owners, key, table, problems);
     }
+}
+
+fn refuse_http_keys(protocol: &str, table: &Table<'_>, problems: &mut Problems) {
+    let owners: Vec<_> = ProtocolInfo::names_with(ServerConnections::PerRequest).collect();
+    for key in HTTP_KEYS {
+        refuse_key(protocol, &owners, key, table, problems);
+    }
+}
+
+/// Reports a key that belongs to other protocols.
+fn refuse_key(
+    protocol: &str,
+    owners: &[&str],
+    key: &str,
+    table: &Table<'_>,
+    problems: &mut Problems,
+) {
+    if table.value(key).is_none() {
+        return;
+    }
+    let (last, others) = owners.split_last().unwrap_or((&"", &[]));
+    let words = |joint: &str| match others.is_empty() {
+        true => (*last).to_owned(),
+        false => format!("{}\"` {joint} `\"{last}", others.join("\"`, `\"")),
+    };
+    let message = format!(
+        "`{key}` is for `protocol = \"{}\"`, not for `{protocol}`",
+        words("and")
+    );
+    let help = format!("set `protocol = \"{}\"`, or remove `{key}`", words("or"));
+    problems.error(&table.key_span(key), "E_PROTOCOL_KEY", message, help);
 }
 
 /// Reports keys that belong to the protocol `of`, each with its advice.

@@ -16,7 +16,7 @@ use super::reader::{Table, Value, wrong_type};
 use super::server;
 use super::sources::Sources;
 use super::upstream::UpstreamSpans;
-use super::{AddressError, cluster, database, protocol, role, rule};
+use super::{AddressError, cluster, database, http, protocol, role, rule};
 
 /// Service as far as it could be read, with the places of its parts.
 #[derive(Debug)]
@@ -227,9 +227,12 @@ fn read_tables(
     if let Some(keepalive) = table.table("keepalive", &keys::KEEPALIVE, problems) {
         plan.keepalive = read_keepalive(&keepalive, problems);
     }
+    spans.tls = table.key_span("tls");
+    if let Some(http) = plan.protocol.http_mut() {
+        **http = http::read(table, sources, problems);
+    }
     if let Some(database) = plan.protocol.database_mut() {
         spans.auth = table.key_span("auth");
-        spans.tls = table.key_span("tls");
         let monitor = plan.monitor.as_ref();
         **database = database::read(database.protocol, table, monitor, sources, problems);
         let splits = database.split.reads;

@@ -22,7 +22,7 @@ impl ControlPlane {
             return Err(format!("service {:?} was removed", plan.name));
         };
         let snapshot = service.service.snapshot();
-        let database = snapshot.database.as_ref();
+        let database = snapshot.database();
         let replicas = database
             .map_or(&[][..], |database| &database.replicas)
             .iter()

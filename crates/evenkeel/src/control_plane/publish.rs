@@ -9,18 +9,19 @@ use evenkeel_policy::balance::key_of;
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::server_set::{Member, ServerSet};
-use evenkeel_proxy::ServiceSnapshot;
 use evenkeel_proxy::settings::ServiceSettings;
+use evenkeel_proxy::{Protocol as ServiceProtocol, ProtocolSnapshot, Server, ServiceSnapshot};
 use evenkeel_wire::proxy_header::ProxyVersion;
 
 use super::ControlPlane;
 use super::database::snapshot::set_primary_status;
 use super::eligibility::Eligibility;
+use super::http;
 use super::server::ManagedServer;
 use super::service::ManagedService;
 use super::timeline::NewEvent;
 use crate::config::Address;
-use crate::config::plan::{self, AllDown, Probe, SendProxy, ServicePlan};
+use crate::config::plan::{self, AllDown, Probe, Protocol, SendProxy, ServicePlan};
 use crate::status::{EventKind, ServiceState as State, Severity};
 
 impl ControlPlane {
@@ -134,7 +135,7 @@ impl ControlPlane {
             &self.eligibilities(removed_service),
             now_ms(),
         );
-        if let Some(database) = &mut snapshot.database {
+        if let Some(database) = snapshot.protocol.database_mut() {
             database.primary = None;
         }
         self.data_plane.publish(&removed_service.service, snapshot);
@@ -179,17 +180,37 @@ impl ControlPlane {
             });
             servers.push(Arc::clone(&state.server));
         }
-        let database = self.database_snapshot(service, &members, &servers);
+        let protocol = self.protocol_snapshot(service, &mut members, &servers);
         let pool = ServerSet::new(service.plan.balance, members, Arc::clone(&service.cursor));
         (
             ServiceSnapshot {
                 settings: settings(&service.plan),
                 pool,
                 servers,
-                database,
+                protocol,
             },
             next_ramp_ms,
         )
+    }
+
+    /// Builds the part of a snapshot that depends on the protocol.
+    fn protocol_snapshot(
+        &self,
+        service: &ManagedService,
+        members: &mut [Member],
+        servers: &[Arc<Server>],
+    ) -> ProtocolSnapshot {
+        match (&service.plan.protocol, &service.service.protocol) {
+            (Protocol::Http(plan), ServiceProtocol::Http(shared)) => {
+                let http = self.http_snapshot(service, plan);
+                http::balance_by_requests(shared, members, servers);
+                ProtocolSnapshot::Http(http)
+            }
+            _ => match self.database_snapshot(service, members, servers) {
+                Some(database) => ProtocolSnapshot::Sql(database),
+                None => ProtocolSnapshot::Tcp,
+            },
+        }
     }
 
     /// Returns the state of a service: up while all eligible servers take clients, down when none

@@ -8,10 +8,11 @@ use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_engine::listen::ListenError;
 use evenkeel_policy::server_set::ServerSet;
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_proxy::{Server, ServiceSnapshot};
+use evenkeel_proxy::{ProtocolSnapshot, Server, ServiceSnapshot};
 
 use super::cluster::needs_roles;
 use super::database::snapshot;
+use super::http;
 use super::listening::{Bound, Listening};
 use super::publish::{keepalive, settings};
 use super::removal::Removal;
@@ -19,7 +20,7 @@ use super::server::{ManagedServer, MonitorConfig};
 use super::service::ManagedService;
 use super::timeline::NewEvent;
 use super::{ControlPlane, ControlPlaneError};
-use crate::config::plan::ServicePlan;
+use crate::config::plan::{ServerConnections, ServicePlan};
 use crate::config::{self, Address, Listen, Plan};
 use crate::notify;
 use crate::status::{self, EventKind, Reply, Severity};
@@ -164,9 +165,8 @@ impl ControlPlane {
                 let config = MonitorConfig::of(service).with_proxy_header(plan, &listed.address);
                 // Built also for known servers, only to check it: the later update must not fail.
                 config.prober(&listed.address).map_err(fail)?;
-                if let Some(database) = service.database() {
-                    let protocol = database.protocol;
-                    snapshot::connector(service, protocol, &listed.address).map_err(fail)?;
+                if service.protocol_info().connections != ServerConnections::PerClient {
+                    snapshot::connector(service, &listed.address).map_err(fail)?;
                 }
                 if needs_roles(service) {
                     config.role_monitor(&listed.address).map_err(fail)?;
@@ -321,7 +321,7 @@ impl ControlPlane {
         service.plan = plan.clone();
         // The entries are in the order of the previous plan.
         service.eligibilities.clear();
-        self.adopt_database_plan(&service);
+        self.adopt_protocol_plan(&service);
         service.adopt_tls();
         service.adopt_rules();
         service
@@ -334,14 +334,17 @@ impl ControlPlane {
             settings: settings(plan),
             pool: no_servers,
             servers: Vec::new(),
-            database: None,
+            protocol: ProtocolSnapshot::Tcp,
         };
         let workers = self.data_plane.workers();
         let mut server_info = None;
-        let protocol = plan.protocol.map(|database| {
-            let server_info = server_info.insert(ServerInfo::new(workers, now_us()));
-            snapshot::new_database(database, workers, server_info)
-        });
+        let protocol = plan.protocol.map(
+            |database| {
+                let server_info = server_info.insert(ServerInfo::new(workers, now_us()));
+                snapshot::new_database(database, workers, server_info)
+            },
+            |http| http::new_service(http, workers),
+        );
         let mut service = ManagedService {
             plan: plan.clone(),
             service: self.data_plane.add_service(&plan.name, snapshot, protocol),
@@ -361,7 +364,7 @@ impl ControlPlane {
             monitor_tasks: None,
             primary: None,
         };
-        self.adopt_database_plan(&service);
+        self.adopt_protocol_plan(&service);
         service.adopt_tls();
         service.adopt_rules();
         service

@@ -74,8 +74,7 @@ impl ManagedService {
 
     /// Loads the TLS settings of the plan. A renewed certificate is used for new clients.
     pub(super) fn adopt_tls(&mut self) {
-        let plan = self.plan.database().and_then(|plan| plan.tls.as_ref());
-        match snapshot::acceptor(plan) {
+        match snapshot::acceptor(self.plan.tls()) {
             Ok(acceptor) => self.acceptor = acceptor,
             Err(why) => {
                 tracing::error!(

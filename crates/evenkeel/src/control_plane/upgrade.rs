@@ -214,7 +214,7 @@ impl ControlPlane {
         }
         self.stop_by_ms = None;
         for service in &self.services {
-            self.adopt_database_plan(service);
+            self.adopt_protocol_plan(service);
         }
         self.reclaim_permits();
         self.lend_sockets(false);

@@ -18,8 +18,9 @@ struct Row {
 }
 
 /// The pages that document the configuration; the messages of `check` are on the last one.
-const PAGES: [&str; 3] = [
+const PAGES: [&str; 4] = [
     "configuration-reference.md",
+    "configuration-http.md",
     "configuration-database.md",
     "configuration.md",
 ];
@@ -101,6 +102,7 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             | "logins_at_once"
             | "logins_per_address"
             | "digests_max" => postgres(&line),
+            "times" | "http" => http(&line),
             _ => service(&line),
         },
         "[service.monitor]" if key == "role_interval_ms" => service(&format!("{DATABASE}{line}\n")),
@@ -127,6 +129,8 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             let split = "[service.split]\nreads = true\n";
             postgres(&format!("{split}[[service.rule]]\n{name}{to}{line}"))
         }
+        "[service.pool] (http)" => http(&format!("[service.pool]\n{line}\n")),
+        title @ ("[service.http]" | "[service.times]") => http(&format!("{title}\n{line}\n")),
         "[service.tls]" => postgres(&format!("{}\n{line}", tls())),
         "[peers]" => format!("{}\n[peers]\n{line}\n", postgres("")),
         title
@@ -146,6 +150,11 @@ fn with_cluster(text: &str) -> String {
     let cluster = format!("cluster = 'c'\n[[cluster]]\nname = 'c'\n{own}");
     text.replace(own, &cluster)
         .replace("[service.", "[cluster.")
+}
+
+/// Returns a file with an HTTP service.
+fn http(lines: &str) -> String {
+    service(&format!("protocol = 'http'\n{lines}"))
 }
 
 /// Returns the required keys of `[service.tls]`. The files exist as long as the process.

@@ -131,7 +131,7 @@ fn wrong_flags_are_told_like_wrong_keys() {
         assert!(loaded.plan.is_none() && text.contains(words), "{text}");
         assert_eq!(loaded.problems.list.len(), 1, "{text}");
     };
-    check("http://*:1", "a:1", "first", "use `tcp://*:1`");
+    check("gopher://*:1", "a:1", "first", "use `tcp://*:1`");
     check("tcp://x", "a:1", "first", "--listen: `x` has no port");
     check("*:1", "a", "first", "--to: `a` has no port");
     check("*:1", "a:1", "frist", "did you mean `first`?");

@@ -177,11 +177,25 @@ fn a_key_of_another_protocol_is_told_what_to_do_instead() {
     };
     check_tcp("query_timeout_ms = 1", "E_PROTOCOL_KEY 5:1");
     check_tcp("login_timeout_ms = 1", "E_PROTOCOL_KEY 5:1");
-    check_tcp("[service.pool]\nsize = 1", "E_PROTOCOL_KEY 5:10");
     check_tcp("[service.split]\nreads = true", "E_PROTOCOL_KEY 5:10");
     check_tcp("[service.failover]", "E_PROTOCOL_KEY 5:10");
     check_tcp("[service.auth]", "E_PROTOCOL_KEY 5:10");
-    check_tcp("[service.tls]", "E_PROTOCOL_KEY 5:10");
+    for table in ["[service.pool]", "[service.tls]"] {
+        let help = "set `protocol = \"postgres\"`, `\"mysql\"` or `\"http\"`, or remove";
+        check(&service(table), "E_PROTOCOL_KEY 5:10", help);
+    }
+    check(
+        &service("[service.times]"),
+        "E_PROTOCOL_KEY 5:10",
+        "set `protocol = \"http\"`, or",
+    );
+    let http = |lines: &str| service(&format!("protocol = 'http'\n{lines}"));
+    check(
+        &http("send_proxy = 'v2'"),
+        "E_PROTOCOL_KEY 6:1",
+        "`X-Forwarded-For`",
+    );
+    check(&http("all_down = 'wait'"), "E_PROTOCOL_KEY 6:1", "503");
     check_postgres(
         "role = 'primary'",
         "E_PROTOCOL_KEY 6:1",

@@ -112,13 +112,7 @@ fn unknown_words_get_the_nearest_one() {
 }
 
 #[test]
-fn what_is_planned_is_told_from_what_is_unknown() {
-    check_service("protocol = \"http\"", "E_NOT_YET 5:12", "not supported yet");
-    check_service(
-        "protocol = \"http\"",
-        "E_NOT_YET 5:12",
-        "protocol = \"tcp\"",
-    );
+fn an_unknown_protocol_is_reported_with_the_nearest_word() {
     check_service(
         "protocol = \"tpc\"",
         "E_UNKNOWN_WORD 5:12",

@@ -128,13 +128,10 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Returns whether a server of the snapshot has a free connection, or can open another one.
     pub(super) fn has_room(&self, view: &ServiceSnapshot, index: usize) -> bool {
-        let Some(database) = &view.database else {
-            return true;
-        };
-        let pooled = self
-            .account
-            .pool_handle(&view.servers[index], &database.connection_limits);
-        self.worker_pool.has_capacity(&pooled)
+        view.connection_limits().is_none_or(|limits| {
+            let pooled = self.account.pool_handle(&view.servers[index], limits);
+            self.worker_pool.has_capacity(&pooled)
+        })
     }
 
     /// Requests a connection to the target of the work.
@@ -155,7 +152,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     fn acquire_primary(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
-        let primary = view.database.as_ref().and_then(|database| database.primary);
+        let primary = view.database().and_then(|database| database.primary);
         let Some(index) = primary else {
             return match self.wait_for_another_primary() {
                 AcquireOutcome::Reroute => AcquireOutcome::Denied(AcquireError::NO_PRIMARY),
@@ -204,13 +201,11 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
     }
 
     fn acquire_chosen(&mut self, view: &ServiceSnapshot) -> AcquireOutcome<C> {
-        let (Some(database), Some(at)) = (&view.database, &self.at) else {
+        let (Some(limits), Some(at)) = (view.connection_limits(), &self.at) else {
             return AcquireOutcome::Denied(AcquireError::NO_PRIMARY);
         };
         loop {
-            let pooled = self
-                .account
-                .pool_handle(&at.server, &database.connection_limits);
+            let pooled = self.account.pool_handle(&at.server, limits);
             match self.worker_pool.acquire(&pooled, &self.slot) {
                 AcquireResult::Now(server) => return AcquireOutcome::Server(server),
                 AcquireResult::Later(until_ms) => return self.wait_until(until_ms),
@@ -288,7 +283,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Returns whether the chosen server is no longer the primary: writes there would be lost.
     pub(super) fn is_at_former_primary(&self, view: &ServiceSnapshot) -> bool {
-        let (Some(database), Some(at)) = (&view.database, &self.at) else {
+        let (Some(database), Some(at)) = (view.database(), &self.at) else {
             return false;
         };
         let primary = database.primary.and_then(|index| view.servers.get(index));
@@ -396,7 +391,7 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
 
     /// Leaves the queue if `wanted` has capacity now, or the awaited server may no longer serve.
     pub(super) fn reroute_to(&mut self, wanted: PlacementTarget, view: &ServiceSnapshot) -> bool {
-        let Some(database) = &view.database else {
+        let Some(database) = view.database() else {
             return false;
         };
         let leaves = self.is_better(wanted.index(database), view, database);

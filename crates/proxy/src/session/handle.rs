@@ -4,6 +4,7 @@
 mod events;
 mod logged_in;
 mod relaying;
+mod requests;
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::worker::Worker;
 use events::PendingEvents;
 use logged_in::LoggedIn;
 use relaying::Relaying;
+use requests::Requests;
 
 pub(crate) use events::SessionEvent;
 pub(crate) use logged_in::{ApplicationName, Login, LoginInfo};
@@ -53,6 +55,8 @@ enum Phase {
     Relaying(Box<Relaying>),
     /// A client of a database has logged in.
     LoggedIn(Box<LoggedIn>),
+    /// A client of an HTTP service sends requests.
+    Requests(Box<Requests>),
 }
 
 /// Messages for the session's task, and the way to wake it.
@@ -60,7 +64,7 @@ enum Phase {
 struct Inbox {
     waker: Option<Waker>,
     interrupt: Option<Box<Interrupt>>,
-    /// Events that the session handles itself. Empty unless a client has logged in.
+    /// Events that the session handles itself. Empty unless [`Phase::handles_events`].
     events: PendingEvents,
 }
 
@@ -70,6 +74,16 @@ pub(crate) enum Interrupt {
     End(TerminationReason),
     /// No data was exchanged, and this server will not send any: retry on another server.
     Elsewhere(String),
+}
+
+impl Phase {
+    /// Returns whether the session itself handles what happens to its server, and its deadlines.
+    fn handles_events(&self) -> bool {
+        match self {
+            Phase::Detached | Phase::Relaying(_) => false,
+            Phase::LoggedIn(_) | Phase::Requests(_) => true,
+        }
+    }
 }
 
 impl Interrupt {
@@ -122,7 +136,7 @@ impl SessionHandle {
     fn relaying(&self) -> Option<Ref<'_, Relaying>> {
         Ref::filter_map(self.phase.borrow(), |phase| match phase {
             Phase::Relaying(relaying) => Some(&**relaying),
-            Phase::Detached | Phase::LoggedIn(_) => None,
+            Phase::Detached | Phase::LoggedIn(_) | Phase::Requests(_) => None,
         })
         .ok()
     }
@@ -130,7 +144,7 @@ impl SessionHandle {
     fn logged_in(&self) -> Option<Ref<'_, LoggedIn>> {
         Ref::filter_map(self.phase.borrow(), |phase| match phase {
             Phase::LoggedIn(client) => Some(&**client),
-            Phase::Detached | Phase::Relaying(_) => None,
+            Phase::Detached | Phase::Relaying(_) | Phase::Requests(_) => None,
         })
         .ok()
     }
@@ -138,7 +152,7 @@ impl SessionHandle {
     fn logged_in_mut(&self) -> Option<RefMut<'_, LoggedIn>> {
         RefMut::filter_map(self.phase.borrow_mut(), |phase| match phase {
             Phase::LoggedIn(client) => Some(&mut **client),
-            Phase::Detached | Phase::Relaying(_) => None,
+            Phase::Detached | Phase::Relaying(_) | Phase::Requests(_) => None,
         })
         .ok()
     }
@@ -193,7 +207,7 @@ impl SessionHandle {
         inbox.wake();
     }
 
-    /// Notifies a session of an event. It has no effect unless a client is logged in.
+    /// Notifies a session of an event. It has no effect unless the session handles events.
     pub(crate) fn notify(&self, event: SessionEvent) {
         let mut events = PendingEvents::default();
         events.add(event);
@@ -201,7 +215,7 @@ impl SessionHandle {
     }
 
     fn notify_all(&self, events: PendingEvents) {
-        if events.is_empty() || self.logged_in().is_none() {
+        if events.is_empty() || !self.handles_events() {
             return;
         }
         let mut inbox = self.inbox.borrow_mut();
@@ -234,9 +248,9 @@ impl SessionHandle {
 
     /// Handles a dead server: a client that has received nothing continues on another server if it
     /// has sent nothing either. Otherwise it is reset, since the outcome of its request is unknown.
-    /// The session of a logged-in client decides itself.
+    /// A session that handles events decides itself.
     pub(crate) fn handle_server_down(&self) {
-        if self.logged_in().is_some() {
+        if self.handles_events() {
             self.notify(SessionEvent::ServerAbandoned);
         } else if self.is_untouched() {
             self.interrupt(Interrupt::Elsewhere("server went down".to_owned()));
@@ -245,10 +259,10 @@ impl SessionHandle {
         }
     }
 
-    /// Takes the server away from a session: a logged-in client's session continues without it,
-    /// another one ends.
+    /// Takes the server away from a session: one that handles events continues without it, another
+    /// one ends.
     pub(crate) fn cut_from_server(&self, reason: CutReason) {
-        if self.logged_in().is_some() {
+        if self.handles_events() {
             self.notify(SessionEvent::ServerAbandoned);
         } else {
             self.cut(TerminationReason::Cut(reason));
@@ -266,6 +280,7 @@ impl SessionHandle {
             Phase::Detached => false,
             Phase::Relaying(relaying) => relaying.is_at(server_id),
             Phase::LoggedIn(client) => client.is_at(server_id),
+            Phase::Requests(requests) => requests.is_at(server_id),
         }
     }
 
@@ -275,7 +290,12 @@ impl SessionHandle {
             self.sweep_relaying(&relaying, now_ms);
         } else {
             self.sweep_logged_in(now_ms);
+            self.sweep_requests(now_ms);
         }
+    }
+
+    fn handles_events(&self) -> bool {
+        self.phase.borrow().handles_events()
     }
 
     fn silent_ms(&self, now_ms: u64) -> u128 {

@@ -51,7 +51,7 @@ pub(super) async fn wait_for_server(service: &Service) -> Arc<ServiceSnapshot> {
     loop {
         let snapshot = service.snapshot_owned();
         let waited = Duration::from_millis(clock::now_ms().saturating_sub(since_ms));
-        let waits = snapshot.database.as_ref().is_some_and(|database| {
+        let waits = snapshot.database().is_some_and(|database| {
             candidates(&snapshot, database).is_empty()
                 && waited < database.time_limits.login_server_wait
                 && !has_lasting_fault(service)
@@ -69,7 +69,7 @@ pub(super) async fn wait_for_primary(service: &Service) -> Option<(Arc<ServiceSn
     let since_ms = clock::now_ms();
     loop {
         let snapshot = service.snapshot_owned();
-        let database = snapshot.database.as_ref()?;
+        let database = snapshot.database()?;
         if let Some(primary) = database.primary {
             return Some((snapshot, primary));
         }

@@ -37,7 +37,7 @@ pub(super) async fn at_servers<T>(
     let shared = service.database().ok_or(ProofError::Unavailable(None))?;
     let _permit = shared.login_limiter().acquire_proof().await;
     let view = login_connection::wait_for_server(service).await;
-    let database = view.database.as_ref();
+    let database = view.database();
     let database = database.ok_or(ProofError::Unavailable(None))?;
     let mut last = None;
     for (server, limit) in login_connection::candidates(&view, database) {

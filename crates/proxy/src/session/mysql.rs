@@ -364,8 +364,7 @@ impl<'a> Session<'a> {
     /// Returns whether the service has `mode = "session"`.
     fn keeps_connection(&self) -> bool {
         let view = self.permit.service().snapshot();
-        view.database
-            .as_ref()
+        view.database()
             .is_some_and(|database| database.session_mode)
     }
 }

@@ -88,7 +88,7 @@ impl Placement {
     /// Creates a placement at a server of the snapshot. `is_reserved`: its load slot is already
     /// reserved.
     pub(super) fn new(view: &ServiceSnapshot, index: usize, is_reserved: bool) -> Option<Self> {
-        let database = view.database.as_ref()?;
+        let database = view.database()?;
         let load = Arc::clone(&database.server_loads[index]);
         if !is_reserved {
             // There is no limit here: the slot only counts load.

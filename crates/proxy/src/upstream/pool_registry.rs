@@ -67,6 +67,8 @@ pub(crate) type Parameters = Vec<(Box<[u8]>, Box<[u8]>)>;
 pub(crate) enum Credential {
     Postgres(postgres::login::Credential),
     Mysql(mysql::login::Credential),
+    /// Servers of a protocol without logins.
+    None,
     /// A password that a server has accepted.
     Kept(Arc<KeptPassword>),
 }
@@ -77,7 +79,7 @@ impl PoolUser {
         match &self.credential {
             Credential::Postgres(credential) => Some(credential.clone()),
             Credential::Kept(kept) => Some(postgres::login::Credential::Password(kept.copy())),
-            Credential::Mysql(_) => None,
+            Credential::Mysql(_) | Credential::None => None,
         }
     }
 
@@ -86,7 +88,7 @@ impl PoolUser {
         match &self.credential {
             Credential::Mysql(credential) => Some(credential.clone()),
             Credential::Kept(kept) => Some(mysql::login::Credential::Password(kept.copy())),
-            Credential::Postgres(_) => None,
+            Credential::Postgres(_) | Credential::None => None,
         }
     }
 }

@@ -3,10 +3,10 @@
 use evenkeel_proxy::settings::Assignment;
 pub use evenkeel_wire::SqlProtocol;
 
-use super::{Algorithm, DatabasePlan, Probe};
+use super::{Algorithm, DatabasePlan, HttpPlan, Probe};
 
 /// Protocol of a service, with the settings that only this protocol has.
-pub type Protocol = evenkeel_wire::Protocol<Box<DatabasePlan>>;
+pub type Protocol = evenkeel_wire::Protocol<Box<DatabasePlan>, Box<HttpPlan>>;
 
 /// Properties of a protocol: a row of the table.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub struct ProtocolInfo {
 pub enum ServerConnections {
     /// Each client has its own. Keys set the choice of its server.
     PerClient,
+    /// Requests of all clients share them. Keys set routes, pools and limits of requests.
+    PerRequest,
     /// Clients share them. Keys set logins, pools and the routing of statements.
     Pooled,
 }
@@ -51,6 +53,17 @@ const TCP: ProtocolInfo = ProtocolInfo {
     // Sessions may be short.
     assignment: Assignment::Keep,
     connections: ServerConnections::PerClient,
+};
+
+const HTTP: ProtocolInfo = ProtocolInfo {
+    name: "http",
+    port: Some(80),
+    new: || Protocol::Http(Box::default()),
+    // Requests of one client go to different servers, and differ in their cost.
+    balance: Algorithm::LeastConnections,
+    idle_timeout_ms: 0,
+    connections: ServerConnections::PerRequest,
+    ..TCP
 };
 
 const POSTGRES: ProtocolInfo = ProtocolInfo {
@@ -83,7 +96,7 @@ macro_rules! protocols {
 
         const ALL: &[&ProtocolInfo] = &[$(&$info),+];
 
-        fn info_of(protocol: evenkeel_wire::Protocol<SqlProtocol>) -> &'static ProtocolInfo {
+        fn info_of(protocol: evenkeel_wire::Protocol<SqlProtocol, ()>) -> &'static ProtocolInfo {
             use evenkeel_wire::Protocol;
             match protocol {
                 $($protocol => &$info,)+
@@ -94,6 +107,7 @@ macro_rules! protocols {
 
 protocols! {
     Protocol::Tcp => TCP,
+    Protocol::Http(()) => HTTP,
     Protocol::Sql(SqlProtocol::Postgres) => POSTGRES,
     Protocol::Sql(SqlProtocol::Mysql) => MYSQL,
 }
@@ -101,7 +115,7 @@ protocols! {
 impl ProtocolInfo {
     /// Returns the properties of a protocol.
     pub fn of(protocol: &Protocol) -> &'static ProtocolInfo {
-        info_of(protocol.map(|database| database.protocol))
+        info_of(protocol.map(|database| database.protocol, |_| ()))
     }
 
     /// Returns the protocol of a word in the file.

@@ -41,7 +41,7 @@ impl ControlPlane {
 fn writes_at(removed_service: &ManagedService, removal: &Removal) -> Vec<u64> {
     let all = || removal.servers.iter().map(|server| server.id).collect();
     let snapshot = removed_service.service.snapshot();
-    match (&snapshot.database, removed_service.plan.role) {
+    match (snapshot.database(), removed_service.plan.role) {
         (Some(database), _) => {
             let primary = database.primary.and_then(|at| snapshot.servers.get(at));
             primary.map(|server| server.id).into_iter().collect()

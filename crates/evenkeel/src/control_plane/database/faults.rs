@@ -43,7 +43,7 @@ impl ControlPlane {
     fn fault_of(&self, index: usize) -> Option<ServersFault> {
         let service = &self.services[index];
         let snapshot = service.service.snapshot();
-        let assigned = snapshot.database.as_ref()?;
+        let assigned = snapshot.database()?;
         if assigned.primary.is_some() || assigned.replicas.contains(&true) {
             return None;
         }

@@ -22,11 +22,12 @@ use zeroize::Zeroizing;
 
 use crate::config::Address;
 use crate::config::plan::{
-    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, RulePlan, RuleTo,
-    ServicePlan, SqlProtocol, TlsPlan,
+    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, RulePlan,
+    RuleTo, ServicePlan, SqlProtocol, TlsPlan,
 };
 use crate::control_plane::ControlPlane;
 use crate::control_plane::cluster::needs_roles;
+use crate::control_plane::http;
 use crate::control_plane::server::MonitorConfig;
 use crate::control_plane::service::ManagedService;
 
@@ -89,12 +90,18 @@ fn failover_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
 pub(in crate::control_plane) fn shrink_pools(service: &ManagedService) {
     let plan = service.plan.database();
     if let (Some(shared), Some(plan)) = (service.service.database(), plan) {
-        let settings = connection_pool::PoolSettings {
-            min_idle: 0,
-            idle_ms: IDLE_MS_WHILE_DRAINING,
-            ..pool_settings(plan)
-        };
-        shared.set_settings(settings, failover_settings(plan));
+        shared.set_settings(shrunk(pool_settings(plan)), failover_settings(plan));
+    }
+    if let (Some(shared), Some(plan)) = (service.service.http(), service.plan.http()) {
+        shared.set_pool_settings(shrunk(http::pool_settings(plan)));
+    }
+}
+
+fn shrunk(settings: connection_pool::PoolSettings) -> connection_pool::PoolSettings {
+    connection_pool::PoolSettings {
+        min_idle: 0,
+        idle_ms: IDLE_MS_WHILE_DRAINING,
+        ..settings
     }
 }
 
@@ -165,7 +172,7 @@ impl ControlPlane {
             replicas: assignment.replicas,
             spares: assignment.spares,
             tls: service.acceptor.clone(),
-            server_encryption: self.encryption(service, plan.protocol),
+            server_encryption: self.encryption(service),
             peers: self.peers.servers(),
             rules: service.rules.clone(),
         })
@@ -177,7 +184,7 @@ impl ControlPlane {
         let (Some(plan), snapshot) = (service.plan.database(), service.service.snapshot()) else {
             return false;
         };
-        let Some(published) = &snapshot.database else {
+        let Some(published) = snapshot.database() else {
             return true;
         };
         let epoch = service
@@ -231,18 +238,16 @@ impl ControlPlane {
 
     /// Returns how connections to each server are encrypted, including removed servers, on which
     /// the last statements may have to be canceled.
-    fn encryption(
+    pub(in crate::control_plane) fn encryption(
         &self,
         service: &ManagedService,
-        protocol: SqlProtocol,
     ) -> HashMap<u64, ServerEncryption> {
         let listed = service.plan.servers.iter();
         let listed = listed.filter_map(|one| Some(&self.servers.get(&one.address)?.server));
         let removals = self.removals.iter();
         let removals = removals.filter(|removal| removal.service.id == service.service.id);
         let servers = listed.chain(removals.filter_map(|removal| removal.server.as_ref()));
-        let encryption =
-            servers.map(|server| (server.id, encryption(&service.plan, protocol, server)));
+        let encryption = servers.map(|server| (server.id, encryption(&service.plan, server)));
         encryption.collect()
     }
 
@@ -255,7 +260,7 @@ impl ControlPlane {
     }
 
     /// Applies the parts of a changed plan that are not in the snapshot.
-    pub(in crate::control_plane) fn adopt_database_plan(&self, service: &ManagedService) {
+    pub(in crate::control_plane) fn adopt_protocol_plan(&self, service: &ManagedService) {
         let plan = service.plan.database();
         if let (Some(shared), Some(plan)) = (service.service.database(), plan) {
             shared.set_settings(pool_settings(plan), failover_settings(plan));
@@ -263,6 +268,9 @@ impl ControlPlane {
             shared.set_login_limits(login_limits(plan));
             self.data_plane
                 .limit_pools(&service.service, unlimited(plan.pool.service_size));
+        }
+        if let (Some(shared), Some(plan)) = (service.service.http(), service.plan.http()) {
+            shared.set_pool_settings(http::pool_settings(plan));
         }
     }
 }
@@ -273,10 +281,7 @@ pub(in crate::control_plane) fn set_primary_status(service: &Service) {
         return;
     };
     let snapshot = service.snapshot();
-    let has_primary = snapshot
-        .database
-        .as_ref()
-        .is_some_and(|own| own.primary.is_some());
+    let has_primary = snapshot.database().is_some_and(|own| own.primary.is_some());
     shared.set_primary_status(match has_primary {
         true => PrimaryStatus::Available,
         false => PrimaryStatus::Unavailable,
@@ -352,10 +357,10 @@ pub(in crate::control_plane) fn acceptor(
     Ok(Some(Arc::new(acceptor)))
 }
 
-fn encryption(plan: &ServicePlan, protocol: SqlProtocol, server: &Server) -> ServerEncryption {
+fn encryption(plan: &ServicePlan, server: &Server) -> ServerEncryption {
     let address = server.name.parse::<Address>();
     let address = address.map_err(|error| error.message);
-    match address.and_then(|address| connector(plan, protocol, &address)) {
+    match address.and_then(|address| connector(plan, &address)) {
         Ok(Some(connector)) => ServerEncryption::Encrypted(connector),
         Ok(None) => ServerEncryption::Plaintext,
         Err(why) => {
@@ -369,21 +374,20 @@ fn encryption(plan: &ServicePlan, protocol: SqlProtocol, server: &Server) -> Ser
 /// Returns the TLS settings towards a server. `None`: off.
 pub(in crate::control_plane) fn connector(
     plan: &ServicePlan,
-    protocol: SqlProtocol,
     address: &Address,
 ) -> Result<Option<Connector>, String> {
     let tls = MonitorConfig::of(plan).tls(address)?;
-    Connector::new(&tls, alpn_protocol(protocol)).map_err(|error| error.to_string())
+    Connector::new(&tls, alpn_protocol(&plan.protocol)).map_err(|error| error.to_string())
 }
 
-fn alpn_protocol(protocol: SqlProtocol) -> AlpnProtocol {
-    match protocol {
-        SqlProtocol::Postgres => AlpnProtocol::Postgres,
-        SqlProtocol::Mysql => AlpnProtocol::Unnamed,
+fn alpn_protocol(protocol: &Protocol) -> AlpnProtocol {
+    match protocol.database().map(|database| database.protocol) {
+        Some(SqlProtocol::Postgres) => AlpnProtocol::Postgres,
+        Some(SqlProtocol::Mysql) | None => AlpnProtocol::Unnamed,
     }
 }
 
-fn unlimited(size: u32) -> u32 {
+pub(in crate::control_plane) fn unlimited(size: u32) -> u32 {
     if size == 0 { u32::MAX } else { size }
 }
 

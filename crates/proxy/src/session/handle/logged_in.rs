@@ -178,7 +178,7 @@ impl LoggedIn {
         if self.is_liveness_check_due(view.settings.keepalive.user_timeout, now_ms) {
             events.add(SessionEvent::LivenessCheck);
         }
-        let own = view.database.as_ref();
+        let own = view.database();
         let exceeded = own.and_then(|own| self.exceeded_limit(&own.time_limits, now_ms));
         let ending = match exceeded {
             Some(ExceededLimit::Query) => {

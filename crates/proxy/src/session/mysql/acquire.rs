@@ -45,7 +45,7 @@ impl Session<'_> {
     /// Returns whether the session reached a new primary that may not have applied its earlier
     /// writes (Galera).
     fn must_catch_up(&self, view: &ServiceSnapshot) -> bool {
-        let (Some(database), Some(at)) = (&view.database, &self.acquirer.at) else {
+        let (Some(database), Some(at)) = (view.database(), &self.acquirer.at) else {
             return false;
         };
         let positions = || self.service.server_info.positions();
@@ -216,8 +216,7 @@ impl Session<'_> {
         if let Some(awaited) = &self.active.wait {
             let view = self.permit.service().snapshot();
             let wait_ms = view
-                .database
-                .as_ref()
+                .database()
                 .map_or(0, |database| database.causality.wait_ms);
             let text = super::catch_up::text(server.version.mariadb, awaited, wait_ms);
             server.query(Ask::Wait, text.as_bytes(), out);

@@ -155,11 +155,7 @@ impl Session<'_> {
     /// Chooses the server for the next command of a session without a server connection.
     pub(super) fn decide(&mut self, view: &ServiceSnapshot) -> PlacementTarget {
         self.active.is_read = false;
-        let Some(database) = view
-            .database
-            .as_ref()
-            .filter(|database| database.splits_reads())
-        else {
+        let Some(database) = view.database().filter(|database| database.splits_reads()) else {
             return PlacementTarget::Primary;
         };
         // A command that a replica could not execute, or reported as a write, is not known to be a

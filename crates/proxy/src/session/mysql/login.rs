@@ -192,10 +192,7 @@ impl<'a> LoginHandler<'a> {
 
     fn limit(&self) -> Duration {
         let view = self.permit.service().snapshot_owned();
-        let limit = view
-            .database
-            .as_ref()
-            .map(|database| database.time_limits.login);
+        let limit = view.database().map(|database| database.time_limits.login);
         limit.unwrap_or_default()
     }
 
@@ -297,10 +294,7 @@ impl<'a> LoginHandler<'a> {
         view: &ServiceSnapshot,
         least: &CommonGreeting,
     ) -> Result<LoginRequest, LoginError> {
-        let acceptor = view
-            .database
-            .as_ref()
-            .and_then(|database| database.tls.as_ref());
+        let acceptor = view.database().and_then(|database| database.tls.as_ref());
         let offered = least.offered(acceptor.is_some());
         let nonce = Nonce::of_random(secret());
         let mut out = Vec::new();
@@ -333,10 +327,7 @@ impl<'a> LoginHandler<'a> {
         packets: &ClientPackets,
         view: &ServiceSnapshot,
     ) -> Result<(), LoginError> {
-        let acceptor = view
-            .database
-            .as_ref()
-            .and_then(|database| database.tls.as_ref());
+        let acceptor = view.database().and_then(|database| database.tls.as_ref());
         let must_encrypt = acceptor.is_some_and(|acceptor| acceptor.is_required());
         match must_encrypt && self.channel(packets) == Channel::Plain {
             true => Err(ErrorReply::new(&error_catalog::SECURE_TRANSPORT_REQUIRED).into()),

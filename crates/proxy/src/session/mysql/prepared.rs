@@ -131,8 +131,7 @@ impl Session<'_> {
         }
         let view = self.permit.service().snapshot();
         let max = view
-            .database
-            .as_ref()
+            .database()
             .map_or(1, |database| database.statements_max);
         server.closing.extend(server.prepared.add(id, number));
         while let Some(number) = server.prepared.evict(max, &stay) {

@@ -258,7 +258,7 @@ impl Session<'_> {
     /// read sees it.
     pub(super) fn wrote(&mut self) {
         let view = self.permit.service().snapshot();
-        let Some(database) = view.database.as_ref() else {
+        let Some(database) = view.database() else {
             return;
         };
         let Some(at) = self.acquirer.at.as_mut() else {

@@ -220,7 +220,7 @@ impl ServerGreetings {
         if !is_impatient && of_view().any(is_unseen) {
             return None;
         }
-        let primary = view.database.as_ref().and_then(|database| database.primary);
+        let primary = view.database().and_then(|database| database.primary);
         let first = primary.and_then(|index| of_view().nth(index).flatten());
         // The primary determines the properties that have no common minimum.
         let greetings = first.into_iter().chain(of_view().flatten());

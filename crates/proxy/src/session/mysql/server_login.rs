@@ -153,7 +153,7 @@ pub(super) async fn prove(
             Ok(First::Error(report)) => return Err(refused(server, &report)),
             Err(fault) => return Err(ConnectError::unreachable(server, fault)),
         };
-        let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+        let database = view.database().ok_or_else(ConnectError::outdated)?;
         if let Some(connector) = database.connector(server)? {
             line.encrypt(&greeting, connector, user).await?;
         }
@@ -202,7 +202,7 @@ async fn join(
     let face = ServerGreeting::of(&greeting);
     let version = Arc::clone(&face.version);
     shared.logins.greetings.record(server.id, face);
-    let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+    let database = view.database().ok_or_else(ConnectError::outdated)?;
     if let Some(connector) = database.connector(server)? {
         line.encrypt(&greeting, connector, &pooled.pool_user)
             .await?;

@@ -231,7 +231,7 @@ impl Session<'_> {
         }
         let view = self.permit.service().snapshot();
         let matters = |one: &&DatabaseSnapshot| one.splits_reads() || one.rules.is_some();
-        let Some(database) = view.database.as_ref().filter(matters) else {
+        let Some(database) = view.database().filter(matters) else {
             self.active.is_read = false;
             self.active.may_write = false;
             return Ok(RequestDisposition::Unit(PlacementTarget::Primary, view));

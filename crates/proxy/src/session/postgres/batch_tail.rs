@@ -49,11 +49,7 @@ impl Session<'_> {
             return false;
         }
         let view = self.permit.service().snapshot_owned();
-        let Some(database) = view
-            .database
-            .as_ref()
-            .filter(|database| database.splits_reads())
-        else {
+        let Some(database) = view.database().filter(|database| database.splits_reads()) else {
             return false;
         };
         let mut draft = Draft::default();

@@ -33,8 +33,7 @@ pub(super) async fn request(worker: &Rc<Worker>, service: &Service, key: CancelK
         CancelRoute::Peer(instance) => {
             let view = service.snapshot_owned();
             let peer = view
-                .database
-                .as_ref()
+                .database()
                 .and_then(|database| database.peers.get(&instance));
             if let Some(peer) = peer {
                 pass_on(worker, service, peer, key).await;

@@ -106,8 +106,7 @@ impl<'a> LoginHandler<'a> {
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, TerminationReason> {
         let view = self.permit.service().snapshot_owned();
         let limit = view
-            .database
-            .as_ref()
+            .database()
             .map(|database| database.time_limits.login)
             .unwrap_or_default();
         let address = self.peer.map(|peer| peer.ip());
@@ -211,10 +210,7 @@ impl<'a> LoginHandler<'a> {
         bytes: &mut Vec<u8>,
         answer: Answer,
     ) -> Result<(), LoginError> {
-        let acceptor = view
-            .database
-            .as_ref()
-            .and_then(|database| database.tls.as_ref());
+        let acceptor = view.database().and_then(|database| database.tls.as_ref());
         let acceptor = acceptor.filter(|_| !stream.is_encrypted());
         match (answer, acceptor) {
             (Answer::No, _) | (Answer::Tls, None) => {
@@ -269,7 +265,7 @@ impl<'a> LoginHandler<'a> {
             Replication::Physical => String::new(),
             _ => text(startup.database())?,
         };
-        let snapshot = view.database.as_ref();
+        let snapshot = view.database();
         let tls_required = snapshot
             .and_then(|snapshot| snapshot.tls.as_ref())
             .is_some_and(|tls| tls.is_required());

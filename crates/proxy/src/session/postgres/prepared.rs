@@ -247,8 +247,7 @@ impl Session<'_> {
     pub(super) fn close_oldest(&mut self, flight: &mut StreamEditor<'_, '_>, id: u64) {
         let view = self.permit.service().snapshot();
         let max = view
-            .database
-            .as_ref()
+            .database()
             .map_or(1, |database| database.statements_max);
         let Some(server) = &mut self.server else {
             return;

@@ -100,8 +100,7 @@ impl Session<'_> {
     /// Returns whether the service has `mode = "session"`.
     pub(super) fn keeps_connection(&self) -> bool {
         let view = self.permit.service().snapshot();
-        view.database
-            .as_ref()
+        view.database()
             .is_some_and(|database| database.session_mode)
     }
 }

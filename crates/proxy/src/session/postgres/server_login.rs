@@ -134,7 +134,7 @@ async fn dial_by(
     reaching: impl Future<Output = Result<Stream, ConnectError>>,
 ) -> Result<Stream, ConnectError> {
     let view = service.snapshot_owned();
-    let database = view.database.as_ref().ok_or_else(ConnectError::outdated)?;
+    let database = view.database().ok_or_else(ConnectError::outdated)?;
     let connector = database.connector(server)?;
     let mut stream = reaching.await?;
     if let Some(connector) = connector {

@@ -32,10 +32,7 @@ impl Session<'_> {
             }
         }
         let view = self.permit.service().snapshot();
-        let reads_are_split = view
-            .database
-            .as_ref()
-            .is_some_and(|database| database.split.reads);
+        let reads_are_split = view.database().is_some_and(|database| database.split.reads);
         let Some(at) = self.acquirer.at.as_ref().filter(|_| reads_are_split) else {
             return;
         };

@@ -62,7 +62,7 @@ impl LoginHandler<'_> {
         view: &ServiceSnapshot,
         request: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
-        let database = view.database.as_ref().ok_or(LoginError::Disconnected)?;
+        let database = view.database().ok_or(LoginError::Disconnected)?;
         let auth = &database.auth;
         if !auth.may_come_from(&request.user, self.address()) {
             let (user, peer) = (&request.user, self.peer);

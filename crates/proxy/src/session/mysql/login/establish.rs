@@ -137,7 +137,7 @@ impl<'a> LoginHandler<'a> {
     /// Presents the password to all servers, so that a promoted primary accepts the user. A server
     /// that has seen the password accepts the user without it until a restart.
     fn warm(&self, view: &Arc<ServiceSnapshot>, account: &Account) {
-        let Some(database) = &view.database else {
+        let Some(database) = view.database() else {
             return;
         };
         let pools = view

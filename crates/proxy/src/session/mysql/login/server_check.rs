@@ -34,7 +34,7 @@ impl LoginHandler<'_> {
     ) -> Result<(), ServerCheckError> {
         let why = login_connection::fault_text(self.permit.service());
         let mut last = ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why]);
-        let Some(database) = &view.database else {
+        let Some(database) = view.database() else {
             return Err(ServerCheckError::OfServer(last));
         };
         for (server, limit) in login_connection::candidates(view, database) {

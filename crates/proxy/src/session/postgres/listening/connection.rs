@@ -106,7 +106,7 @@ impl SharedConnection {
     fn is_needed(&self) -> Result<bool, String> {
         let view = self.service.snapshot();
         let id = self.pool_handle.server.id;
-        let primary = view.database.as_ref().and_then(|database| database.primary);
+        let primary = view.database().and_then(|database| database.primary);
         let primary = primary.and_then(|index| view.servers.get(index));
         if !view.lists(id) || primary.is_some_and(|primary| primary.id != id) {
             return Err("the server is no longer the primary".to_owned());

@@ -158,7 +158,7 @@ impl<'a> LoginHandler<'a> {
             return Ok(state);
         }
         let view = login_connection::wait_for_server(self.permit.service()).await;
-        let database = view.database.as_ref().ok_or(LoginError::Disconnected)?;
+        let database = view.database().ok_or(LoginError::Disconnected)?;
         let why = login_connection::fault_text(self.permit.service());
         let mut last = ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why]);
         for (server, limit) in login_connection::candidates(&view, database) {

@@ -98,7 +98,7 @@ impl LoginHandler<'_> {
         };
         let found = login_connection::wait_for_primary(service).await;
         let (view, primary) = found.ok_or_else(no_primary)?;
-        let database = view.database.as_ref().ok_or_else(no_primary)?;
+        let database = view.database().ok_or_else(no_primary)?;
         let server = &view.servers[primary];
         let acquired =
             login_connection::acquire(&self.worker_pool, account, server, database).await;

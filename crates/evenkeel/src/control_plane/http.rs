@@ -1,0 +1,90 @@
+//! Builds the snapshot of an HTTP service for the data plane.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_policy::connection_pool::PoolSettings;
+use evenkeel_policy::server_set::Member;
+use evenkeel_proxy::Server;
+use evenkeel_proxy::database::ConnectionLimits;
+use evenkeel_proxy::http::{HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits};
+
+use super::ControlPlane;
+use super::database::snapshot::unlimited;
+use super::service::ManagedService;
+use crate::config::plan::{HttpLimitsPlan, HttpPlan, HttpTimesPlan};
+
+/// Returns the state that the workers of a new service share.
+pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {
+    Arc::new(HttpService::new(workers, pool_settings(plan)))
+}
+
+pub(super) fn pool_settings(plan: &HttpPlan) -> PoolSettings {
+    let pool = &plan.pool;
+    PoolSettings {
+        min_idle: pool.min_idle,
+        idle_ms: pool.idle_ms,
+        lifetime_ms: pool.lifetime_ms,
+        wait_ms: pool.wait_ms,
+        queue_length: usize::try_from(pool.queue_length).unwrap_or(usize::MAX),
+        ..PoolSettings::default()
+    }
+}
+
+/// Makes the members' load the number of requests in flight: the connections to a server are shared
+/// by requests, and idle ones say nothing about its load.
+pub(super) fn balance_by_requests(
+    shared: &HttpService,
+    members: &mut [Member],
+    servers: &[Arc<Server>],
+) {
+    for (member, server) in members.iter_mut().zip(servers) {
+        member.load = shared.server_load(server.id);
+    }
+}
+
+impl ControlPlane {
+    /// Builds the HTTP part of a service's snapshot.
+    pub(super) fn http_snapshot(&self, service: &ManagedService, plan: &HttpPlan) -> HttpSnapshot {
+        HttpSnapshot {
+            connection_limits: connection_limits(plan),
+            time_limits: time_limits(&plan.times),
+            size_limits: size_limits(&plan.limits),
+            tls: service.acceptor.clone(),
+            server_encryption: self.encryption(service),
+        }
+    }
+}
+
+fn connection_limits(plan: &HttpPlan) -> ConnectionLimits {
+    ConnectionLimits {
+        pool: unlimited(plan.pool.size),
+        service: u32::MAX,
+        user: u32::MAX,
+        database: u32::MAX,
+        users: HashMap::new(),
+        databases: HashMap::new(),
+    }
+}
+
+fn time_limits(times: &HttpTimesPlan) -> HttpTimeLimits {
+    HttpTimeLimits {
+        header: Duration::from_millis(times.header_ms),
+        first_byte: Duration::from_millis(times.first_byte_ms),
+        keepalive: Duration::from_millis(times.keepalive_ms),
+        body_idle: Duration::from_millis(times.body_idle_ms),
+        tunnel_idle: Duration::from_millis(times.tunnel_idle_ms),
+    }
+}
+
+fn size_limits(limits: &HttpLimitsPlan) -> HttpSizeLimits {
+    HttpSizeLimits {
+        head: usize::try_from(limits.head_bytes_max).unwrap_or(usize::MAX),
+        fields: usize::try_from(limits.fields_max).unwrap_or(usize::MAX),
+        body: match limits.body_bytes_max {
+            0 => u64::MAX,
+            bytes => bytes,
+        },
+    }
+}

@@ -1,0 +1,102 @@
+//! Holds the state of an HTTP service: what its workers share for its lifetime, and the settings of
+//! a snapshot.
+
+pub mod stats;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use evenkeel_engine::panics::lock;
+use evenkeel_policy::connection_pool::{PoolSettings, SharedPools};
+use evenkeel_policy::load::Load;
+use evenkeel_tls::{Acceptor, ServerEncryption};
+
+use self::stats::HttpStats;
+use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
+
+/// Settings that only services with `protocol = "http"` have.
+#[derive(Debug)]
+pub struct HttpSnapshot {
+    /// Limits of server connections.
+    pub connection_limits: ConnectionLimits,
+    /// Time limits.
+    pub time_limits: HttpTimeLimits,
+    /// Limits of sizes.
+    pub size_limits: HttpSizeLimits,
+    /// TLS towards clients; `None`: plaintext.
+    pub tls: Option<Arc<Acceptor>>,
+    /// Encryption towards the servers by server id; a server without an entry cannot be used.
+    pub server_encryption: HashMap<u64, ServerEncryption>,
+}
+
+/// Time limits of requests; zero: no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpTimeLimits {
+    /// Limit from the first byte of a request head to its end.
+    pub header: Duration,
+    /// Limit from the end of a request to the first byte of the response.
+    pub first_byte: Duration,
+    /// Limit of a client's silence between two requests.
+    pub keepalive: Duration,
+    /// Limit of silence while a body is in progress.
+    pub body_idle: Duration,
+    /// Limit of silence in a tunnel, such as a WebSocket.
+    pub tunnel_idle: Duration,
+}
+
+impl HttpTimeLimits {
+    /// Time in which a client must complete a TLS handshake, at least.
+    pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+}
+
+/// Limits of sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpSizeLimits {
+    /// Limit of a request head or response head, in bytes.
+    pub head: usize,
+    /// Limit of the number of fields in a head.
+    pub fields: usize,
+    /// Limit of a request body, in bytes; [`u64::MAX`]: none.
+    pub body: u64,
+}
+
+/// State that the workers of a service share for the service's lifetime.
+#[derive(Debug)]
+pub struct HttpService {
+    pub(crate) pool_registry: Arc<PoolRegistry>,
+    /// Number of requests in flight at each server, by server id.
+    server_loads: Mutex<HashMap<u64, Arc<Load>>>,
+    stats: Box<[HttpStats]>,
+}
+
+impl HttpService {
+    /// Creates the state of a service without connections.
+    pub fn new(workers: usize, pool: PoolSettings) -> Self {
+        let pools = SharedPools::new(workers, u32::MAX, pool);
+        Self {
+            pool_registry: Arc::new(PoolRegistry::new(pools)),
+            server_loads: Mutex::default(),
+            stats: (0..workers).map(|_| HttpStats::default()).collect(),
+        }
+    }
+
+    /// Applies changed settings of the pools from a reload.
+    pub fn set_pool_settings(&self, pool: PoolSettings) {
+        self.pool_registry.pools.set_settings(pool);
+    }
+
+    /// Returns the load of a server, which all snapshots share: the number of requests in flight.
+    pub fn server_load(&self, server_id: u64) -> Arc<Load> {
+        let mut server_loads = lock(&self.server_loads);
+        let load = server_loads
+            .entry(server_id)
+            .or_insert_with(|| Arc::new(Load::new(None)));
+        Arc::clone(load)
+    }
+
+    /// Returns the counters of each worker.
+    pub fn stats(&self) -> &[HttpStats] {
+        &self.stats
+    }
+}

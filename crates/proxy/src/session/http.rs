@@ -1,0 +1,372 @@
+//! Handles sessions of services with `protocol = "http"`: reads one request after another, sends
+//! each to a server over a pooled connection, and passes the response on.
+//!
+//! A response is complete before the next request of the client is begun (RFC 9112 §9.3.2). During
+//! an exchange, both directions are polled: a server may answer before it has read the request.
+
+mod acquire;
+mod answer;
+mod exchange;
+mod finish;
+mod request;
+mod response;
+mod server;
+mod tunnel;
+mod upload;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_engine::socket::Socket;
+use evenkeel_engine::stream::Stream;
+use evenkeel_engine::timers;
+use evenkeel_policy::connection_pool::Condition;
+use evenkeel_wire::http::{RequestHead, ResponseHead};
+
+use self::exchange::{Download, Exchange};
+use self::server::{ServerConnection, pool_user};
+use super::{STEPS_MAX, lingering_close, proxy_protocol};
+use crate::record::{Record, TerminationReason};
+use crate::service::ClientPermit;
+use crate::service::http::stats::HttpStats;
+use crate::service::http::{HttpService, HttpTimeLimits};
+use crate::session::handle::{SessionEvent, SessionHandle};
+use crate::upstream::worker_pool::{UserPools, WaitResult, WaitSlot, WorkerPool, WorkerPools};
+use crate::worker::Worker;
+
+/// Maximum length in bytes of input that a client may send in advance.
+const HELD_LENGTH_MAX: usize = 64 * 1024;
+
+/// Heads that the sessions of a worker use one after another, so that no session has the memory.
+#[derive(Default)]
+struct Heads {
+    request: RefCell<RequestHead>,
+    response: RefCell<ResponseHead>,
+}
+
+/// Session of one client.
+struct Session<'a> {
+    worker: &'a Rc<Worker>,
+    permit: &'a ClientPermit,
+    handle: &'a SessionHandle,
+    shared: Arc<HttpService>,
+    worker_pool: Rc<WorkerPool<ServerConnection>>,
+    account: Rc<UserPools<ServerConnection>>,
+    slot: Rc<WaitSlot<ServerConnection>>,
+    heads: Rc<Heads>,
+    client: Stream,
+    peer: Option<SocketAddr>,
+    /// The peer's address as text; empty on a Unix socket.
+    peer_text: Box<str>,
+    /// Bytes of the client that have not been processed.
+    input: Vec<u8>,
+    stage: Stage,
+    exchange: Exchange,
+}
+
+/// Progress of a session with its current request.
+enum Stage {
+    /// The next request head is awaited.
+    Head(HeadProgress),
+    /// The request waits for a connection, until this time in milliseconds of the clock.
+    Waiting { until_ms: u64 },
+    /// The request is sent, as far as received, and the head of the response is awaited.
+    Response,
+    /// The body of the response is passed on.
+    Body(Download),
+    /// Both sides send without order, after a change of the protocol.
+    Tunnel,
+    /// An answer of Evenkeel is sent instead of a response.
+    Answer,
+    /// The last bytes are sent; then the connection is closed.
+    Closing(TerminationReason),
+}
+
+/// Bytes of the next request head.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeadProgress {
+    /// None.
+    Nothing,
+    /// Some that have not been parsed.
+    Unread,
+    /// The beginning of a head.
+    Partial,
+}
+
+/// Reason why a session ends without a complete response.
+enum ExitReason {
+    /// The client has disconnected.
+    ClientLeft,
+    /// The client's connection failed.
+    ClientBroke(String),
+    /// The server connection failed in the middle of a response: the client's is reset, so that it
+    /// does not take a part for the whole.
+    ServerBroke(String),
+    /// All is sent; the session ends.
+    Done(TerminationReason),
+    /// A time limit has passed in the middle of a message: the client's connection is reset.
+    TimedOut(TerminationReason),
+}
+
+/// Serves one client until the session ends, and returns the reason for its end.
+pub(super) async fn serve_session(
+    worker: &Rc<Worker>,
+    permit: &ClientPermit,
+    handle: &SessionHandle,
+    shared: &Arc<HttpService>,
+    socket: Socket,
+    record: &mut Record,
+) -> TerminationReason {
+    let Some(worker_pool) = WorkerPools::part::<ServerConnection>(worker, permit.service()) else {
+        return TerminationReason::NoServer;
+    };
+    if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {
+        return ending;
+    }
+    let mut early = Vec::new();
+    let greeting = Box::pin(greet(worker, permit, socket, &mut early));
+    let client = match handle.run_interruptible(greeting).await {
+        Ok(Ok(client)) => client,
+        Ok(Err(ending)) => return ending,
+        Err(interrupt) => return interrupt.ending(),
+    };
+    handle.serve_requests();
+    let mut session = Session {
+        worker,
+        permit,
+        handle,
+        shared: Arc::clone(shared),
+        account: worker_pool.account(pool_user(shared), |_| ()),
+        worker_pool,
+        slot: WaitSlot::new(),
+        heads: worker.local::<Heads>(),
+        client,
+        peer: record.client,
+        peer_text: record
+            .client
+            .map(|peer| peer.ip().to_canonical().to_string())
+            .unwrap_or_default()
+            .into(),
+        stage: Stage::Head(match early.is_empty() {
+            true => HeadProgress::Nothing,
+            false => HeadProgress::Unread,
+        }),
+        input: early,
+        exchange: Exchange::default(),
+    };
+    session.await_head();
+    let polling = poll_fn(|context| session.poll(context));
+    let outcome = handle.run_interruptible(polling).await;
+    match outcome {
+        Ok(exit) => session.end(exit),
+        Err(interrupt) => session.end_cut(interrupt.ending()),
+    }
+}
+
+/// Begins TLS, if the service has it. Bytes after the handshake are added to `early`.
+async fn greet(
+    worker: &Rc<Worker>,
+    permit: &ClientPermit,
+    socket: Socket,
+    early: &mut Vec<u8>,
+) -> Result<Stream, TerminationReason> {
+    let mut stream = Stream::plain(socket);
+    let view = permit.service().snapshot_owned();
+    let Some(acceptor) = view.http().and_then(|http| http.tls.as_ref()) else {
+        return Ok(stream);
+    };
+    let failed = |why: String| TerminationReason::Rejected(format!("TLS: {why}"));
+    let channel = acceptor.accept_direct();
+    stream.encrypt(channel.map_err(|error| failed(error.to_string()))?);
+    let limit = view.settings.connect_timeout.max(HttpTimeLimits::HANDSHAKE);
+    let shaking = stream.shake_hands(worker, &[], early);
+    match timers::timeout(limit, shaking).await {
+        Ok(Ok(())) => Ok(stream),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed(format!(
+            "handshake not completed within {} ms",
+            limit.as_millis()
+        ))),
+    }
+}
+
+impl Session<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
+        for _ in 0..STEPS_MAX {
+            match self.step(context) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(exit) => return Poll::Ready(exit),
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Runs one step that is possible now. Returns false if none is.
+    fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        if let Some(event) = self.handle.take_event() {
+            self.handle_event(event)?;
+            return Ok(true);
+        }
+        match &self.stage {
+            Stage::Head(_) => self.step_head(context),
+            Stage::Waiting { .. } => self.step_waiting(context),
+            Stage::Response | Stage::Body(_) => self.step_exchange(context),
+            Stage::Answer => self.step_answer(context),
+            Stage::Tunnel => self.step_tunnel(context),
+            Stage::Closing(_) => self.step_closing(context),
+        }
+    }
+
+    fn step_waiting(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        match self.slot.take(context) {
+            Some(WaitResult::Connection(connection)) => self.send_request(connection)?,
+            Some(WaitResult::Again) => self.acquire()?,
+            Some(WaitResult::Failed(error)) => self.connect_failed(&error)?,
+            None => return self.watch_client(context),
+        }
+        Ok(true)
+    }
+
+    fn step_exchange(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        if self.step_response(context)? {
+            return Ok(true);
+        }
+        if self.exchange.upload.is_done() {
+            return self.watch_client(context);
+        }
+        self.step_upload(context)
+    }
+
+    /// Waits until the last bytes are with the kernel.
+    fn step_closing(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        match self.client.poll_sent(context) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Err(error)) => Err(ExitReason::ClientBroke(error.to_string())),
+            Poll::Ready(Ok(())) => match std::mem::replace(&mut self.stage, Stage::Tunnel) {
+                Stage::Closing(ending) => Err(ExitReason::Done(ending)),
+                _ => Err(ExitReason::ClientLeft),
+            },
+        }
+    }
+
+    /// Receives what the client sends although its request is complete: requests in advance, or the
+    /// end of the connection.
+    fn watch_client(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        if self.input.len() >= HELD_LENGTH_MAX {
+            return Ok(false);
+        }
+        match self.client.poll_chunk(self.worker, context) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(Some(chunk))) => {
+                if self.input.is_empty() {
+                    self.input = self.worker.take_spare();
+                }
+                self.input.extend_from_slice(chunk.bytes());
+                let length = chunk.bytes().len();
+                drop(chunk);
+                self.count(ByteDirection::FromClient, length);
+                Ok(true)
+            }
+            Poll::Ready(Ok(None)) => Err(ExitReason::ClientLeft),
+            Poll::Ready(Err(error)) => Err(ExitReason::ClientBroke(error.to_string())),
+        }
+    }
+
+    fn handle_event(&mut self, event: SessionEvent) -> Result<(), ExitReason> {
+        match event {
+            SessionEvent::Recheck => self.handle_deadline(),
+            SessionEvent::ServerAbandoned => self.handle_abandoned_server(),
+            SessionEvent::LivenessCheck | SessionEvent::QueryOvertime | SessionEvent::Cancelled => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts bytes between the client and the current server.
+    fn count(&self, direction: ByteDirection, length: usize) {
+        let server = self.exchange.place.as_ref().map(|place| &*place.server);
+        self.handle
+            .count_bytes(self.worker, direction, length as u64, server);
+    }
+
+    fn stats(&self) -> &HttpStats {
+        &self.shared.stats()[self.worker.index()]
+    }
+
+    /// Sets the time limit of the current step.
+    fn limit_step(&self, limit: impl FnOnce(&HttpTimeLimits) -> std::time::Duration) {
+        let view = self.permit.service().snapshot();
+        let limit = view.http().map(|http| limit(&http.time_limits));
+        let limit_ms = limit.map_or(0, |limit| limit.as_millis() as u64);
+        let deadline_ms = match limit_ms {
+            0 => 0,
+            _ => self.worker.last_sweep_ms() + limit_ms,
+        };
+        self.handle.set_request_deadline(deadline_ms);
+    }
+
+    /// Closes the client's connection, and returns the reason for the record.
+    fn end(mut self, exit: ExitReason) -> TerminationReason {
+        let is_whole = matches!(exit, ExitReason::Done(_));
+        self.abandon_exchange(is_whole);
+        let worker = self.worker;
+        let client = self.client;
+        match exit {
+            ExitReason::Done(ending) => {
+                let mut client = client;
+                client.send_and_close(&[]);
+                let (socket, _) = client.into_parts();
+                lingering_close::close_gracefully(worker, socket);
+                ending
+            }
+            ExitReason::ClientLeft => TerminationReason::ClientClosed,
+            ExitReason::ClientBroke(why) => TerminationReason::ResetByClient(why),
+            ExitReason::ServerBroke(why) => {
+                client.socket().reset_on_close();
+                TerminationReason::ResetByServer(why)
+            }
+            ExitReason::TimedOut(ending) => {
+                client.socket().reset_on_close();
+                ending
+            }
+        }
+    }
+
+    /// Ends a session that is interrupted from outside.
+    fn end_cut(mut self, ending: TerminationReason) -> TerminationReason {
+        let is_idle = matches!(self.stage, Stage::Head(HeadProgress::Nothing));
+        self.abandon_exchange(is_idle);
+        match is_idle {
+            true => {
+                let (worker, mut client) = (self.worker, self.client);
+                client.send_and_close(&[]);
+                lingering_close::close_gracefully(worker, client.into_parts().0);
+            }
+            false => self.client.socket().reset_on_close(),
+        }
+        ending
+    }
+
+    /// Releases what the current request holds. A server connection in use is closed, which cancels
+    /// the request there.
+    fn abandon_exchange(&mut self, is_whole: bool) {
+        if !is_whole && self.exchange.has_begun() {
+            self.stats().aborted.add(1);
+        }
+        self.worker_pool.leave_queue(&self.slot);
+        if let Some(WaitResult::Connection(connection)) = self.slot.take_late() {
+            self.worker_pool.release(connection, Condition::Clean);
+        }
+        if let Some(connection) = self.exchange.server.take() {
+            self.worker_pool.release(connection, Condition::Unclean);
+        }
+        self.exchange.place = None;
+    }
+}

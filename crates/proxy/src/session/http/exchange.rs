@@ -1,0 +1,173 @@
+//! State of one request and its response.
+
+use std::sync::Arc;
+
+use evenkeel_policy::load::Load;
+use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
+use evenkeel_wire::http::{Fault, Framing, Method, Version, WebSocketKey};
+
+use super::server::ServerConnection;
+use crate::server::Server;
+use crate::service::ServiceSnapshot;
+
+/// A request from its head to the end of its response.
+#[derive(Default)]
+pub(super) struct Exchange {
+    pub(super) method: Method,
+    /// Version of the client.
+    pub(super) version: Version,
+    /// True if the client's connection serves another request afterwards.
+    pub(super) keeps_client: bool,
+    /// True if the client awaits an interim response 100.
+    pub(super) awaits_continue: bool,
+    /// Key of a request to change to WebSocket.
+    pub(super) websocket: Option<WebSocketKey>,
+    pub(super) upload: Upload,
+    /// Bytes of the body that have been received.
+    pub(super) body_bytes: u64,
+    /// Bytes for the server that have not been sent: the head, and what follows of the body.
+    pub(super) outgoing: Vec<u8>,
+    /// Copy of the request, for another attempt; empty if there can be none.
+    pub(super) kept: Vec<u8>,
+    pub(super) attempts: Attempts,
+    pub(super) place: Option<Place>,
+    pub(super) server: Option<Box<ServerConnection>>,
+    /// Beginning of a response head.
+    pub(super) held: Vec<u8>,
+    /// Time of the request head, in microseconds of the clock; zero: there is no request.
+    pub(super) began_us: u64,
+    /// Time of the last send of the request head.
+    pub(super) sent_us: u64,
+    /// Status of the response; zero: there is none yet.
+    pub(super) status: u16,
+    /// True if the server connection may serve other requests after this response.
+    pub(super) keeps_server: bool,
+}
+
+/// Attempts to get a response.
+#[derive(Default)]
+pub(super) struct Attempts {
+    /// Servers that have failed this request.
+    pub(super) tried: Vec<u64>,
+    pub(super) failures: u32,
+}
+
+/// Server of a request, with a slot of its load that is released on drop.
+pub(super) struct Place {
+    pub(super) server: Arc<Server>,
+    pub(super) load: Arc<Load>,
+}
+
+/// Rest of the request body, on its way to the server.
+#[derive(Default)]
+pub(super) enum Upload {
+    /// All of the body has been received.
+    #[default]
+    Done,
+    /// Number of bytes that have not been received.
+    Length(u64),
+    Chunked(Box<Recoding>),
+}
+
+/// Rest of the response body, on its way to the client.
+pub(super) enum Download {
+    /// Number of bytes that have not been received.
+    Length(u64),
+    /// Chunked, towards a client of HTTP/1.1.
+    Chunked(Box<Recoding>),
+    /// Chunked, towards a client of HTTP/1.0: the data alone, until the end of the connection.
+    Unchunked(Box<ChunkDecoder>),
+    /// All bytes until the server closes, as chunks.
+    UntilClose(ChunkEncoder),
+    /// All bytes until the server closes, unchanged.
+    Unframed,
+}
+
+/// Chunked body that is decoded and encoded again.
+pub(super) struct Recoding {
+    pub(super) decoder: ChunkDecoder,
+    pub(super) encoder: ChunkEncoder,
+}
+
+/// Result of recoding a part of a body.
+pub(super) enum Recoded {
+    /// All bytes are used, and more of the body follows.
+    Partial,
+    /// The body is complete after this number of bytes.
+    Complete(usize),
+}
+
+impl Recoding {
+    pub(super) fn new() -> Self {
+        Self {
+            decoder: ChunkDecoder::new(ChunkLimits::default()),
+            encoder: ChunkEncoder::new(),
+        }
+    }
+
+    /// Appends the next part of a body to `out`. `data_bytes` is increased by the length of the
+    /// data.
+    pub(super) fn recode(
+        &mut self,
+        bytes: &[u8],
+        data_bytes: &mut u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Recoded, Fault> {
+        let mut used = 0;
+        loop {
+            match self.decoder.next(&bytes[used..]) {
+                Step::Data(range) => {
+                    let end = used + range.end;
+                    let data = &bytes[used + range.start..end];
+                    *data_bytes += data.len() as u64;
+                    self.encoder.whole(data, out);
+                    used = end;
+                }
+                Step::Incomplete => return Ok(Recoded::Partial),
+                Step::End { consumed } => {
+                    let finished = self.encoder.finish(self.decoder.trailers(), out);
+                    debug_assert!(finished, "a body ends once");
+                    return Ok(Recoded::Complete(used + consumed));
+                }
+                Step::Invalid(fault) => return Err(fault),
+            }
+        }
+    }
+}
+
+impl Exchange {
+    /// Returns whether a request is in progress.
+    pub(super) fn has_begun(&self) -> bool {
+        self.began_us != 0
+    }
+}
+
+impl Place {
+    /// Wraps a server that was picked, whose load has been reserved.
+    pub(super) fn reserved(view: &ServiceSnapshot, index: usize) -> Self {
+        Self {
+            server: Arc::clone(&view.servers[index]),
+            load: Arc::clone(&view.pool.members()[index].load),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.load.release();
+    }
+}
+
+impl Upload {
+    pub(super) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::None | Framing::UntilClose | Framing::Length(0) => Self::Done,
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Chunked(Box::new(Recoding::new())),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}

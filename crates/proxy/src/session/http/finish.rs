@@ -1,0 +1,110 @@
+//! Ends an exchange: releases the server connection, counts, and goes on to the next request.
+
+use evenkeel_engine::clock;
+use evenkeel_policy::connection_pool::Condition;
+
+use super::exchange::Exchange;
+use super::{ExitReason, HeadProgress, Session, Stage};
+use crate::record::TerminationReason;
+
+impl Session<'_> {
+    /// Ends the exchange after all of the response was handed to the socket.
+    pub(super) fn finish(&mut self) -> Result<(), ExitReason> {
+        let now_us = clock::now_us();
+        let exchange = std::mem::take(&mut self.exchange);
+        self.handle.set_request_server(None);
+        let stats = self.stats();
+        stats.count_response(exchange.status);
+        stats
+            .request_us
+            .observe(now_us.saturating_sub(exchange.began_us));
+        let keeps_client = exchange.keeps_client && exchange.upload.is_done();
+        self.release(exchange, now_us);
+        if !keeps_client {
+            self.handle.set_request_deadline(0);
+            self.stage = Stage::Closing(TerminationReason::ServerClosed);
+            return Ok(());
+        }
+        self.stage = Stage::Head(match self.input.is_empty() {
+            true => HeadProgress::Nothing,
+            false => HeadProgress::Unread,
+        });
+        self.await_head();
+        Ok(())
+    }
+
+    /// Releases the server connection: for another request if this one left nothing.
+    fn release(&self, mut exchange: Exchange, now_us: u64) {
+        self.worker.keep_spare(std::mem::take(&mut exchange.kept));
+        self.worker
+            .keep_spare(std::mem::take(&mut exchange.outgoing));
+        let Some(mut connection) = exchange.server.take() else {
+            return;
+        };
+        let stream = &connection.core.stream;
+        let is_clean = exchange.keeps_server
+            && exchange.upload.is_done()
+            && stream.is_sent()
+            && stream.is_at_border();
+        connection.usage.responses += 1;
+        connection.usage.last_ms = now_us / 1_000;
+        let condition = match is_clean {
+            true => Condition::Clean,
+            false => Condition::Unclean,
+        };
+        self.worker_pool.release(connection, condition);
+    }
+
+    /// Handles a time limit that has passed.
+    pub(super) fn handle_deadline(&mut self) -> Result<(), ExitReason> {
+        match &self.stage {
+            // Nothing was promised to a client between two requests.
+            Stage::Head(HeadProgress::Nothing) => {
+                Err(ExitReason::Done(TerminationReason::IdleTimeout))
+            }
+            Stage::Head(_) => {
+                self.exchange.began_us = clock::now_us();
+                self.stats().refused.add(1);
+                self.answer(
+                    408,
+                    "the request head is incomplete ([service.times] header_ms)",
+                )
+            }
+            Stage::Waiting { until_ms } => {
+                let is_over = clock::now_ms() >= *until_ms;
+                // The connection may arrive while the wait is being given up.
+                if !is_over || !self.worker_pool.cancel_wait(&self.slot) {
+                    return Ok(());
+                }
+                let why = "no connection to a server became free ([service.pool] wait_ms)";
+                self.answer(503, why)
+            }
+            Stage::Response if self.exchange.upload.is_done() => {
+                self.exchange.keeps_client = false;
+                self.answer(
+                    504,
+                    "the server does not respond ([service.times] first_byte_ms)",
+                )
+            }
+            Stage::Response => self.answer(
+                408,
+                "the request body is incomplete ([service.times] body_idle_ms)",
+            ),
+            Stage::Body(_) | Stage::Answer | Stage::Tunnel => {
+                Err(ExitReason::TimedOut(TerminationReason::IdleTimeout))
+            }
+            Stage::Closing(_) => Ok(()),
+        }
+    }
+
+    /// Handles a server that was taken away: it has failed, or its time to finish is over.
+    pub(super) fn handle_abandoned_server(&mut self) -> Result<(), ExitReason> {
+        match self.stage {
+            Stage::Response => self.server_failed("the server went down"),
+            Stage::Body(_) | Stage::Tunnel => {
+                Err(ExitReason::ServerBroke("the server went down".to_owned()))
+            }
+            Stage::Head(_) | Stage::Waiting { .. } | Stage::Answer | Stage::Closing(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Reads the head of a request, and prepares the request for a server.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use evenkeel_engine::clock;
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_wire::http::{
+    Fault, Framing, HeadLimits, Limit, Method, Parsed, RequestEdit, RequestHead, write_request,
+};
+
+use super::exchange::{Exchange, Upload};
+use super::{ExitReason, HeadProgress, Session, Stage};
+use crate::record::TerminationReason;
+use crate::service::http::HttpSnapshot;
+use crate::session::input::Input;
+
+/// Length in bytes up to which a request is kept for another attempt.
+const KEPT_LENGTH_MAX: usize = 64 * 1024;
+
+impl Session<'_> {
+    pub(super) fn step_head(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        if matches!(self.stage, Stage::Head(HeadProgress::Unread)) {
+            let bytes = std::mem::take(&mut self.input);
+            self.read_head(Input::Owned(bytes))?;
+            return Ok(true);
+        }
+        let worker = self.worker;
+        match self.client.poll_chunk(worker, context) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(Some(chunk))) => {
+                self.count(ByteDirection::FromClient, chunk.bytes().len());
+                let input = Input::behind(&mut self.input, chunk);
+                self.read_head(input)?;
+                Ok(true)
+            }
+            Poll::Ready(Ok(None)) => Err(match self.stage {
+                Stage::Head(HeadProgress::Nothing) => {
+                    ExitReason::Done(TerminationReason::ClientClosed)
+                }
+                _ => ExitReason::ClientLeft,
+            }),
+            Poll::Ready(Err(error)) => Err(ExitReason::ClientBroke(error.to_string())),
+        }
+    }
+
+    /// Waits for the next request of the client.
+    pub(super) fn await_head(&mut self) {
+        match self.stage {
+            Stage::Head(HeadProgress::Partial) => {}
+            _ => self.limit_step(|limits| limits.keepalive),
+        }
+    }
+
+    fn read_head(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
+        let heads = Rc::clone(&self.heads);
+        let head = &mut *heads.request.borrow_mut();
+        head.clear();
+        let view = self.permit.service().snapshot_owned();
+        let Some(http) = view.http() else {
+            return Err(ExitReason::Done(TerminationReason::NoServer));
+        };
+        match head.parse(input.bytes(), &head_limits(http)) {
+            Parsed::Complete => self.begin(head, http, &input)?,
+            Parsed::Incomplete => {
+                if !matches!(self.stage, Stage::Head(HeadProgress::Partial)) {
+                    self.limit_step(|limits| limits.header);
+                    self.stage = Stage::Head(HeadProgress::Partial);
+                }
+                self.hold(input.bytes());
+            }
+            Parsed::Invalid(fault) => {
+                self.exchange.began_us = clock::now_us();
+                self.refuse(&fault)?;
+            }
+        }
+        input.used_up(self.worker);
+        Ok(())
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        if self.input.capacity() == 0 {
+            self.input = self.worker.take_spare();
+        }
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Begins the exchange of a complete request head.
+    fn begin(
+        &mut self,
+        head: &RequestHead,
+        http: &HttpSnapshot,
+        input: &Input<'_>,
+    ) -> Result<(), ExitReason> {
+        let bytes = input.bytes();
+        let rest = bytes.get(head.length()..).unwrap_or_default();
+        let exchange = Exchange {
+            method: head.method(),
+            version: head.version(),
+            keeps_client: head.keeps_connection(),
+            awaits_continue: head.expects_continue(),
+            websocket: head.upgrade(),
+            upload: Upload::new(head.framing()),
+            outgoing: self.worker.take_spare(),
+            began_us: clock::now_us(),
+            ..Exchange::default()
+        };
+        self.exchange = exchange;
+        if let Framing::Length(length) = head.framing()
+            && length > http.size_limits.body
+        {
+            self.hold(rest);
+            return self.refuse_body(http.size_limits.body);
+        }
+        self.write_request(head, bytes);
+        let used = match self.take_body(rest) {
+            Ok(used) => used,
+            Err(fault) => return self.refuse(&fault),
+        };
+        self.hold_rest(rest.get(used..).unwrap_or_default());
+        if self.may_repeat() {
+            let mut kept = self.worker.take_spare();
+            kept.extend_from_slice(&self.exchange.outgoing);
+            self.exchange.kept = kept;
+        }
+        self.acquire()
+    }
+
+    /// Writes the head for a server.
+    fn write_request(&mut self, head: &RequestHead, bytes: &[u8]) {
+        let scheme: &[u8] = match self.client.is_encrypted() {
+            true => b"https",
+            false => b"http",
+        };
+        let host = head.authority(bytes).unwrap_or_default();
+        let edit = RequestEdit {
+            remove: &[
+                b"X-Real-IP",
+                b"Forwarded",
+                b"X-Forwarded-Port",
+                b"X-Forwarded-Prefix",
+            ],
+            forwarded: &[
+                (b"X-Forwarded-For", self.peer_text.as_bytes()),
+                (b"X-Forwarded-Proto", scheme),
+                (b"X-Forwarded-Host", host),
+            ],
+            upgrade: true,
+            ..RequestEdit::default()
+        };
+        write_request(&mut self.exchange.outgoing, head, bytes, &edit);
+    }
+
+    fn hold_rest(&mut self, rest: &[u8]) {
+        if !rest.is_empty() {
+            self.hold(rest);
+        }
+    }
+
+    /// Returns whether the request may be sent again after a failure: its repetition has the effect
+    /// of one request (RFC 9110 §9.2.2), and all of it is in memory.
+    fn may_repeat(&self) -> bool {
+        let exchange = &self.exchange;
+        let is_safe = matches!(
+            exchange.method,
+            Method::Get | Method::Head | Method::Options
+        );
+        is_safe
+            && exchange.websocket.is_none()
+            && exchange.upload.is_done()
+            && exchange.outgoing.len() <= KEPT_LENGTH_MAX
+    }
+
+    /// Answers a request that violates the protocol or a limit, and closes the connection: the end
+    /// of the request is unknown.
+    pub(super) fn refuse(&mut self, fault: &Fault) -> Result<(), ExitReason> {
+        let key = match fault.limit() {
+            Some(Limit::HeadBytes(_) | Limit::TargetBytes(_)) => " ([service.http] head_bytes_max)",
+            Some(Limit::Fields(_)) => " ([service.http] fields_max)",
+            _ => "",
+        };
+        self.stats().refused.add(1);
+        self.exchange.keeps_client = false;
+        self.answer(fault.status(), &format!("{fault}{key}"))
+    }
+
+    /// Refuses a request whose body turns out to be malformed after its beginning was sent: the
+    /// server connection is closed, so that the server does not take the beginning for the whole.
+    pub(super) fn refuse_rest(&mut self, fault: &Fault) -> Result<(), ExitReason> {
+        match self.stage {
+            Stage::Body(_) => Err(ExitReason::ClientBroke(fault.to_string())),
+            _ => self.refuse(fault),
+        }
+    }
+
+    fn refuse_body(&mut self, limit: u64) -> Result<(), ExitReason> {
+        self.stats().refused.add(1);
+        let why = format!("the body has more than {limit} bytes ([service.http] body_bytes_max)");
+        self.answer(413, &why)
+    }
+}
+
+/// Returns the limits of a request head.
+fn head_limits(http: &HttpSnapshot) -> HeadLimits {
+    HeadLimits {
+        head_bytes_max: http.size_limits.head,
+        target_bytes_max: http.size_limits.head,
+        fields_max: http.size_limits.fields,
+        ..HeadLimits::default()
+    }
+}

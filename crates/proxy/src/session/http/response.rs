@@ -1,0 +1,353 @@
+//! Passes the response of a server on to the client.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use evenkeel_engine::clock;
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_engine::socket::Chunk;
+use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
+use evenkeel_wire::http::{
+    Fault, Framing, HeadLimits, Parsed, Persistence, ResponseEdit, ResponseHead, Version,
+    write_response,
+};
+
+use super::exchange::{Download, Recoded, Recoding};
+use super::{ExitReason, Session, Stage};
+use crate::session::input::Input;
+
+/// Result of passing a part of a body on.
+enum Passed {
+    /// More of the body follows.
+    Partial,
+    /// The body is complete; this number of bytes belongs to it.
+    Complete(usize),
+}
+
+impl Session<'_> {
+    /// Receives more of the response, if the client takes more.
+    pub(super) fn step_response(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        match self.client.poll_sent(context) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
+        }
+        let worker = self.worker;
+        let Some(server) = &mut self.exchange.server else {
+            return Err(ExitReason::ServerBroke("no server connection".to_owned()));
+        };
+        let received = match server.core.stream.poll_chunk(worker, context) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(received) => received,
+        };
+        match (received, &self.stage) {
+            (Ok(Some(chunk)), Stage::Body(_)) => self.pass_chunk(chunk)?,
+            (Ok(Some(chunk)), _) => {
+                let input = Input::behind(&mut self.exchange.held, chunk);
+                self.read_response(input)?;
+            }
+            (Ok(None), Stage::Body(Download::Unframed | Download::UntilClose(_))) => {
+                self.end_with_server()?;
+            }
+            (Ok(None), Stage::Body(_)) => {
+                let why = "the server closed the connection in the middle of a response";
+                return Err(ExitReason::ServerBroke(why.to_owned()));
+            }
+            (Ok(None), _) => self.server_failed("closed")?,
+            (Err(error), Stage::Body(_)) => {
+                return Err(ExitReason::ServerBroke(error.to_string()));
+            }
+            (Err(error), _) => self.server_failed(&error.to_string())?,
+        }
+        Ok(true)
+    }
+
+    /// Reads heads until the final one is complete, and begins to pass the body on.
+    fn read_response(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
+        let heads = Rc::clone(&self.heads);
+        let head = &mut *heads.response.borrow_mut();
+        let (limits, worker) = (self.response_limits(), self.worker);
+        let mut out = worker.take_spare();
+        let mut bytes = input.bytes();
+        loop {
+            head.clear();
+            match head.parse(bytes, &limits, self.exchange.method) {
+                Parsed::Complete if head.status() == 101 => {
+                    let rest = &bytes[head.length()..];
+                    self.switch_protocol(head, bytes, rest, out)?;
+                    break;
+                }
+                Parsed::Complete if head.is_interim() => {
+                    self.pass_interim(head, bytes, &mut out);
+                    bytes = &bytes[head.length()..];
+                    if bytes.is_empty() {
+                        self.send_to_client(out)?;
+                        break;
+                    }
+                }
+                Parsed::Complete => {
+                    self.begin_response(head, bytes, out)?;
+                    break;
+                }
+                Parsed::Incomplete => {
+                    self.exchange.held = self.worker.take_spare();
+                    self.exchange.held.extend_from_slice(bytes);
+                    self.send_to_client(out)?;
+                    break;
+                }
+                Parsed::Invalid(fault) => {
+                    worker.keep_spare(out);
+                    self.refuse_response(&fault)?;
+                    break;
+                }
+            }
+        }
+        input.used_up(self.worker);
+        Ok(())
+    }
+
+    fn response_limits(&self) -> HeadLimits {
+        let view = self.permit.service().snapshot();
+        let default = HeadLimits::default();
+        view.http().map_or(default, |http| HeadLimits {
+            head_bytes_max: http.size_limits.head,
+            fields_max: http.size_limits.fields,
+            ..default
+        })
+    }
+
+    /// Appends an interim response for a client that can use it: clients of HTTP/1.0 know none, and
+    /// 103 in HTTP/1.1 confuses some (RFC 8297 §3).
+    fn pass_interim(&mut self, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+        let is_wanted = match head.status() {
+            100 => std::mem::take(&mut self.exchange.awaits_continue),
+            103 => false,
+            _ => true,
+        };
+        if is_wanted && self.exchange.version == Version::Http11 {
+            let edit = ResponseEdit {
+                client: self.exchange.version,
+                ..ResponseEdit::default()
+            };
+            write_response(out, head, bytes, &edit);
+        }
+    }
+
+    /// Passes the head of the final response on, with the beginning of its body.
+    fn begin_response(
+        &mut self,
+        head: &ResponseHead,
+        bytes: &[u8],
+        mut out: Vec<u8>,
+    ) -> Result<(), ExitReason> {
+        self.note_first_byte();
+        let exchange = &mut self.exchange;
+        // The rest of a body that the server does not await is not read.
+        exchange.keeps_client &= exchange.upload.is_done();
+        exchange.status = head.status();
+        exchange.keeps_server = head.keeps_connection();
+        self.worker.keep_spare(std::mem::take(&mut exchange.kept));
+        let edit = ResponseEdit {
+            client: exchange.version,
+            persistence: match exchange.keeps_client {
+                true => Persistence::Keep,
+                false => Persistence::Close,
+            },
+            ..ResponseEdit::default()
+        };
+        let written = write_response(&mut out, head, bytes, &edit);
+        exchange.keeps_client = written.persistence == Persistence::Keep;
+        let rest = &bytes[head.length()..];
+        let Some(mut download) = download(head.framing(), written.framing) else {
+            exchange.keeps_server &= rest.is_empty();
+            self.send_to_client(out)?;
+            return self.finish();
+        };
+        let passed = pass(&mut download, rest, &mut out);
+        self.stage = Stage::Body(download);
+        self.send_passed(passed, rest.len(), out)
+    }
+
+    fn note_first_byte(&self) {
+        let now_us = clock::now_us();
+        let waited_us = now_us.saturating_sub(self.exchange.sent_us);
+        self.stats().first_byte_us.observe(waited_us);
+        if let Some(place) = &self.exchange.place {
+            place.load.observe_latency(now_us, waited_us);
+            place.server.counters.served.add(1);
+        }
+    }
+
+    /// Passes a chunk of the body on: unchanged if its framing permits.
+    fn pass_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
+        let worker = self.worker;
+        let length = chunk.bytes().len();
+        let Stage::Body(download) = &mut self.stage else {
+            return Ok(());
+        };
+        let is_last = match download {
+            Download::Length(left) if length as u64 <= *left => {
+                *left -= length as u64;
+                *left == 0
+            }
+            Download::Unframed => false,
+            download => {
+                let mut out = worker.take_spare();
+                let passed = pass(download, chunk.bytes(), &mut out);
+                drop(chunk);
+                return self.send_passed(passed, length, out);
+            }
+        };
+        self.count(ByteDirection::ToClient, length);
+        let sent = self.client.send_chunk(worker, chunk);
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
+        match is_last {
+            true => self.finish(),
+            false => {
+                self.limit_step(|limits| limits.body_idle);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends what was made of `length` bytes of a body. Bytes after its end are not passed on, and
+    /// the server connection is not used again.
+    fn send_passed(
+        &mut self,
+        passed: Result<Passed, Fault>,
+        length: usize,
+        out: Vec<u8>,
+    ) -> Result<(), ExitReason> {
+        self.send_to_client(out)?;
+        match passed {
+            Ok(Passed::Partial) => {
+                self.limit_step(|limits| limits.body_idle);
+                Ok(())
+            }
+            Ok(Passed::Complete(used)) => {
+                self.exchange.keeps_server &= used == length;
+                self.finish()
+            }
+            Err(fault) => Err(ExitReason::ServerBroke(fault.to_string())),
+        }
+    }
+
+    /// Ends a response whose body ends with the connection.
+    fn end_with_server(&mut self) -> Result<(), ExitReason> {
+        if let Stage::Body(Download::UntilClose(encoder)) = &mut self.stage {
+            let mut out = self.worker.take_spare();
+            let finished = encoder.finish(std::iter::empty(), &mut out);
+            debug_assert!(finished, "a body ends once");
+            self.send_to_client(out)?;
+        }
+        self.exchange.keeps_server = false;
+        self.finish()
+    }
+
+    /// Begins a tunnel, if the client has requested exactly this change of the protocol.
+    fn switch_protocol(
+        &mut self,
+        head: &ResponseHead,
+        bytes: &[u8],
+        rest: &[u8],
+        mut out: Vec<u8>,
+    ) -> Result<(), ExitReason> {
+        let key = self.exchange.websocket.as_ref();
+        if !key.is_some_and(|key| head.accepts_websocket(bytes, key)) {
+            self.worker.keep_spare(out);
+            self.report_bad_response("it changes to a protocol that was not requested");
+            return self.answer(502, "the server's response is invalid");
+        }
+        self.note_first_byte();
+        let edit = ResponseEdit {
+            client: self.exchange.version,
+            upgrade: true,
+            ..ResponseEdit::default()
+        };
+        write_response(&mut out, head, bytes, &edit);
+        out.extend_from_slice(rest);
+        self.send_to_client(out)?;
+        self.begin_tunnel()
+    }
+
+    fn refuse_response(&mut self, fault: &Fault) -> Result<(), ExitReason> {
+        self.report_bad_response(&fault.to_string());
+        self.answer(502, "the server's response is invalid")
+    }
+
+    fn report_bad_response(&self, why: &str) {
+        let place = self.exchange.place.as_ref();
+        tracing::warn!(
+            service = %self.permit.service().name,
+            server = place.map_or("", |place| &place.server.name),
+            "response of a server is invalid, answered with 502: {why}"
+        );
+    }
+
+    fn send_to_client(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
+        self.count(ByteDirection::ToClient, out.len());
+        let sent = self.client.send_own(self.worker, out);
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
+    }
+}
+
+/// Returns the state of a body with a framing at the server and one at the client. `None`: there is
+/// no body.
+fn download(from: Framing, to: Framing) -> Option<Download> {
+    Some(match (from, to) {
+        (Framing::None | Framing::Length(0), _) => return None,
+        (Framing::Length(length), _) => Download::Length(length),
+        (Framing::Chunked, Framing::Chunked) => Download::Chunked(Box::new(Recoding::new())),
+        (Framing::Chunked, _) => {
+            Download::Unchunked(Box::new(ChunkDecoder::new(ChunkLimits::default())))
+        }
+        (Framing::UntilClose, Framing::Chunked) => Download::UntilClose(ChunkEncoder::new()),
+        (Framing::UntilClose, _) => Download::Unframed,
+    })
+}
+
+/// Appends the next bytes of a body in the client's framing to `out`.
+fn pass(download: &mut Download, bytes: &[u8], out: &mut Vec<u8>) -> Result<Passed, Fault> {
+    match download {
+        Download::Length(left) => {
+            let used = bytes
+                .len()
+                .min(usize::try_from(*left).unwrap_or(usize::MAX));
+            out.extend_from_slice(&bytes[..used]);
+            *left -= used as u64;
+            Ok(match left {
+                0 => Passed::Complete(used),
+                _ => Passed::Partial,
+            })
+        }
+        Download::Chunked(recoding) => Ok(match recoding.recode(bytes, &mut 0, out)? {
+            Recoded::Partial => Passed::Partial,
+            Recoded::Complete(used) => Passed::Complete(used),
+        }),
+        Download::Unchunked(decoder) => unchunk(decoder, bytes, out),
+        Download::UntilClose(encoder) => {
+            encoder.whole(bytes, out);
+            Ok(Passed::Partial)
+        }
+        Download::Unframed => {
+            out.extend_from_slice(bytes);
+            Ok(Passed::Partial)
+        }
+    }
+}
+
+/// Appends the data of a chunked body.
+fn unchunk(decoder: &mut ChunkDecoder, bytes: &[u8], out: &mut Vec<u8>) -> Result<Passed, Fault> {
+    let mut used = 0;
+    loop {
+        match decoder.next(&bytes[used..]) {
+            Step::Data(range) => {
+                out.extend_from_slice(&bytes[used + range.start..used + range.end]);
+                used += range.end;
+            }
+            Step::Incomplete => return Ok(Passed::Partial),
+            Step::End { consumed } => return Ok(Passed::Complete(used + consumed)),
+            Step::Invalid(fault) => return Err(fault),
+        }
+    }
+}

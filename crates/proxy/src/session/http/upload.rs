@@ -1,0 +1,124 @@
+//! Passes the body of a request on to the server.
+
+use std::task::{Context, Poll};
+
+use evenkeel_engine::relay::ByteDirection;
+use evenkeel_wire::http::Fault;
+
+use super::exchange::{Recoded, Upload};
+use super::{ExitReason, Session, Stage};
+
+impl Session<'_> {
+    /// Receives more of the body, if the server takes more.
+    pub(super) fn step_upload(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        let Some(server) = &mut self.exchange.server else {
+            return Ok(false);
+        };
+        match server.core.stream.poll_sent(context) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(())) => {}
+            // The response may have been received already, and the end of the connection is noticed
+            // there.
+            Poll::Ready(Err(_)) => return self.watch_client(context),
+        }
+        if !self.input.is_empty() {
+            let held = std::mem::take(&mut self.input);
+            let used = self.forward_body(&held)?;
+            self.input = held;
+            self.input.drain(..used);
+            return Ok(true);
+        }
+        let chunk = match self.client.poll_chunk(self.worker, context) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(Some(chunk))) => chunk,
+            Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
+        };
+        let length = chunk.bytes().len();
+        self.count(ByteDirection::FromClient, length);
+        self.limit_upload();
+        if let Upload::Length(left) = &mut self.exchange.upload
+            && length as u64 <= *left
+        {
+            *left -= length as u64;
+            if *left == 0 {
+                self.end_upload();
+            }
+            let server = self.exchange.server.as_mut();
+            let sent = server.map(|server| server.core.stream.send_chunk(self.worker, chunk));
+            // A failed send is noticed when the response is received.
+            drop(sent);
+            return Ok(true);
+        }
+        let used = self.forward_body(chunk.bytes())?;
+        let rest = chunk.bytes().get(used..).unwrap_or_default().to_vec();
+        drop(chunk);
+        self.input.extend_from_slice(&rest);
+        Ok(true)
+    }
+
+    /// Sends the part of the bytes that belongs to the body. Returns its length.
+    fn forward_body(&mut self, bytes: &[u8]) -> Result<usize, ExitReason> {
+        let used = match self.take_body(bytes) {
+            Ok(used) => used,
+            Err(fault) => return self.refuse_rest(&fault).map(|()| bytes.len()),
+        };
+        let out = std::mem::take(&mut self.exchange.outgoing);
+        if let Some(server) = &mut self.exchange.server {
+            // A failed send is noticed when the response is received.
+            drop(server.core.stream.send_own(self.worker, out));
+        }
+        if self.exchange.upload.is_done() {
+            self.end_upload();
+        }
+        Ok(used)
+    }
+
+    /// Appends the part of the bytes that belongs to the body to the bytes for the server. Returns
+    /// its length.
+    pub(super) fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        if self.exchange.outgoing.capacity() == 0 {
+            self.exchange.outgoing = self.worker.take_spare();
+        }
+        let exchange = &mut self.exchange;
+        match &mut exchange.upload {
+            Upload::Done => Ok(0),
+            Upload::Length(left) => {
+                let used = bytes
+                    .len()
+                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                exchange.outgoing.extend_from_slice(&bytes[..used]);
+                *left -= used as u64;
+                if *left == 0 {
+                    exchange.upload = Upload::Done;
+                }
+                Ok(used)
+            }
+            Upload::Chunked(recoding) => {
+                let out = &mut exchange.outgoing;
+                match recoding.recode(bytes, &mut exchange.body_bytes, out) {
+                    Ok(Recoded::Partial) => Ok(bytes.len()),
+                    Ok(Recoded::Complete(used)) => {
+                        exchange.upload = Upload::Done;
+                        Ok(used)
+                    }
+                    Err(fault) => Err(fault),
+                }
+            }
+        }
+    }
+
+    /// Sets the time limit of a body, unless the response has begun, which has its own.
+    fn limit_upload(&self) {
+        if matches!(self.stage, Stage::Response) {
+            self.limit_step(|limits| limits.body_idle);
+        }
+    }
+
+    fn end_upload(&mut self) {
+        self.exchange.upload = Upload::Done;
+        if matches!(self.stage, Stage::Response) {
+            self.limit_step(|limits| limits.first_byte);
+        }
+    }
+}
