@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::{done, printed};
 
 /// Files of the repository, and their paths in the package.
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     (
         "packaging/evenkeel.service",
         "usr/lib/systemd/system/evenkeel.service",
