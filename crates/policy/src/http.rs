@@ -4,7 +4,12 @@
 //! Texts of requests are bytes that `wire` has checked and split; this module knows no framing.
 
 pub mod budget;
+pub mod client_address;
+pub mod keyed_hash;
+pub mod learned;
 pub mod path;
+pub mod rate;
 pub mod replay;
 pub mod rewrite;
 pub mod route;
+pub mod sticky;

@@ -28,7 +28,7 @@ pub struct Member {
 }
 
 impl Member {
-    fn takes_clients(&self) -> bool {
+    pub(crate) fn takes_clients(&self) -> bool {
         self.accepting && self.weight > 0
     }
 }
