@@ -1,8 +1,10 @@
 //! Decides whether one server is up, from the results of probes and of client connections.
 
+mod ejection;
 mod schedule;
 mod streak;
 
+use ejection::Ejection;
 use schedule::{grown, in_doubt_ms, jittered};
 use streak::{FailureSource, FailureStreak};
 
@@ -76,6 +78,19 @@ pub enum PassiveFailure {
     ConnectFailed,
     /// The server accepted the connection and closed it without sending a byte.
     ClosedBeforeAnyByte,
+    /// The server answered a request, but badly.
+    BadAnswer(BadAnswer),
+}
+
+/// Bad answer to one request of a connection that works. Other requests may get good ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadAnswer {
+    /// The answer has a status that reports a failure of the server.
+    ServerError,
+    /// The answer ended before its end.
+    Cut,
+    /// The answer did not begin in time.
+    Late,
 }
 
 impl PassiveFailure {
@@ -83,6 +98,30 @@ impl PassiveFailure {
         match self {
             PassiveFailure::ConnectFailed => "connection failed",
             PassiveFailure::ClosedBeforeAnyByte => "closed without sending data",
+            PassiveFailure::BadAnswer(BadAnswer::ServerError) => "server error",
+            PassiveFailure::BadAnswer(BadAnswer::Cut) => "answer cut",
+            PassiveFailure::BadAnswer(BadAnswer::Late) => "answer too late",
+        }
+    }
+
+    fn source(self) -> FailureSource {
+        match self {
+            PassiveFailure::ConnectFailed | PassiveFailure::ClosedBeforeAnyByte => {
+                FailureSource::Client
+            }
+            PassiveFailure::BadAnswer(_) => FailureSource::Answer,
+        }
+    }
+
+    /// Returns whether a service would keep enough servers if this failure took one out. `others`
+    /// is the number of its other servers that take clients, `all` the number of its servers.
+    ///
+    /// Bad answers take out at most half of them: if more servers answer badly, the cause is
+    /// something that they share, and the remaining servers would only be overloaded.
+    pub fn leaves_enough(self, others: usize, all: usize) -> bool {
+        match self.source() {
+            FailureSource::Answer => others > 0 && others.saturating_mul(2) >= all,
+            FailureSource::Client | FailureSource::Probe => others > 0,
         }
     }
 }
@@ -116,6 +155,8 @@ pub struct Health {
     probe_due: bool,
     /// True if the server was down and is now being retried; used without probes.
     half_open: bool,
+    /// Time for which bad answers keep the server out; used with probes.
+    ejection: Ejection,
     /// Time until the next retry while the server is down.
     dead_interval_ms: u64,
 }
@@ -134,6 +175,7 @@ impl Health {
             passes: 0,
             probe_due: false,
             half_open: false,
+            ejection: Ejection::default(),
         }
     }
 
@@ -163,7 +205,8 @@ impl Health {
         }
     }
 
-    /// Counts a failure of a client's connection. `last` is true if no other server takes clients.
+    /// Counts a failure of a client's connection. `last` is true if the server must not be taken
+    /// out: see [`PassiveFailure::leaves_enough`].
     ///
     /// The last server is never taken out by this: all clients would then fail, while now some may
     /// succeed.
@@ -173,12 +216,17 @@ impl Health {
             // recovery.
             return None;
         }
-        self.probe_due = self.settings.probing;
-        self.streak
-            .add(now_ms, FailureSource::Client, &self.settings);
+        let source = failure.source();
+        // A probe shows whether the server is reachable, and not whether its answers are good.
+        self.probe_due |= self.settings.probing && source == FailureSource::Client;
+        self.streak.add(now_ms, source, &self.settings);
         let is_enough = self.half_open || self.streak.is_full(&self.settings);
         if last || !is_enough {
             return None;
+        }
+        if source == FailureSource::Answer {
+            self.ejection
+                .begin(now_ms, self.settings.dead_interval_ms_max);
         }
         self.change(
             now_ms,
@@ -298,12 +346,13 @@ impl Health {
     }
 
     fn probe_passed(&mut self, now_ms: u64) -> Option<Change> {
-        self.streak.clear();
+        self.streak.keep_answers();
         match self.state {
             HealthState::Up => None,
             HealthState::Starting => {
                 self.change(now_ms, HealthState::Up, String::from("first probe passed"))
             }
+            HealthState::Down if self.ejection.lasts(now_ms) => None,
             HealthState::Down => {
                 self.passes += 1;
                 if self.passes < self.settings.rise.max(1) {

@@ -5,6 +5,7 @@
 
 pub mod budget;
 pub mod client_address;
+pub mod eject;
 pub mod keyed_hash;
 pub mod learned;
 pub mod path;

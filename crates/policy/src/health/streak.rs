@@ -9,6 +9,8 @@ use super::HealthSettings;
 pub(super) enum FailureSource {
     Probe,
     Client,
+    /// Client whose connection worked.
+    Answer,
 }
 
 /// Latest failures since the last success, at most `fall`, oldest first.
@@ -39,6 +41,13 @@ impl FailureStreak {
             .retain(|&(_, witness)| witness == FailureSource::Probe);
     }
 
+    /// Removes all failures except bad answers: a passed probe does not show that the server's
+    /// answers to clients are good.
+    pub(super) fn keep_answers(&mut self) {
+        self.failures
+            .retain(|&(_, witness)| witness == FailureSource::Answer);
+    }
+
     pub(super) fn clear(&mut self) {
         self.failures.clear();
     }
@@ -60,8 +69,9 @@ impl FailureStreak {
             "client connection",
             "client connections",
         );
-        let both: Vec<String> = [probes, clients].into_iter().flatten().collect();
-        format!("{} failed: {last}", both.join(" and "))
+        let answers = counted(count(FailureSource::Answer), "answer", "answers");
+        let all: Vec<String> = [probes, clients, answers].into_iter().flatten().collect();
+        format!("{} failed: {last}", all.join(" and "))
     }
 }
 

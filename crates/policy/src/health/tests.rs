@@ -318,3 +318,108 @@ fn zeroes_in_the_settings_are_taken_as_the_smallest_sense() {
         "rise 0 is 1"
     );
 }
+
+const BAD_ANSWER: PassiveFailure = PassiveFailure::BadAnswer(BadAnswer::ServerError);
+
+fn eject(health: &mut Health, now_ms: u64) {
+    for _ in 0..2 {
+        assert_eq!(health.passive(now_ms, BAD_ANSWER, false), None);
+    }
+    let change = health.passive(now_ms, BAD_ANSWER, false);
+    let change = change.expect("three of three");
+    assert_eq!(change.to, HealthState::Down);
+    assert_eq!(change.reason, "3 answers failed: server error");
+}
+
+/// Returns the time at which probes that always pass bring a server back.
+fn back_at_ms(health: &mut Health, mut now_ms: u64) -> u64 {
+    while health.probe(now_ms, ProbeOutcome::Passed).is_none() {
+        now_ms += 1_000;
+    }
+    now_ms
+}
+
+#[test]
+fn bad_answers_in_a_row_take_a_server_out_though_its_probes_pass() {
+    let mut health = up();
+    health.passive(100, BAD_ANSWER, false);
+    health.passive(200, BAD_ANSWER, false);
+    assert_eq!(health.probe(300, ProbeOutcome::Passed), None);
+    let change = health.passive(400, BAD_ANSWER, false);
+    assert_eq!(change.map(|change| change.to), Some(HealthState::Down));
+}
+
+#[test]
+fn a_good_answer_ends_a_series_of_bad_ones_and_so_does_time() {
+    let mut health = up();
+    for now_ms in 0..100 {
+        assert_eq!(health.passive(now_ms, BAD_ANSWER, false), None);
+        if now_ms % 2 == 1 {
+            health.served(now_ms);
+        }
+    }
+    for now_ms in (1_000..100_000).step_by(6_000) {
+        assert_eq!(health.passive(now_ms, BAD_ANSWER, false), None);
+    }
+}
+
+#[test]
+fn bad_answers_never_take_out_a_protected_server() {
+    let mut health = up();
+    for now_ms in 0..100 {
+        assert_eq!(health.passive(now_ms, BAD_ANSWER, true), None);
+    }
+}
+
+#[test]
+fn bad_answers_call_no_probe_and_a_failed_connect_does() {
+    let mut health = up();
+    health.passive(100, BAD_ANSWER, false);
+    assert_ne!(health.next_probe_in_ms(0), 0);
+    fail_a_client(&mut health, 100);
+    health.passive(100, BAD_ANSWER, true);
+    assert_eq!(health.next_probe_in_ms(0), 0, "the probe is still due");
+}
+
+#[test]
+fn an_ejected_server_stays_out_longer_each_time_though_its_probes_pass() {
+    let mut health = up();
+    eject(&mut health, 1_000);
+    // Two passed probes are needed after ten seconds.
+    let back_ms = back_at_ms(&mut health, 1_000);
+    assert_eq!(back_ms, 12_000);
+    eject(&mut health, back_ms);
+    assert_eq!(back_at_ms(&mut health, back_ms), back_ms + 21_000);
+    eject(&mut health, 500_000);
+    assert_eq!(back_at_ms(&mut health, 500_000), 511_000);
+}
+
+#[test]
+fn a_server_that_is_down_for_another_reason_is_not_kept_out() {
+    let mut health = up();
+    eject(&mut health, 1_000);
+    let back_ms = back_at_ms(&mut health, 1_000);
+    for _ in 0..3 {
+        fail_a_client(&mut health, back_ms);
+    }
+    assert_eq!(health.state(), HealthState::Down);
+    assert_eq!(back_at_ms(&mut health, back_ms), back_ms + 1_000);
+}
+
+#[test]
+fn bad_answers_leave_half_of_the_servers_and_other_failures_one() {
+    let enough = |failure: PassiveFailure, others, all| failure.leaves_enough(others, all);
+    for (others, all, expect) in [
+        (0, 1, false),
+        (1, 2, true),
+        (0, 2, false),
+        (2, 3, true),
+        (1, 3, false),
+        (5, 10, true),
+        (4, 10, false),
+    ] {
+        assert_eq!(enough(BAD_ANSWER, others, all), expect, "{others} of {all}");
+        let connect = enough(PassiveFailure::ConnectFailed, others, all);
+        assert_eq!(connect, others > 0);
+    }
+}
