@@ -1,9 +1,9 @@
 //! HTTP/1.1 messages (RFC 9110, RFC 9112): strict parsing into spans, and writing with edits.
 //!
-//! Nothing is sent on that was not understood. One function decides the framing of a message; the
-//! start line, `Host`, the framing and the fields of one connection are generated; all other fields
-//! are copied after they passed the grammar. An ambiguous message is a [`Fault`]: it is answered
-//! and the connection closed, never repaired.
+//! A message is sent on only if it was understood. One function decides the framing of a message;
+//! the start line, `Host`, the framing and the fields of one connection are generated; all other
+//! fields are copied after they passed the grammar. An ambiguous message is a [`Fault`]: it is
+//! answered and the connection closed, never repaired.
 
 mod answer;
 pub mod chunked;

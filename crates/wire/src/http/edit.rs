@@ -18,8 +18,8 @@ pub enum PathEdit<'a> {
     /// The path as it came.
     #[default]
     Keep,
-    /// The path without its first `strip` bytes, after the bytes of `put`. A `/` is added where none
-    /// would begin the path. The path `*` is kept.
+    /// The path without its first `strip` bytes, after the bytes of `put`. A `/` is added where
+    /// none would begin the path. The path `*` is kept.
     Prefix {
         /// Number of bytes that are left out.
         strip: usize,
@@ -33,10 +33,10 @@ pub enum PathEdit<'a> {
 /// Whether the connection that a head is written to stays open after the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Persistence {
-    /// It stays open.
+    /// The connection stays open.
     #[default]
     Keep,
-    /// It is closed: `Connection: close`.
+    /// The connection is closed: `Connection: close`.
     Close,
 }
 
@@ -83,7 +83,7 @@ pub struct ResponseEdit<'a> {
 /// Decisions of a written response head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// How the body that follows must be written.
+    /// Framing in which the body must be written.
     pub framing: Framing,
     /// Whether the client connection stays open after it.
     pub persistence: Persistence,

@@ -8,7 +8,7 @@ use std::fmt;
 /// Offsets count from the first byte of the head, or of the body's framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Something is larger than a configured limit.
+    /// A part of the message is larger than a configured limit.
     Limit(Limit),
     /// CR without LF.
     BareCarriageReturn {

@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::grammar;
 use super::head::{Fields, Method, Occurrence, Version};
 
-/// How the end of a body is found.
+/// Rule by which the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// There is no body.

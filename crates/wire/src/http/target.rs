@@ -36,7 +36,7 @@ pub(super) struct Target {
     form: TargetForm,
     is_https: Option<bool>,
     path: Path,
-    /// From the `?` on.
+    /// Query with its `?`, or empty.
     query: Span,
     authority: Option<Authority>,
 }
@@ -229,8 +229,8 @@ fn ipv6_length(text: &[u8]) -> Result<usize, Fault> {
     }
 }
 
-/// Returns whether the bytes are a name without empty labels. One whose last label is a number is an
-/// IPv4 address, in the usual form only: programs read `0x7f.1` differently.
+/// Returns whether the bytes are a name without empty labels. One whose last label is a number is
+/// an IPv4 address, in the usual form only: programs read `0x7f.1` differently.
 fn is_name(name: &[u8]) -> bool {
     let mut label = 0_usize;
     for &byte in name {

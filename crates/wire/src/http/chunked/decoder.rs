@@ -1,4 +1,4 @@
-//! Decoder of chunked bodies: strict, and without memory of its own but for trailers.
+//! Decoder of chunked bodies: strict, and with memory of its own for trailers only.
 
 use std::ops::Range;
 
@@ -63,12 +63,12 @@ pub struct ChunkDecoder {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// In the size of a chunk.
+    /// Digits of the size of a chunk.
     Size {
         digits: u8,
         size: u64,
     },
-    /// In the extensions of a chunk.
+    /// Extensions of a chunk.
     Extension {
         size: u64,
         bytes: usize,
@@ -78,7 +78,7 @@ enum State {
     SizeLineFeed {
         size: u64,
     },
-    /// In the data.
+    /// Data of a chunk.
     Data {
         left: u64,
     },
@@ -86,19 +86,18 @@ enum State {
     DataReturn,
     /// Before the LF after the data.
     DataLineFeed,
-    /// At the beginning of the trailer section.
+    /// Before the trailer section.
     TrailerStart,
     /// Before the LF that ends a body without trailers.
     LastLineFeed,
-    /// In the trailer section.
+    /// Trailer section.
     Trailers,
     /// After the body.
     Ended,
     Failed(Fault),
 }
 
-/// Part of `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` (RFC 9112 §7.1.1), with
-/// whitespace before or after each.
+/// Part of `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` (RFC 9112 §7.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Whitespace before `;`: after the size, or after an extension.

@@ -23,9 +23,9 @@ impl ChunkEncoder {
         ChunkEncoder::Open
     }
 
-    /// Appends the line before `length` bytes of data; [`CHUNK_END`] must follow them. Returns false,
-    /// and appends nothing, if there are no data, because such a chunk would be the last one, or if
-    /// the body is finished.
+    /// Appends the line before `length` bytes of data, after which [`CHUNK_END`] must follow.
+    /// Returns false, and appends nothing, if there are no data, because such a chunk would be the
+    /// last one, or if the body is finished.
     #[must_use]
     pub fn begin(&mut self, length: usize, out: &mut Vec<u8>) -> bool {
         if length == 0 || *self == ChunkEncoder::Finished {

@@ -94,8 +94,9 @@ const SLOTS: usize = 256;
 static TABLE: [u8; SLOTS] = table();
 const NONE: u8 = u8::MAX;
 
-/// Returns the slot of a name by its length, its first and last byte, and the fourth from its end. The multipliers were chosen such that no two known names share one;
-/// the table is not built otherwise.
+/// Returns the slot of a name by its length, its first and last byte, and the fourth from its end.
+/// The multipliers were chosen such that no two known names share one; the table is not built
+/// otherwise.
 #[inline]
 const fn slot(length: usize, first: u8, fourth: u8, last: u8) -> usize {
     let sum = (length as u32)

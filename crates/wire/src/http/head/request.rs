@@ -1,6 +1,7 @@
 //! Heads of requests: parsing, and what they say.
 
-use super::{Field, FieldSpan, Fields, HEAD_BYTES_MAX, HeadLimits, Kind, KnownName, Occurrence};
+use super::fields::Kind;
+use super::{Field, Fields, HEAD_BYTES_MAX, HeadLimits, KnownName, Occurrence};
 use super::{Parsed, Span, Version};
 use crate::http::fault::{Fault, Limit};
 use crate::http::framing::{self, Framing};
@@ -72,10 +73,10 @@ impl Method {
     }
 }
 
-/// What the client expects before it sends the body.
+/// Expectation of a client before it sends the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expectation {
-    /// Nothing.
+    /// No expectation.
     #[default]
     None,
     /// An interim response 100 (RFC 9110 §10.1.1).
@@ -103,7 +104,7 @@ pub struct RequestHead {
     length: u32,
 }
 
-/// How far a head has been parsed.
+/// Part of a head that has been parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Progress {
     #[default]
@@ -174,7 +175,7 @@ impl RequestHead {
 
     /// Reads the request line (RFC 9112 §3). Returns the offset of the first field.
     fn request_line(&mut self, bytes: &[u8], target_max: usize) -> Result<Option<usize>, Fault> {
-        // RFC 9112 §2.2: a server "SHOULD ignore at least one empty line" before it; one is ignored.
+        // RFC 9112 §2.2: a server "SHOULD ignore at least one empty line"; one is ignored.
         let start = match bytes {
             [b'\r', b'\n', ..] => 2,
             [b'\r'] => return Ok(None),
@@ -413,15 +414,6 @@ impl RequestHead {
 
     pub(in crate::http) fn parts(&self) -> &Fields {
         &self.fields
-    }
-}
-
-impl Fields {
-    /// Returns the place of a request field's value. Those of requests are never joined.
-    fn span_of_value(&self, index: usize) -> Span {
-        self.spans
-            .get(index)
-            .map_or_else(Span::default, |span: &FieldSpan| span.value)
     }
 }
 

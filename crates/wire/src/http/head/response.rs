@@ -1,7 +1,8 @@
 //! Heads of responses: parsing, and what they say.
 
+use super::fields::Kind;
 use super::request::{Progress, version};
-use super::{Field, Fields, HEAD_BYTES_MAX, HeadLimits, Kind, KnownName, Method, Occurrence};
+use super::{Field, Fields, HEAD_BYTES_MAX, HeadLimits, KnownName, Method, Occurrence};
 use super::{Parsed, Span, Version};
 use crate::http::fault::{Fault, Limit};
 use crate::http::framing::{self, Framing};
@@ -40,8 +41,8 @@ impl ResponseHead {
     }
 
     /// Parses the bytes received so far, from the first one of the response to a request with
-    /// `method`. After a head that was complete or invalid, it begins a new one: an interim response
-    /// is followed by another head.
+    /// `method`. After a head that was complete or invalid, it begins a new one: an interim
+    /// response is followed by another head.
     pub fn parse(&mut self, bytes: &[u8], limits: &HeadLimits, method: Method) -> Parsed {
         let head_max = limits.head_bytes_max.min(HEAD_BYTES_MAX);
         match self.progress {

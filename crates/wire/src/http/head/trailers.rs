@@ -1,6 +1,7 @@
 //! The trailer section of a chunked body: kept until it is complete, then filtered.
 
-use super::{Field, Fields, HeadLimits, Kind, KnownName, Underscores};
+use super::fields::Kind;
+use super::{Field, Fields, HeadLimits, KnownName, Underscores};
 use crate::http::fault::{Fault, Limit};
 use crate::http::grammar;
 
