@@ -289,10 +289,6 @@ impl ControlPlane {
         let Some(address) = found.map(|(address, _)| address.clone()) else {
             return;
         };
-        let last = self.is_last(&address);
-        let Some(state) = self.servers.get_mut(&address) else {
-            return;
-        };
         let failure = match failure {
             PassiveFailure::ConnectFailed(why) => {
                 tracing::debug!(server = %address, "{why}");
@@ -301,23 +297,35 @@ impl ControlPlane {
             PassiveFailure::ClosedBeforeAnyByte => {
                 evenkeel_policy::health::PassiveFailure::ClosedBeforeAnyByte
             }
+            PassiveFailure::Request(failure) => *failure,
+        };
+        let last = self.must_stay(&address, failure);
+        let Some(state) = self.servers.get_mut(&address) else {
+            return;
         };
         let change = state.record_failure(now_ms(), failure, last);
         self.apply_health_change(&address, change);
     }
 
-    /// Returns whether a service would have no usable server without this one.
-    fn is_last(&self, address: &Address) -> bool {
-        self.services
+    /// Returns whether a service would have too few usable servers without this one.
+    fn must_stay(
+        &self,
+        address: &Address,
+        failure: evenkeel_policy::health::PassiveFailure,
+    ) -> bool {
+        let listing = self
+            .services
             .iter()
-            .filter(|service| service.lists(address))
-            .any(|service| {
-                !service.plan.servers.iter().any(|other| {
-                    other.address != *address
-                        && service.weight(other) > 0
-                        && self.serves(service, &other.address)
-                })
-            })
+            .filter(|service| service.lists(address));
+        let mut listing = listing.map(|service| {
+            let usable = service.plan.servers.iter().filter(|other| {
+                other.address != *address
+                    && service.weight(other) > 0
+                    && self.serves(service, &other.address)
+            });
+            (usable.count(), service.plan.servers.len())
+        });
+        listing.any(|(others, all)| !failure.leaves_enough(others, all))
     }
 
     fn log_rejections(&mut self, now_ms: u64) {

@@ -27,4 +27,6 @@ pub enum PassiveFailure {
     ConnectFailed(String),
     /// The server closed a connection before it had sent a byte.
     ClosedBeforeAnyByte,
+    /// A request failed.
+    Request(evenkeel_policy::health::PassiveFailure),
 }

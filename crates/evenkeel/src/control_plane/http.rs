@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::connection_pool::PoolSettings;
+use evenkeel_policy::http::replay::ReplaySettings;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Server;
 use evenkeel_proxy::database::ConnectionLimits;
-use evenkeel_proxy::http::{HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits};
+use evenkeel_proxy::http::{
+    HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits, RetrySettings,
+};
 
 use super::ControlPlane;
 use super::database::snapshot::unlimited;
@@ -40,17 +43,31 @@ pub(super) fn balance_by_requests(
     servers: &[Arc<Server>],
 ) {
     for (member, server) in members.iter_mut().zip(servers) {
-        member.load = shared.server_load(server.id);
+        member.load = Arc::clone(&shared.server(server.id).load);
     }
 }
 
 impl ControlPlane {
     /// Builds the HTTP part of a service's snapshot.
-    pub(super) fn http_snapshot(&self, service: &ManagedService, plan: &HttpPlan) -> HttpSnapshot {
+    pub(super) fn http_snapshot(
+        &self,
+        service: &ManagedService,
+        (plan, shared): (&HttpPlan, &HttpService),
+        servers: &[Arc<Server>],
+    ) -> HttpSnapshot {
         HttpSnapshot {
             connection_limits: connection_limits(plan),
             time_limits: time_limits(&plan.times),
             size_limits: size_limits(&plan.limits),
+            retry: RetrySettings {
+                replay: ReplaySettings {
+                    retries: service.plan.retries,
+                    ..ReplaySettings::default()
+                },
+                budget_percent: 20,
+                body_hold_bytes: 65_536,
+            },
+            servers: servers.iter().map(|one| shared.server(one.id)).collect(),
             tls: service.acceptor.clone(),
             server_encryption: self.encryption(service),
         }

@@ -202,7 +202,7 @@ impl ControlPlane {
     ) -> ProtocolSnapshot {
         match (&service.plan.protocol, &service.service.protocol) {
             (Protocol::Http(plan), ServiceProtocol::Http(shared)) => {
-                let http = self.http_snapshot(service, plan);
+                let http = self.http_snapshot(service, (plan, shared), servers);
                 http::balance_by_requests(shared, members, servers);
                 ProtocolSnapshot::Http(http)
             }

@@ -102,6 +102,9 @@ impl ManagedService {
     }
 
     pub(super) fn stop_listening(&mut self, data_plane: &DataPlane) {
+        if let Some(http) = self.service.http() {
+            http.set_draining(true);
+        }
         for listening in self.listening.drain(..) {
             listening.stop(data_plane);
         }

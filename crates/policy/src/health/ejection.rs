@@ -14,7 +14,7 @@ pub(super) struct Ejection {
 impl Ejection {
     /// Begins an ejection. The shortest one lasts `step_ms`.
     ///
-    /// Without growth, a server that always answers badly would get clients each time that its
+    /// If it did not grow, a server that always answers badly would get clients each time that its
     /// probes pass. An ejection that follows the one before after a long time lasts `step_ms`
     /// again.
     pub(super) fn begin(&mut self, now_ms: u64, step_ms: u64) {

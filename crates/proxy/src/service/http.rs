@@ -1,16 +1,22 @@
 //! Holds the state of an HTTP service: what its workers share for its lifetime, and the settings of
 //! a snapshot.
 
+mod server;
 pub mod stats;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use evenkeel_engine::panics::lock;
 use evenkeel_policy::connection_pool::{PoolSettings, SharedPools};
-use evenkeel_policy::load::Load;
+use evenkeel_policy::http::budget::RetryBudget;
+use evenkeel_policy::http::replay::ReplaySettings;
 use evenkeel_tls::{Acceptor, ServerEncryption};
+
+pub use self::server::HttpServer;
+pub(crate) use self::server::now_s;
 
 use self::stats::HttpStats;
 use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
@@ -24,6 +30,10 @@ pub struct HttpSnapshot {
     pub time_limits: HttpTimeLimits,
     /// Limits of sizes.
     pub size_limits: HttpSizeLimits,
+    /// Requests that are sent again.
+    pub retry: RetrySettings,
+    /// Servers, in the order of the snapshot.
+    pub servers: Vec<Arc<HttpServer>>,
     /// TLS towards clients; `None`: plaintext.
     pub tls: Option<Arc<Acceptor>>,
     /// Encryption towards the servers by server id; a server without an entry cannot be used.
@@ -61,12 +71,27 @@ pub struct HttpSizeLimits {
     pub body: u64,
 }
 
+/// Requests that are sent again after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// Requests that may be sent again.
+    pub replay: ReplaySettings,
+    /// Part of the requests in flight that may be retries, in percent.
+    pub budget_percent: u32,
+    /// Length in bytes up to which a body is kept for another attempt.
+    pub body_hold_bytes: usize,
+}
+
 /// State that the workers of a service share for the service's lifetime.
 #[derive(Debug)]
 pub struct HttpService {
     pub(crate) pool_registry: Arc<PoolRegistry>,
-    /// Number of requests in flight at each server, by server id.
-    server_loads: Mutex<HashMap<u64, Arc<Load>>>,
+    /// Servers by id.
+    servers: Mutex<HashMap<u64, Arc<HttpServer>>>,
+    pub(crate) retry_budget: RetryBudget,
+    /// True after the service has stopped to accept clients: each client connection ends after its
+    /// request.
+    is_draining: AtomicBool,
     stats: Box<[HttpStats]>,
 }
 
@@ -76,7 +101,9 @@ impl HttpService {
         let pools = SharedPools::new(workers, u32::MAX, pool);
         Self {
             pool_registry: Arc::new(PoolRegistry::new(pools)),
-            server_loads: Mutex::default(),
+            servers: Mutex::default(),
+            retry_budget: RetryBudget::default(),
+            is_draining: AtomicBool::new(false),
             stats: (0..workers).map(|_| HttpStats::default()).collect(),
         }
     }
@@ -86,13 +113,18 @@ impl HttpService {
         self.pool_registry.pools.set_settings(pool);
     }
 
-    /// Returns the load of a server, which all snapshots share: the number of requests in flight.
-    pub fn server_load(&self, server_id: u64) -> Arc<Load> {
-        let mut server_loads = lock(&self.server_loads);
-        let load = server_loads
-            .entry(server_id)
-            .or_insert_with(|| Arc::new(Load::new(None)));
-        Arc::clone(load)
+    /// Sets whether client connections end after their current request, idle ones soon.
+    pub fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
+    }
+
+    /// Returns the state of a server, which all snapshots share.
+    pub fn server(&self, server_id: u64) -> Arc<HttpServer> {
+        Arc::clone(lock(&self.servers).entry(server_id).or_default())
     }
 
     /// Returns the counters of each worker.

@@ -367,6 +367,7 @@ impl Session<'_> {
         if let Some(connection) = self.exchange.server.take() {
             self.worker_pool.release(connection, Condition::Unclean);
         }
+        self.end_retry();
         self.exchange.place = None;
     }
 }

@@ -86,7 +86,7 @@ fn failover_settings(plan: &DatabasePlan) -> failover_queue::FailoverSettings {
     }
 }
 
-/// Closes unused server connections soon, for a service that accepts no new clients.
+/// Closes unused connections soon, for a service that accepts no new clients.
 pub(in crate::control_plane) fn shrink_pools(service: &ManagedService) {
     let plan = service.plan.database();
     if let (Some(shared), Some(plan)) = (service.service.database(), plan) {
@@ -94,6 +94,7 @@ pub(in crate::control_plane) fn shrink_pools(service: &ManagedService) {
     }
     if let (Some(shared), Some(plan)) = (service.service.http(), service.plan.http()) {
         shared.set_pool_settings(shrunk(http::pool_settings(plan)));
+        shared.set_draining(true);
     }
 }
 
@@ -271,6 +272,7 @@ impl ControlPlane {
         }
         if let (Some(shared), Some(plan)) = (service.service.http(), service.plan.http()) {
             shared.set_pool_settings(http::pool_settings(plan));
+            shared.set_draining(false);
         }
     }
 }

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use super::{Phase, SessionEvent, SessionHandle};
 use crate::server::Server;
 
+/// Silence in milliseconds after which an idle client of a draining service is disconnected. A
+/// client with requests learns it from its next response, so that no request is lost.
+const DRAINED_AFTER_MS: u128 = 1_000;
+
 /// A session that serves requests, each perhaps at another server.
 pub(super) struct Requests {
     /// Id of the server of the current request; zero: there is none.
@@ -42,10 +46,19 @@ impl SessionHandle {
         self.with_requests(|requests| requests.deadline_ms.set(deadline_ms));
     }
 
-    /// Wakes the session when its time limit has passed.
-    pub(super) fn sweep_requests(&self, now_ms: u64) {
+    /// Returns whether the time limit of the current step has passed.
+    pub(crate) fn is_request_overdue(&self, now_ms: u64) -> bool {
         let deadline_ms = self.with_requests(|requests| requests.deadline_ms.get());
-        if deadline_ms.is_some_and(|deadline_ms| deadline_ms != 0 && now_ms >= deadline_ms) {
+        deadline_ms.is_some_and(|deadline_ms| deadline_ms != 0 && now_ms >= deadline_ms)
+    }
+
+    /// Wakes the session when its time limit has passed, or when it is idle and the service drains.
+    pub(super) fn sweep_requests(&self, now_ms: u64) {
+        let is_unserved = self.with_requests(|requests| requests.server_id.get() == 0);
+        let is_surplus = is_unserved == Some(true)
+            && self.silent_ms(now_ms) >= DRAINED_AFTER_MS
+            && self.service.http().is_some_and(|http| http.is_draining());
+        if is_surplus || self.is_request_overdue(now_ms) {
             self.notify(SessionEvent::Recheck);
         }
     }

@@ -1,20 +1,21 @@
 //! Picks a server for a request, acquires a connection to it, and decides what follows a failure.
 
 use std::net::IpAddr;
-use std::rc::Rc;
 
 use evenkeel_engine::clock;
 use evenkeel_engine::fast_random;
 use evenkeel_policy::balance::key_of;
 use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
+use evenkeel_policy::http::eject::Outcome;
+use evenkeel_policy::http::replay::{Body, Facts, Progress, Replay, replay};
 use evenkeel_policy::server_set::Pick;
+use evenkeel_wire::http::Method;
 
-use super::exchange::Place;
+use super::exchange::{Kept, Place};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
-use crate::event::{Event, PassiveFailure};
 use crate::record::TerminationReason;
-use crate::server::Server;
+use crate::service::http::{HttpSnapshot, now_s};
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::worker_pool::AcquireResult;
 
@@ -22,15 +23,17 @@ impl Session<'_> {
     /// Picks a server, and requests a connection to it.
     pub(super) fn acquire(&mut self) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot_owned();
-        let Some(limits) = view.connection_limits() else {
+        let Some(http) = view.http() else {
             return Err(ExitReason::Done(TerminationReason::NoServer));
         };
         let picked = view.pick(self.source_key(), &self.exchange.attempts.tried);
         let Pick::Server(index) = picked else {
             return self.no_server();
         };
-        let place = Place::reserved(&view, index);
-        let pooled = self.account.pool_handle(&place.server, limits);
+        let place = Place::reserved(&view, http, index);
+        let pooled = self
+            .account
+            .pool_handle(&place.server, &http.connection_limits);
         self.exchange.place = Some(place);
         match self.worker_pool.acquire(&pooled, &self.slot) {
             AcquireResult::Now(connection) => self.send_request(connection),
@@ -76,70 +79,151 @@ impl Session<'_> {
         &mut self,
         mut connection: Box<ServerConnection>,
     ) -> Result<(), ExitReason> {
+        if !self.may_use(&connection) {
+            // The server may be about to close it, and this request cannot be sent again.
+            self.worker_pool.replace_connection(connection, &self.slot);
+            self.handle.set_request_deadline(0);
+            self.stage = Stage::Waiting { until_ms: u64::MAX };
+            return Ok(());
+        }
         let out = std::mem::take(&mut self.exchange.outgoing);
+        self.exchange.kept.add(&out, self.kept_length_max());
         let server = self.exchange.place.as_ref().map(|place| &place.server);
         self.handle.set_request_server(server);
         let sent = connection.core.stream.send_own(self.worker, out);
         self.exchange.server = Some(connection);
         self.exchange.sent_us = clock::now_us();
         self.stage = Stage::Response;
-        self.limit_step(|limits| limits.first_byte);
+        match self.exchange.upload.is_done() {
+            true => self.limit_step(|limits| limits.first_byte),
+            false => self.limit_step(|limits| limits.body_idle),
+        }
         match sent {
             Ok(()) => Ok(()),
             Err(error) => self.server_failed(&error.to_string()),
         }
     }
 
+    /// Returns whether the request may be sent over a connection that was idle until now.
+    fn may_use(&self, connection: &ServerConnection) -> bool {
+        let (Some(place), true) = (&self.exchange.place, connection.usage.responses > 0) else {
+            return true;
+        };
+        let may_race = matches!(self.exchange.kept, Kept::Whole(_));
+        may_race || {
+            let idle_ms = connection.usage.idle_ms();
+            place.of_service.idle.may_carry(now_s(), idle_ms, may_race)
+        }
+    }
+
     /// Continues on another server after a connect has failed: nothing was sent.
     pub(super) fn connect_failed(&mut self, error: &ConnectError) -> Result<(), ExitReason> {
         tracing::debug!(service = %self.permit.service().name, "{}", error.message);
-        self.note_failure();
-        if self.exchange.attempts.failures > self.retries_max() {
-            self.permit.service().counters.connect_failed.add(1);
-            return self.answer(502, "the server could not be reached");
+        let is_allowed = self.is_repeated(Progress::Unsent);
+        self.exclude_server();
+        if is_allowed {
+            return self.acquire();
         }
-        self.stats().retries.add(1);
-        self.acquire()
+        self.permit.service().counters.connect_failed.add(1);
+        self.answer(502, "the server could not be reached")
     }
 
     /// Handles the end of a server connection before the head of the response. The request is sent
     /// again if that is safe.
     pub(super) fn server_failed(&mut self, why: &str) -> Result<(), ExitReason> {
-        let was_used = self.close_server();
-        let server = self
+        self.learn_idle_limit();
+        let was_reused = self.close_server();
+        let name = self
             .exchange
             .place
             .as_ref()
-            .map(|place| Rc::new(place.server.name.clone()));
+            .map(|place| &*place.server.name);
         tracing::debug!(
             service = %self.permit.service().name,
-            server = server.as_ref().map_or("", |name| name),
+            server = name.unwrap_or_default(),
+            was_reused,
             "server connection failed before a response: {why}"
         );
-        if !was_used {
-            self.report_early_close();
-        }
+        self.judge(Outcome::NoAnswer { was_reused });
+        let is_allowed = self.exchange.held.is_empty() && self.is_repeated(Progress::Sent);
         // The server may have closed an idle connection while the request was on its way: then the
-        // server itself is well.
-        match was_used {
-            true => self.exchange.attempts.failures += 1,
-            false => self.note_failure(),
+        // server itself is well. It is not known here, so another server is preferred.
+        if !was_reused || self.has_other_server() {
+            self.exclude_server();
         }
-        let is_allowed = self.exchange.attempts.failures <= self.retries_max();
-        if self.exchange.kept.is_empty() || !is_allowed || !self.exchange.held.is_empty() {
-            return self.answer(502, "the server closed the connection without a response");
+        let kept = self.exchange.kept.take();
+        match kept.filter(|_| is_allowed) {
+            Some(kept) => self.send_again(kept),
+            None => self.answer(502, "the server closed the connection without a response"),
         }
-        self.stats().retries.add(1);
-        self.send_again()
     }
 
     /// Sends the request again, perhaps to another server.
-    pub(super) fn send_again(&mut self) -> Result<(), ExitReason> {
-        let mut out = self.worker.take_spare();
-        out.extend_from_slice(&self.exchange.kept);
-        self.exchange.outgoing = out;
+    fn send_again(&mut self, kept: Vec<u8>) -> Result<(), ExitReason> {
+        self.exchange.outgoing = kept;
+        self.exchange.kept = Kept::Whole(self.worker.take_spare());
         self.exchange.place = None;
         self.acquire()
+    }
+
+    /// Returns whether the request is sent again after a failed attempt, which is counted then.
+    fn is_repeated(&mut self, progress: Progress) -> bool {
+        self.end_retry();
+        let view = self.permit.service().snapshot_owned();
+        let Some(http) = view.http() else {
+            return false;
+        };
+        let exchange = &self.exchange;
+        let facts = Facts {
+            method: method_text(exchange.method),
+            progress,
+            body: match (progress, &exchange.kept) {
+                (Progress::Unsent, _) | (_, Kept::Whole(_)) => Body::Held,
+                (_, Kept::Gone) => Body::Gone,
+            },
+            answer_begun: false,
+            retries: exchange.attempts.failures,
+        };
+        if let Replay::No(why) = replay(&http.retry.replay, &facts) {
+            tracing::debug!(service = %self.permit.service().name, "not sent again: {}", why.text());
+            return false;
+        }
+        // Each request may be sent again once: when a server dies, all of its requests fail together.
+        let is_first = exchange.attempts.failures == 0;
+        let is_allowed = is_first || self.begin_retry(http);
+        if is_allowed {
+            self.exchange.attempts.failures += 1;
+            self.stats().retries.add(1);
+        }
+        is_allowed
+    }
+
+    /// Begins a retry, if the budget of the service permits it.
+    fn begin_retry(&mut self, http: &HttpSnapshot) -> bool {
+        let loads = http.servers.iter().map(|server| server.load.active());
+        let in_flight = loads.fold(0, u32::saturating_add);
+        let percent = http.retry.budget_percent;
+        let begun = self.shared.retry_budget.begin(percent, in_flight);
+        self.exchange.attempts.is_budgeted = begun;
+        begun
+    }
+
+    /// Ends a retry in the budget, after its success or failure.
+    pub(super) fn end_retry(&mut self) {
+        if std::mem::take(&mut self.exchange.attempts.is_budgeted) {
+            self.shared.retry_budget.end();
+        }
+    }
+
+    /// Learns that the server closes connections that were idle for as long as this one.
+    fn learn_idle_limit(&self) {
+        let exchange = &self.exchange;
+        let usage = exchange.server.as_ref().map(|connection| connection.usage);
+        let was_used = usage.filter(|usage| usage.responses > 0);
+        if let (Some(usage), Some(place)) = (was_used, &exchange.place) {
+            let idle_us = exchange.sent_us.saturating_sub(usage.last_ms * 1_000);
+            place.of_service.idle.closed(now_s(), idle_us / 1_000);
+        }
     }
 
     /// Closes the server connection. Returns whether it had served other requests.
@@ -153,26 +237,48 @@ impl Session<'_> {
         was_used
     }
 
-    fn note_failure(&mut self) {
-        self.exchange.attempts.failures += 1;
+    /// Returns whether a server that has not failed this request is left besides the current one.
+    fn has_other_server(&self) -> bool {
+        let current = self.exchange.place.as_ref().map(|place| place.server.id);
+        let tried = self.exchange.attempts.tried.iter().copied();
+        let tried: Vec<u64> = tried.chain(current).collect();
+        self.permit.service().snapshot().has_untried(&tried)
+    }
+
+    /// Excludes the current server from the next picks of this request.
+    fn exclude_server(&mut self) {
         if let Some(place) = self.exchange.place.take() {
             self.exchange.attempts.tried.push(place.server.id);
         }
     }
 
-    fn report_early_close(&self) {
-        let Some(place) = &self.exchange.place else {
-            return;
-        };
-        let server: &Server = &place.server;
-        server.counters.early_closes.add(1);
-        self.worker.shared.report_event(Event::Sign {
-            server_id: server.id,
-            sign: PassiveFailure::ClosedBeforeAnyByte,
-        });
+    /// Reports the outcome of the request at its server.
+    pub(super) fn judge(&self, outcome: Outcome) {
+        if let Some(place) = &self.exchange.place {
+            let shared = &self.worker.shared;
+            place.of_service.judge(shared, &place.server, outcome);
+        }
     }
 
-    fn retries_max(&self) -> u32 {
-        self.permit.service().snapshot().settings.retries
+    /// Returns the length in bytes up to which a request is kept for another attempt.
+    pub(super) fn kept_length_max(&self) -> usize {
+        let view = self.permit.service().snapshot();
+        view.http()
+            .map_or(0, |http| http.size_limits.head + http.retry.body_hold_bytes)
+    }
+}
+
+pub(super) fn method_text(method: Method) -> &'static [u8] {
+    match method {
+        Method::Get => b"GET",
+        Method::Head => b"HEAD",
+        Method::Post => b"POST",
+        Method::Put => b"PUT",
+        Method::Delete => b"DELETE",
+        Method::Options => b"OPTIONS",
+        Method::Patch => b"PATCH",
+        Method::Trace => b"TRACE",
+        Method::Connect => b"CONNECT",
+        Method::Other => b"",
     }
 }

@@ -16,7 +16,7 @@ impl Session<'_> {
     pub(super) fn answer(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
         self.close_server();
         let exchange = &mut self.exchange;
-        exchange.keeps_client &= exchange.upload.is_done();
+        exchange.keeps_client &= exchange.upload.is_done() && !self.shared.is_draining();
         exchange.status = status;
         let persistence = match exchange.keeps_client {
             true => Persistence::Keep,

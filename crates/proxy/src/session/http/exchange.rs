@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use evenkeel_policy::load::Load;
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{Fault, Framing, Method, Version, WebSocketKey};
 
 use super::server::ServerConnection;
 use crate::server::Server;
 use crate::service::ServiceSnapshot;
+use crate::service::http::{HttpServer, HttpSnapshot};
 
 /// A request from its head to the end of its response.
 #[derive(Default)]
@@ -27,8 +27,7 @@ pub(super) struct Exchange {
     pub(super) body_bytes: u64,
     /// Bytes for the server that have not been sent: the head, and what follows of the body.
     pub(super) outgoing: Vec<u8>,
-    /// Copy of the request, for another attempt; empty if there can be none.
-    pub(super) kept: Vec<u8>,
+    pub(super) kept: Kept,
     pub(super) attempts: Attempts,
     pub(super) place: Option<Place>,
     pub(super) server: Option<Box<ServerConnection>>,
@@ -50,12 +49,21 @@ pub(super) struct Attempts {
     /// Servers that have failed this request.
     pub(super) tried: Vec<u64>,
     pub(super) failures: u32,
+    /// True if the current attempt counts in the budget of retries.
+    pub(super) is_budgeted: bool,
+}
+
+/// Copy of the request for another attempt, as far as it was sent.
+pub(super) enum Kept {
+    Whole(Vec<u8>),
+    /// Too long, or no longer needed.
+    Gone,
 }
 
 /// Server of a request, with a slot of its load that is released on drop.
 pub(super) struct Place {
     pub(super) server: Arc<Server>,
-    pub(super) load: Arc<Load>,
+    pub(super) of_service: Arc<HttpServer>,
 }
 
 /// Rest of the request body, on its way to the server.
@@ -135,6 +143,32 @@ impl Recoding {
     }
 }
 
+impl Default for Kept {
+    fn default() -> Self {
+        Self::Whole(Vec::new())
+    }
+}
+
+impl Kept {
+    /// Appends bytes that are sent, unless the copy would be longer than `length_max`.
+    pub(super) fn add(&mut self, bytes: &[u8], length_max: usize) {
+        if let Self::Whole(kept) = self {
+            match kept.len() + bytes.len() <= length_max {
+                true => kept.extend_from_slice(bytes),
+                false => *self = Self::Gone,
+            }
+        }
+    }
+
+    /// Takes the copy; it is gone afterwards.
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        match std::mem::replace(self, Self::Gone) {
+            Self::Whole(kept) => Some(kept),
+            Self::Gone => None,
+        }
+    }
+}
+
 impl Exchange {
     /// Returns whether a request is in progress.
     pub(super) fn has_begun(&self) -> bool {
@@ -144,17 +178,17 @@ impl Exchange {
 
 impl Place {
     /// Wraps a server that was picked, whose load has been reserved.
-    pub(super) fn reserved(view: &ServiceSnapshot, index: usize) -> Self {
+    pub(super) fn reserved(view: &ServiceSnapshot, http: &HttpSnapshot, index: usize) -> Self {
         Self {
             server: Arc::clone(&view.servers[index]),
-            load: Arc::clone(&view.pool.members()[index].load),
+            of_service: Arc::clone(&http.servers[index]),
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.load.release();
+        self.of_service.load.release();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::http::eject::Outcome;
 
 use super::exchange::Exchange;
 use super::{ExitReason, HeadProgress, Session, Stage};
@@ -11,6 +12,11 @@ impl Session<'_> {
     /// Ends the exchange after all of the response was handed to the socket.
     pub(super) fn finish(&mut self) -> Result<(), ExitReason> {
         let now_us = clock::now_us();
+        if self.exchange.server.is_some() {
+            let status = self.exchange.status;
+            self.judge(Outcome::Answered { status });
+        }
+        self.end_retry();
         let exchange = std::mem::take(&mut self.exchange);
         self.handle.set_request_server(None);
         let stats = self.stats();
@@ -18,7 +24,8 @@ impl Session<'_> {
         stats
             .request_us
             .observe(now_us.saturating_sub(exchange.began_us));
-        let keeps_client = exchange.keeps_client && exchange.upload.is_done();
+        let keeps_client =
+            exchange.keeps_client && exchange.upload.is_done() && !self.shared.is_draining();
         self.release(exchange, now_us);
         if !keeps_client {
             self.handle.set_request_deadline(0);
@@ -35,7 +42,9 @@ impl Session<'_> {
 
     /// Releases the server connection: for another request if this one left nothing.
     fn release(&self, mut exchange: Exchange, now_us: u64) {
-        self.worker.keep_spare(std::mem::take(&mut exchange.kept));
+        if let Some(kept) = exchange.kept.take() {
+            self.worker.keep_spare(kept);
+        }
         self.worker
             .keep_spare(std::mem::take(&mut exchange.outgoing));
         let Some(mut connection) = exchange.server.take() else {
@@ -57,6 +66,11 @@ impl Session<'_> {
 
     /// Handles a time limit that has passed.
     pub(super) fn handle_deadline(&mut self) -> Result<(), ExitReason> {
+        let is_idle = matches!(self.stage, Stage::Head(HeadProgress::Nothing));
+        let is_surplus = is_idle && self.shared.is_draining();
+        if !is_surplus && !self.handle.is_request_overdue(clock::now_ms()) {
+            return Ok(());
+        }
         match &self.stage {
             // Nothing was promised to a client between two requests.
             Stage::Head(HeadProgress::Nothing) => {
@@ -81,6 +95,7 @@ impl Session<'_> {
             }
             Stage::Response if self.exchange.upload.is_done() => {
                 self.exchange.keeps_client = false;
+                self.judge(Outcome::Late);
                 self.answer(
                     504,
                     "the server does not respond ([service.times] first_byte_ms)",

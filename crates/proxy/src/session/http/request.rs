@@ -5,18 +5,17 @@ use std::task::{Context, Poll};
 
 use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
+use evenkeel_policy::http::replay::{Body, may_race};
 use evenkeel_wire::http::{
-    Fault, Framing, HeadLimits, Limit, Method, Parsed, RequestEdit, RequestHead, write_request,
+    Fault, Framing, HeadLimits, Limit, Parsed, RequestEdit, RequestHead, write_request,
 };
 
-use super::exchange::{Exchange, Upload};
+use super::acquire::method_text;
+use super::exchange::{Exchange, Kept, Upload};
 use super::{ExitReason, HeadProgress, Session, Stage};
 use crate::record::TerminationReason;
 use crate::service::http::HttpSnapshot;
 use crate::session::input::Input;
-
-/// Length in bytes up to which a request is kept for another attempt.
-const KEPT_LENGTH_MAX: usize = 64 * 1024;
 
 impl Session<'_> {
     pub(super) fn step_head(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
@@ -102,6 +101,7 @@ impl Session<'_> {
             websocket: head.upgrade(),
             upload: Upload::new(head.framing()),
             outgoing: self.worker.take_spare(),
+            kept: self.kept(head, http),
             began_us: clock::now_us(),
             ..Exchange::default()
         };
@@ -118,11 +118,6 @@ impl Session<'_> {
             Err(fault) => return self.refuse(&fault),
         };
         self.hold_rest(rest.get(used..).unwrap_or_default());
-        if self.may_repeat() {
-            let mut kept = self.worker.take_spare();
-            kept.extend_from_slice(&self.exchange.outgoing);
-            self.exchange.kept = kept;
-        }
         self.acquire()
     }
 
@@ -157,18 +152,15 @@ impl Session<'_> {
         }
     }
 
-    /// Returns whether the request may be sent again after a failure: its repetition has the effect
-    /// of one request (RFC 9110 §9.2.2), and all of it is in memory.
-    fn may_repeat(&self) -> bool {
-        let exchange = &self.exchange;
-        let is_safe = matches!(
-            exchange.method,
-            Method::Get | Method::Head | Method::Options
-        );
-        is_safe
-            && exchange.websocket.is_none()
-            && exchange.upload.is_done()
-            && exchange.outgoing.len() <= KEPT_LENGTH_MAX
+    /// Returns memory for a copy of the request, if it may be sent again after a server has received
+    /// it.
+    fn kept(&self, head: &RequestHead, http: &HttpSnapshot) -> Kept {
+        let method = method_text(head.method());
+        let is_repeatable = may_race(&http.retry.replay, method, Body::Held);
+        match is_repeatable && head.upgrade().is_none() {
+            true => Kept::Whole(self.worker.take_spare()),
+            false => Kept::Gone,
+        }
     }
 
     /// Answers a request that violates the protocol or a limit, and closes the connection: the end

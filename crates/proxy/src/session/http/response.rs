@@ -6,14 +6,16 @@ use std::task::{Context, Poll};
 use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
+use evenkeel_policy::http::eject::Outcome;
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{
-    Fault, Framing, HeadLimits, Parsed, Persistence, ResponseEdit, ResponseHead, Version,
-    write_response,
+    Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit, ResponseHead,
+    Version, write_response,
 };
 
 use super::exchange::{Download, Recoded, Recoding};
 use super::{ExitReason, Session, Stage};
+use crate::service::http::{HttpServer, now_s};
 use crate::session::input::Input;
 
 /// Result of passing a part of a body on.
@@ -50,11 +52,13 @@ impl Session<'_> {
                 self.end_with_server()?;
             }
             (Ok(None), Stage::Body(_)) => {
+                self.judge(Outcome::Cut);
                 let why = "the server closed the connection in the middle of a response";
                 return Err(ExitReason::ServerBroke(why.to_owned()));
             }
             (Ok(None), _) => self.server_failed("closed")?,
             (Err(error), Stage::Body(_)) => {
+                self.judge(Outcome::Cut);
                 return Err(ExitReason::ServerBroke(error.to_string()));
             }
             (Err(error), _) => self.server_failed(&error.to_string())?,
@@ -143,10 +147,18 @@ impl Session<'_> {
         self.note_first_byte();
         let exchange = &mut self.exchange;
         // The rest of a body that the server does not await is not read.
-        exchange.keeps_client &= exchange.upload.is_done();
+        exchange.keeps_client &= exchange.upload.is_done() && !self.shared.is_draining();
         exchange.status = head.status();
         exchange.keeps_server = head.keeps_connection();
-        self.worker.keep_spare(std::mem::take(&mut exchange.kept));
+        if let Some(kept) = exchange.kept.take() {
+            self.worker.keep_spare(kept);
+        }
+        let keep_alive = head.get(bytes, KnownName::KeepAlive);
+        if let (Some(value), Some(place)) = (keep_alive, &exchange.place) {
+            note_idle_limit(value, &place.of_service);
+        }
+        self.end_retry();
+        let exchange = &mut self.exchange;
         let edit = ResponseEdit {
             client: exchange.version,
             persistence: match exchange.keeps_client {
@@ -173,8 +185,7 @@ impl Session<'_> {
         let waited_us = now_us.saturating_sub(self.exchange.sent_us);
         self.stats().first_byte_us.observe(waited_us);
         if let Some(place) = &self.exchange.place {
-            place.load.observe_latency(now_us, waited_us);
-            place.server.counters.served.add(1);
+            place.of_service.load.observe_latency(now_us, waited_us);
         }
     }
 
@@ -288,6 +299,16 @@ impl Session<'_> {
         self.count(ByteDirection::ToClient, out.len());
         let sent = self.client.send_own(self.worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
+    }
+}
+
+/// Learns the idle limit that a server announces: `Keep-Alive: timeout=5`.
+fn note_idle_limit(value: &[u8], server: &HttpServer) {
+    let mut parameters = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let timeout = parameters.find_map(|one| one.strip_prefix(b"timeout="));
+    let seconds = timeout.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+    if let Some(seconds) = seconds {
+        server.idle.announced(now_s(), seconds);
     }
 }
 

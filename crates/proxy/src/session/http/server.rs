@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::clock;
 use evenkeel_tls::ServerEncryption;
 
 use crate::service::Service;
@@ -29,6 +30,13 @@ pub(crate) struct Usage {
     pub(super) responses: u64,
     /// Time of the end of the last one, in milliseconds of the clock.
     pub(super) last_ms: u64,
+}
+
+impl Usage {
+    /// Returns the time since the last response, in milliseconds.
+    pub(super) fn idle_ms(self) -> u64 {
+        clock::now_ms().saturating_sub(self.last_ms)
+    }
 }
 
 impl PoolableConnection for ServerConnection {

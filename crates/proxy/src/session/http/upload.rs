@@ -44,6 +44,8 @@ impl Session<'_> {
             if *left == 0 {
                 self.end_upload();
             }
+            let length_max = self.kept_length_max();
+            self.exchange.kept.add(chunk.bytes(), length_max);
             let server = self.exchange.server.as_mut();
             let sent = server.map(|server| server.core.stream.send_chunk(self.worker, chunk));
             // A failed send is noticed when the response is received.
@@ -64,6 +66,7 @@ impl Session<'_> {
             Err(fault) => return self.refuse_rest(&fault).map(|()| bytes.len()),
         };
         let out = std::mem::take(&mut self.exchange.outgoing);
+        self.exchange.kept.add(&out, self.kept_length_max());
         if let Some(server) = &mut self.exchange.server {
             // A failed send is noticed when the response is received.
             drop(server.core.stream.send_own(self.worker, out));
