@@ -5,11 +5,12 @@ use std::{path::Path, sync::Arc};
 use rustls::{
     ServerConfig,
     server::{
-        NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier,
-        danger::ClientCertVerifier,
+        NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection,
+        WebPkiClientVerifier, danger::ClientCertVerifier,
     },
 };
 
+use super::by_name::ByName;
 use super::certificate::Hashes;
 use super::{ALPN_POSTGRESQL, Authorities, Channel, ChannelError, SetupError, TlsIdentity, trust};
 
@@ -47,11 +48,7 @@ impl Acceptor {
         client_ca: Option<&Authorities>,
         is_required: bool,
     ) -> Result<Self, SetupError> {
-        let mut config = ServerConfig::builder_with_provider(trust::provider())
-            .with_safe_default_protocol_versions()
-            .map_err(trust::refused)?
-            .with_client_cert_verifier(verifier(client_ca)?)
-            .with_cert_resolver(identity.resolver());
+        let mut config = config(client_ca, identity.resolver())?;
         config.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
         // No resumption, as in PostgreSQL: sessions are long, and discarded keys cannot leak.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -62,6 +59,32 @@ impl Acceptor {
             is_required,
             asks_certificates: client_ca.is_some(),
         })
+    }
+
+    /// Creates an acceptor for HTTP/1.1, with the certificate of the name that a client asks for,
+    /// else the first one. Clients may resume sessions by tickets, whose keys all workers share;
+    /// they end with the acceptor, so that no ticket outlives a change of `client_ca`.
+    pub fn for_http(
+        first: &TlsIdentity,
+        more: &[TlsIdentity],
+        client_ca: Option<&Authorities>,
+    ) -> Result<Self, SetupError> {
+        let mut config = config(client_ca, Arc::new(ByName::new(first, more)))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(trust::refused)?;
+        Ok(Self {
+            config: Arc::new(config),
+            hashes: Arc::new(Hashes::of(first.certificate())),
+            is_required: false,
+            asks_certificates: client_ca.is_some(),
+        })
+    }
+
+    /// Accepts a client that may name a protocol by ALPN. Its bytes are passed to
+    /// [`Channel::receive`].
+    pub fn accept_unnamed(&self) -> Result<Channel, ChannelError> {
+        self.channel(false)
     }
 
     /// Returns whether clients must use TLS.
@@ -98,6 +121,17 @@ impl Acceptor {
             must_name_protocol,
         ))
     }
+}
+
+fn config(
+    client_ca: Option<&Authorities>,
+    certificates: Arc<dyn ResolvesServerCert>,
+) -> Result<ServerConfig, SetupError> {
+    Ok(ServerConfig::builder_with_provider(trust::provider())
+        .with_safe_default_protocol_versions()
+        .map_err(trust::refused)?
+        .with_client_cert_verifier(verifier(client_ca)?)
+        .with_cert_resolver(certificates))
 }
 
 fn verifier(client_ca: Option<&Authorities>) -> Result<Arc<dyn ClientCertVerifier>, SetupError> {

@@ -8,6 +8,7 @@ use x509_cert::{
         Decode, SliceReader, Tag, TagNumber, Tagged,
         asn1::{Any, ContextSpecific, ObjectIdentifier},
     },
+    ext::pkix::{SubjectAltName, name::GeneralName},
     name::Name,
     spki::AlgorithmIdentifierOwned,
 };
@@ -71,6 +72,21 @@ pub(super) fn names(der: &CertificateDer<'_>) -> Option<Names> {
         subject: one_line(&certificate.subject),
         issuer: one_line(&certificate.issuer),
     })
+}
+
+/// Returns the DNS names of the subject, with `*.` for wildcards (RFC 5280 §4.2.1.6).
+pub(super) fn dns_names(der: &CertificateDer<'_>) -> Vec<String> {
+    let certificate = parse(der);
+    let names = certificate.and_then(|certificate| {
+        let found = certificate.tbs_certificate.get::<SubjectAltName>();
+        found.ok().flatten().map(|(_, names)| names)
+    });
+    let all = names.iter().flat_map(|names| &names.0);
+    all.filter_map(|name| match name {
+        GeneralName::DnsName(name) => Some(name.to_string()),
+        _ => None,
+    })
+    .collect()
 }
 
 /// Formats a name like OpenSSL's `X509_NAME_oneline` since 3.0: `/C=DE/O=Shop/CN=app`, with bytes

@@ -72,6 +72,10 @@ impl TlsIdentity {
         &self.certified.cert[0]
     }
 
+    pub(super) fn certified(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.certified)
+    }
+
     /// Returns the identity in the form that the TLS library uses, for either side.
     pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
         Arc::new(SingleCertAndKey::from(self.certified.clone()))

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod by_name;
 mod certificate;
 mod channel;
 mod connector;

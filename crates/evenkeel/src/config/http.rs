@@ -18,8 +18,8 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     if let Some(limits) = table.table("http", &keys::HTTP, problems) {
         http.limits = read_limits(&limits, problems);
     }
-    let tls = table.table("tls", &keys::TLS, problems);
-    http.tls = tls.and_then(|tls| tls::read(&tls, sources, problems));
+    let tls = table.table("tls", &keys::HTTP_TLS, problems);
+    http.tls = tls.and_then(|tls| tls::read_http(&tls, sources, problems));
     http
 }
 

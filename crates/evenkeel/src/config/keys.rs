@@ -2,7 +2,7 @@
 
 mod http;
 
-pub use self::http::{HTTP, HTTP_POOL, TIMES};
+pub use self::http::{CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, TIMES};
 
 use super::plan::{Health, PROTOCOL_NAMES, Probe};
 
@@ -432,7 +432,7 @@ pub static FAILOVER: Section = Section {
 };
 
 /// All tables of the config file, in the order of the documentation.
-pub static SECTIONS: [&Section; 27] = [
+pub static SECTIONS: [&Section; 29] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
@@ -458,6 +458,8 @@ pub static SECTIONS: [&Section; 27] = [
     &RULE,
     &FAILOVER,
     &HTTP_POOL,
+    &HTTP_TLS,
+    &CERTIFICATE,
     &HTTP,
     &TIMES,
 ];

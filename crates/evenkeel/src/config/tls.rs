@@ -1,10 +1,14 @@
 //! Reads `[service.tls]`: the files must contain a certificate and its private key.
 
+use std::fs;
+use std::path::PathBuf;
+
 use evenkeel_tls::{Authorities, SetupError, TlsIdentity};
 
+use super::keys;
 use super::plan::{OwnCertificate, PemFile, TlsPlan};
 use super::problem::Problems;
-use super::reader::Table;
+use super::reader::{Table, wrong_type};
 use super::sources::Sources;
 
 /// Reads the settings. Returns `None` if they are not usable.
@@ -20,9 +24,93 @@ pub(super) fn read(
     Some(TlsPlan {
         certificate,
         key,
+        more: Vec::new(),
         client_ca,
         required,
     })
+}
+
+/// Reads the settings of an HTTP service, which may have several certificates. Returns `None` if
+/// they are not usable.
+pub(super) fn read_http(
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Option<TlsPlan> {
+    let own = own_certificate(table, sources, problems);
+    let client_ca = authorities(table, "client_ca", sources, problems);
+    let mut more = Vec::new();
+    for value in table.elements("certificates") {
+        let help = "write `{ certificate = \"…\", key = \"…\" }` or `{ directory = \"…\" }`";
+        let Some(values) = value.get_ref().as_table() else {
+            wrong_type("certificates", "tables", value, help, problems);
+            continue;
+        };
+        let entry = Table::open(&keys::CERTIFICATE, values, value.span(), problems);
+        match entry.text("directory", problems) {
+            Some(name) => more.extend(in_directory(name, &entry, sources, problems)),
+            None => more.extend(own_certificate(&entry, sources, problems)),
+        }
+    }
+    let OwnCertificate { certificate, key } = own?;
+    Some(TlsPlan {
+        certificate,
+        key,
+        more,
+        client_ca,
+        required: false,
+    })
+}
+
+/// Reads all pairs `NAME.crt` and `NAME.key` of a directory, in the order of their names.
+fn in_directory(
+    name: &str,
+    table: &Table<'_>,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Vec<OwnCertificate> {
+    let directory = sources.path(name);
+    let span = table.value_span("directory");
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let message = format!("cannot read {}: {error}", directory.display());
+            let help = "name a directory with files `NAME.crt` and `NAME.key`";
+            problems.error(&span, "E_FILE", message, help);
+            return Vec::new();
+        }
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "crt"))
+        .collect();
+    paths.sort();
+    let mut pairs = Vec::new();
+    for path in paths {
+        let key_path = path.with_extension("key");
+        let certificate = sources.text(&path, &span, problems);
+        let key = sources.secret_text(&key_path, &span, problems);
+        let Some((certificate, key)) = certificate.zip(key) else {
+            continue;
+        };
+        let texts = [&certificate, &key].map(|text| text.expose().as_bytes());
+        if let Err(error) = TlsIdentity::from_pem(table.title(), texts[0], texts[1]) {
+            let message = format!("{}: {}", path.display(), why(&error));
+            let help = "each `NAME.crt` must hold a certificate, and `NAME.key` its private key";
+            problems.error(&span, "E_FILE", message, help);
+        }
+        pairs.push(OwnCertificate {
+            certificate: PemFile {
+                path,
+                text: certificate,
+            },
+            key: PemFile {
+                path: key_path,
+                text: key,
+            },
+        });
+    }
+    pairs
 }
 
 /// Reads `certificate` and `key` of a table, which must match.

@@ -13,14 +13,38 @@ use evenkeel_proxy::http::{
     HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits, RetrySettings,
 };
 
+use evenkeel_tls::{Acceptor, Authorities, SetupError, TlsIdentity};
+
 use super::ControlPlane;
 use super::database::snapshot::unlimited;
 use super::service::ManagedService;
-use crate::config::plan::{HttpLimitsPlan, HttpPlan, HttpTimesPlan};
+use crate::config::plan::{HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, TlsPlan};
 
 /// Returns the state that the workers of a new service share.
 pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {
     Arc::new(HttpService::new(workers, pool_settings(plan)))
+}
+
+/// Returns the TLS settings towards clients. `None`: off.
+pub(super) fn acceptor(plan: Option<&TlsPlan>) -> Result<Option<Arc<Acceptor>>, SetupError> {
+    let Some(plan) = plan else { return Ok(None) };
+    let identity = |certificate: &PemFile, key: &PemFile| {
+        let texts = [certificate, key].map(|file| file.text.expose().as_bytes());
+        TlsIdentity::from_pem("[service.tls]", texts[0], texts[1])
+    };
+    let first = identity(&plan.certificate, &plan.key)?;
+    let more = plan
+        .more
+        .iter()
+        .map(|one| identity(&one.certificate, &one.key));
+    let more: Vec<TlsIdentity> = more.collect::<Result<_, _>>()?;
+    let authorities = plan
+        .client_ca
+        .as_ref()
+        .map(|ca| Authorities::from_pem(ca.text.expose().as_bytes()));
+    let authorities = authorities.transpose()?;
+    let acceptor = Acceptor::for_http(&first, &more, authorities.as_ref())?;
+    Ok(Some(Arc::new(acceptor)))
 }
 
 pub(super) fn pool_settings(plan: &HttpPlan) -> PoolSettings {

@@ -14,10 +14,11 @@ use evenkeel_tls::Acceptor;
 use super::database::{MonitorTasks, snapshot, tracks};
 use super::eligibility::Eligibility;
 use super::history::History;
+use super::http;
 use super::listening::Listening;
 use super::rejection_log::RejectionLog;
 use crate::config::Address;
-use crate::config::plan::{ServerPlan, ServicePlan};
+use crate::config::plan::{Protocol, ServerPlan, ServicePlan};
 use crate::rules;
 use crate::status;
 
@@ -74,7 +75,12 @@ impl ManagedService {
 
     /// Loads the TLS settings of the plan. A renewed certificate is used for new clients.
     pub(super) fn adopt_tls(&mut self) {
-        match snapshot::acceptor(self.plan.tls()) {
+        let acceptor = match &self.plan.protocol {
+            Protocol::Tcp => Ok(None),
+            Protocol::Http(http) => http::acceptor(http.tls.as_ref()),
+            Protocol::Sql(database) => snapshot::acceptor(database.tls.as_ref()),
+        };
+        match acceptor {
             Ok(acceptor) => self.acceptor = acceptor,
             Err(why) => {
                 tracing::error!(

@@ -131,6 +131,8 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
         }
         "[service.pool] (http)" => http(&format!("[service.pool]\n{line}\n")),
         title @ ("[service.http]" | "[service.times]") => http(&format!("{title}\n{line}\n")),
+        "[service.tls] (http)" => http(&format!("{}\n{line}", tls())),
+        "an entry of `certificates`" => http(&format!("{}\ncertificates = [{{ {line} }}]", tls())),
         "[service.tls]" => postgres(&format!("{}\n{line}", tls())),
         "[peers]" => format!("{}\n[peers]\n{line}\n", postgres("")),
         title

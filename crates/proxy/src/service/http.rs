@@ -55,11 +55,6 @@ pub struct HttpTimeLimits {
     pub tunnel_idle: Duration,
 }
 
-impl HttpTimeLimits {
-    /// Time in which a client must complete a TLS handshake, at least.
-    pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
-}
-
 /// Limits of sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpSizeLimits {

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Socket;
@@ -41,6 +42,12 @@ use crate::worker::Worker;
 
 /// Maximum length in bytes of input that a client may send in advance.
 const HELD_LENGTH_MAX: usize = 64 * 1024;
+
+/// First byte of a TLS handshake (RFC 8446 §5.1). No method begins with it.
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// Time in which a client must complete its TLS handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Heads that the sessions of a worker use one after another, so that no session has the memory.
 #[derive(Default)]
@@ -168,7 +175,8 @@ pub(super) async fn serve_session(
     }
 }
 
-/// Begins TLS, if the service has it. Bytes after the handshake are added to `early`.
+/// Begins TLS, if the service has it and the client begins with a handshake. Bytes of requests are
+/// added to `early`.
 async fn greet(
     worker: &Rc<Worker>,
     permit: &ClientPermit,
@@ -181,16 +189,24 @@ async fn greet(
         return Ok(stream);
     };
     let failed = |why: String| TerminationReason::Rejected(format!("TLS: {why}"));
-    let channel = acceptor.accept_direct();
-    stream.encrypt(channel.map_err(|error| failed(error.to_string()))?);
-    let limit = view.settings.connect_timeout.max(HttpTimeLimits::HANDSHAKE);
-    let shaking = stream.shake_hands(worker, &[], early);
-    match timers::timeout(limit, shaking).await {
-        Ok(Ok(())) => Ok(stream),
-        Ok(Err(error)) => Err(failed(error.to_string())),
+    let greeting = async {
+        let mut first = Vec::new();
+        let received = stream.receive(worker, &mut first).await;
+        received.map_err(|error| TerminationReason::ResetByClient(error.to_string()))?;
+        if first.first() != Some(&HANDSHAKE_RECORD) {
+            *early = first;
+            return Ok(());
+        }
+        let channel = acceptor.accept_unnamed();
+        stream.encrypt(channel.map_err(|error| failed(error.to_string()))?);
+        let shaken = stream.shake_hands(worker, &first, early).await;
+        shaken.map_err(|error| failed(error.to_string()))
+    };
+    match timers::timeout(HANDSHAKE_LIMIT, greeting).await {
+        Ok(greeted) => greeted.map(|()| stream),
         Err(_) => Err(failed(format!(
             "handshake not completed within {} ms",
-            limit.as_millis()
+            HANDSHAKE_LIMIT.as_millis()
         ))),
     }
 }
@@ -301,7 +317,7 @@ impl Session<'_> {
     }
 
     /// Sets the time limit of the current step.
-    fn limit_step(&self, limit: impl FnOnce(&HttpTimeLimits) -> std::time::Duration) {
+    fn limit_step(&self, limit: impl FnOnce(&HttpTimeLimits) -> Duration) {
         let view = self.permit.service().snapshot();
         let limit = view.http().map(|http| limit(&http.time_limits));
         let limit_ms = limit.map_or(0, |limit| limit.as_millis() as u64);

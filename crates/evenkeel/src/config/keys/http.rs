@@ -1,6 +1,6 @@
 //! Lists the keys that only HTTP services have.
 
-use super::{DAY_MS, HOUR_MS, Section, TEN_MINUTES_MS, WEEK_MS, number};
+use super::{DAY_MS, HOUR_MS, Section, TEN_MINUTES_MS, WEEK_MS, number, text};
 
 /// `[service.pool]` of an HTTP service
 pub static HTTP_POOL: Section = Section {
@@ -13,6 +13,23 @@ pub static HTTP_POOL: Section = Section {
         number("wait_ms", 1, TEN_MINUTES_MS),
         number("queue_length", 0, 1_000_000),
     ],
+};
+
+/// `[service.tls]` of an HTTP service
+pub static HTTP_TLS: Section = Section {
+    title: "[service.tls] (http)",
+    keys: &[
+        text("certificate"),
+        text("key"),
+        text("certificates"),
+        text("client_ca"),
+    ],
+};
+
+/// Entry of `certificates`
+pub static CERTIFICATE: Section = Section {
+    title: "an entry of `certificates`",
+    keys: &[text("certificate"), text("key"), text("directory")],
 };
 
 /// `[service.http]`

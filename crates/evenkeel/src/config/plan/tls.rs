@@ -13,6 +13,8 @@ pub struct TlsPlan {
     pub certificate: PemFile,
     /// Private key of the certificate.
     pub key: PemFile,
+    /// Further certificates, for the names that clients ask for. HTTP services only.
+    pub more: Vec<OwnCertificate>,
     /// Authorities that sign client certificates. `None`: certificates are not requested.
     pub client_ca: Option<PemFile>,
     /// True if plaintext is refused. Default false.
