@@ -20,6 +20,7 @@ mod protocol;
 mod reader;
 mod render;
 mod role;
+mod route;
 mod rule;
 mod secrets;
 mod server;

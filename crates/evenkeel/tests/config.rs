@@ -14,6 +14,8 @@ mod mysql;
 mod postgres;
 #[path = "config/probes.rs"]
 mod probes;
+#[path = "config/routes.rs"]
+mod routes;
 #[path = "config/rules.rs"]
 mod rules;
 #[path = "config/users.rs"]

@@ -2,6 +2,7 @@
 
 mod database;
 mod probes;
+mod routes;
 mod shared;
 
 use std::collections::HashMap;
@@ -38,6 +39,7 @@ pub(super) fn whole(
     }
     shared::servers(drafts, problems);
     lone_replicas(drafts, problems);
+    routes::check(drafts, problems);
 }
 
 fn service_names(drafts: &[Draft], problems: &mut Problems) {

@@ -7,6 +7,7 @@ mod peers;
 mod pool;
 mod protocol;
 mod role;
+mod route;
 mod rule;
 mod split;
 mod tls;
@@ -23,11 +24,15 @@ use ipnet::IpNet;
 pub use super::address::{Address, Listen};
 pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
-pub use http::{HttpLimitsPlan, HttpPlan, HttpPoolPlan, HttpTimesPlan};
+pub use http::{
+    HashKeyPlan, HttpClientsPlan, HttpLimitsPlan, HttpPlan, HttpPoolPlan, HttpTimesPlan, Https,
+    RetryPlan, SameSite, StickyPlan,
+};
 pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
 pub use protocol::{PROTOCOL_NAMES, Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 pub use role::{Fallback, OnPrimaryChange, Role};
+pub use route::{ContentPlan, RespondPlan, RoutePlan, RouteTarget, route_table};
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
 pub use tls::{OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
@@ -145,13 +150,13 @@ pub struct ServicePlan {
     pub cluster: Option<String>,
     /// Protocol of the clients and servers.
     pub protocol: Protocol,
-    /// Addresses to listen on, at least one.
+    /// Addresses to listen on. Empty only if routes of other HTTP services lead to it.
     pub listen: Vec<Listen>,
     /// Balancing algorithm. Default round-robin; least-connections for postgres and mysql.
     pub balance: Algorithm,
     /// Role that a server must have. Default any; always any for postgres and mysql.
     pub role: Role,
-    /// Servers, at least one.
+    /// Servers. Empty only for an HTTP service with routes.
     pub servers: Vec<ServerPlan>,
     /// Concurrent clients, 1 to 1 000 000. Default 10 000. Others are closed immediately.
     pub max_connections: u32,

@@ -71,7 +71,7 @@ const SEND_PROXY: (&str, &str) = (
 );
 
 /// Keys of HTTP services only.
-const HTTP_KEYS: [&str; 2] = ["http", "times"];
+const HTTP_KEYS: [&str; 5] = ["http", "times", "route", "sticky", "retry"];
 
 /// Keys of database services that HTTP services have, too.
 const SHARED_KEYS: [&str; 2] = ["tls", "pool"];

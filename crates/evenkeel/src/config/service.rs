@@ -13,6 +13,7 @@ use super::plan::{
 };
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
+use super::route::RouteSpans;
 use super::server;
 use super::sources::Sources;
 use super::upstream::UpstreamSpans;
@@ -30,11 +31,14 @@ pub(super) struct Draft {
 pub(super) struct ServiceSpans {
     pub(super) name: SourceSpan,
     pub(super) listen: Vec<SourceSpan>,
+    /// `None` if the key is missing.
+    pub(super) listen_key: SourceSpan,
     pub(super) upstream: UpstreamSpans,
     pub(super) all_down: SourceSpan,
     pub(super) role: SourceSpan,
     pub(super) tls: SourceSpan,
     pub(super) auth: SourceSpan,
+    pub(super) routes: Vec<RouteSpans>,
     pub(super) service: SourceSpan,
 }
 
@@ -53,6 +57,7 @@ pub(super) fn read(
     let mut spans = ServiceSpans {
         service: table.span.clone(),
         name: table.value_span("name").or_else(|| table.span.clone()),
+        listen_key: table.key_span("listen"),
         all_down: table.value_span("all_down"),
         role: table.value_span("role"),
         ..ServiceSpans::default()
@@ -104,7 +109,9 @@ fn read_listen(
     problems: &mut Problems,
 ) {
     let elements = table.elements("listen");
-    if elements.is_empty() {
+    // Whether a route leads to an HTTP service is known only when all services are read.
+    let may_be_missing = plan.http().is_some() && table.value("listen").is_none();
+    if elements.is_empty() && !may_be_missing {
         let span = table.key_span("listen").or_else(|| table.span.clone());
         let help = "add `listen = \"127.0.0.1:3306\"`, or `\"*:3306\"` for all addresses";
         problems.error(
@@ -229,7 +236,12 @@ fn read_tables(
     }
     spans.tls = table.key_span("tls");
     if let Some(http) = plan.protocol.http_mut() {
-        **http = http::read(table, sources, problems);
+        let context = http::Context {
+            balance: plan.balance,
+            retries: plan.retries,
+            sources,
+        };
+        (**http, spans.routes) = http::read(table, &context, problems);
     }
     if let Some(database) = plan.protocol.database_mut() {
         spans.auth = table.key_span("auth");

@@ -135,7 +135,9 @@ fn read_servers(
     problems: &mut Problems,
 ) -> Vec<ServerPlan> {
     let elements = table.elements("servers");
-    if elements.is_empty() {
+    // Routes may lead to the servers of other services.
+    let may_be_missing = spans.home == Home::Service && table.value("route").is_some();
+    if elements.is_empty() && !may_be_missing {
         let listed = "add `servers = [\"db1:3306\", \"db2:3306\"]`";
         let help = match spans.home {
             Home::Cluster => listed.to_owned(),

@@ -102,7 +102,7 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             | "logins_at_once"
             | "logins_per_address"
             | "digests_max" => postgres(&line),
-            "times" | "http" => http(&line),
+            "times" | "http" | "route" | "sticky" | "retry" => http(&line),
             _ => service(&line),
         },
         "[service.monitor]" if key == "role_interval_ms" => service(&format!("{DATABASE}{line}\n")),
@@ -129,10 +129,7 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             let split = "[service.split]\nreads = true\n";
             postgres(&format!("{split}[[service.rule]]\n{name}{to}{line}"))
         }
-        "[service.pool] (http)" => http(&format!("[service.pool]\n{line}\n")),
-        title @ ("[service.http]" | "[service.times]") => http(&format!("{title}\n{line}\n")),
-        "[service.tls] (http)" => http(&format!("{}\n{line}", tls())),
-        "an entry of `certificates`" => http(&format!("{}\ncertificates = [{{ {line} }}]", tls())),
+        title if is_http(title) => http_with(section, key, &line),
         "[service.tls]" => postgres(&format!("{}\n{line}", tls())),
         "[peers]" => format!("{}\n[peers]\n{line}\n", postgres("")),
         title
@@ -154,13 +151,46 @@ fn with_cluster(text: &str) -> String {
         .replace("[service.", "[cluster.")
 }
 
+/// Returns whether only HTTP services have the section.
+fn is_http(title: &str) -> bool {
+    const TITLES: [&str; 7] = [
+        "[service.http]",
+        "[service.times]",
+        "[service.sticky]",
+        "[service.retry]",
+        "[[service.route]]",
+        "[service.route.respond]",
+        "an entry of `certificates`",
+    ];
+    title.ends_with("(http)") || TITLES.contains(&title)
+}
+
+/// Returns a file in which one key of a section of HTTP services has a value.
+fn http_with(section: &Section, key: &str, line: &str) -> String {
+    match section.title {
+        "[service.pool] (http)" => http(&format!("[service.pool]\n{line}\n")),
+        "[service.tls] (http)" => http(&format!("{}\n{line}", tls())),
+        "an entry of `certificates`" => http(&format!("{}\ncertificates = [{{ {line} }}]", tls())),
+        "[service.http]" if key == "hash" => {
+            http(&format!("balance = 'source'\n[service.http]\n{line}\n"))
+        }
+        "[service.http]" if matches!(key, "https" | "hsts_days") => {
+            http(&format!("{}\n[service.http]\n{line}\n", tls()))
+        }
+        "[service.route.respond]" => http(&format!(
+            "[[service.route]]\n[service.route.respond]\n{line}\n"
+        )),
+        title => http(&format!("{title}\n{line}\n")),
+    }
+}
+
 /// Returns a file with an HTTP service.
 fn http(lines: &str) -> String {
     service(&format!("protocol = 'http'\n{lines}"))
 }
 
 /// Returns the required keys of `[service.tls]`. The files exist as long as the process.
-fn tls() -> String {
+pub(crate) fn tls() -> String {
     static PAIR: OnceLock<Pair> = OnceLock::new();
     let pair = PAIR.get_or_init(|| Pair::new("localhost"));
     format!("[service.tls]\n{}", pair.lines())
@@ -211,7 +241,7 @@ fn documented_defaults_are_the_programs() {
             .strip_prefix('`')
             .and_then(|rest| rest.strip_suffix('`'))
         {
-            Some(list @ "[]") => list.to_owned(),
+            Some(list) if list.starts_with('[') => list.to_owned(),
             Some(word) => format!("\"{word}\""),
             None => row.default.clone(),
         };
@@ -242,7 +272,7 @@ fn codes(text: &str) -> BTreeSet<String> {
 fn every_message_code_is_documented_and_every_documented_one_exists() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config");
     let mut used = BTreeSet::new();
-    for directory in [source.clone(), source.join("check")] {
+    for directory in [source.clone(), source.join("check"), source.join("route")] {
         for entry in fs::read_dir(directory).expect("the sources") {
             let path = entry.expect("a file").path();
             if !path.is_file() {

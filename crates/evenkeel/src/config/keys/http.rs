@@ -1,6 +1,6 @@
 //! Lists the keys that only HTTP services have.
 
-use super::{DAY_MS, HOUR_MS, Section, TEN_MINUTES_MS, WEEK_MS, number, text};
+use super::{DAY_MS, HOUR_MS, Section, TEN_MINUTES_MS, WEEK_MS, number, table, text, word};
 
 /// `[service.pool]` of an HTTP service
 pub static HTTP_POOL: Section = Section {
@@ -39,6 +39,10 @@ pub static HTTP: Section = Section {
         number("head_bytes_max", 1_024, 1_048_576),
         number("fields_max", 8, 1_000),
         number("body_bytes_max", 0, 1 << 50),
+        word("https", &["off", "redirect", "only"]),
+        number("hsts_days", 0, 3_650),
+        text("forwarded_from"),
+        text("hash"),
     ],
 };
 
@@ -48,8 +52,57 @@ pub static TIMES: Section = Section {
     keys: &[
         number("header_ms", 0, HOUR_MS),
         number("first_byte_ms", 0, DAY_MS),
+        number("request_ms", 0, DAY_MS),
         number("keepalive_ms", 0, DAY_MS),
         number("body_idle_ms", 0, DAY_MS),
+        number("body_rate_bytes_min", 0, 1 << 20),
         number("tunnel_idle_ms", 0, WEEK_MS),
+    ],
+};
+
+/// `[[service.route]]`
+pub static ROUTE: Section = Section {
+    title: "[[service.route]]",
+    keys: &[
+        text("host"),
+        text("path"),
+        text("methods"),
+        table("headers"),
+        text("to"),
+        text("redirect"),
+        table("respond"),
+        text("strip_prefix"),
+        text("replace_prefix"),
+        table("set_request"),
+        table("set_response"),
+        text("remove_request"),
+        text("allow_from"),
+        text("rate"),
+    ],
+};
+
+/// `[service.route.respond]`
+pub static RESPOND: Section = Section {
+    title: "[service.route.respond]",
+    keys: &[number("status", 200, 599), text("file")],
+};
+
+/// `[service.sticky]`
+pub static STICKY: Section = Section {
+    title: "[service.sticky]",
+    keys: &[
+        text("cookie"),
+        number("ttl_ms", 0, 400 * DAY_MS),
+        word("same_site", &["strict", "lax", "none"]),
+    ],
+};
+
+/// `[service.retry]`
+pub static RETRY: Section = Section {
+    title: "[service.retry]",
+    keys: &[
+        text("on"),
+        number("budget_percent", 0, 100),
+        number("body_hold_bytes", 0, 16 << 20),
     ],
 };

@@ -1,6 +1,9 @@
 //! Defines the settings that only services with `protocol = "http"` have.
 
-use super::TlsPlan;
+use evenkeel_policy::http::replay::ReplaySettings;
+use ipnet::IpNet;
+
+use super::{RoutePlan, TlsPlan};
 
 /// Settings of an HTTP service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +16,106 @@ pub struct HttpPlan {
     pub times: HttpTimesPlan,
     /// `[service.http]`: limits of messages.
     pub limits: HttpLimitsPlan,
+    /// `[service.http]`: TLS of clients, their addresses, and the key of `balance = "source"`.
+    pub clients: HttpClientsPlan,
+    /// `[[service.route]]`, in the order of the file.
+    pub routes: Vec<RoutePlan>,
+    /// `[service.sticky]`. `None`: each request goes to any server.
+    pub sticky: Option<StickyPlan>,
+    /// `[service.retry]`: requests that are sent again.
+    pub retry: RetryPlan,
+}
+
+/// `[service.http]`: TLS of clients, their addresses, and the key of `balance = "source"`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpClientsPlan {
+    /// Treatment of requests without TLS. Default off.
+    pub https: Https,
+    /// Days for which browsers use TLS only, up to 3 650 (RFC 6797). Default 0 = not announced.
+    pub hsts_days: u32,
+    /// Networks of proxies whose `X-Forwarded-For` and `Forwarded` are read. Default none.
+    pub forwarded_from: Vec<IpNet>,
+    /// Value by which `balance = "source"` chooses a server. Default: the client's address.
+    pub hash: HashKeyPlan,
+}
+
+/// Treatment of requests without TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Https {
+    /// Served.
+    #[default]
+    Off,
+    /// Redirected to the same URL with TLS.
+    Redirect,
+    /// Refused.
+    Only,
+}
+
+/// Value by which `balance = "source"` chooses a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HashKeyPlan {
+    /// Address of the client.
+    #[default]
+    Address,
+    /// Value of the header field of this name, in lower case. The address, if there is none.
+    Header(String),
+    /// Value of the cookie of this name. The address, if there is none.
+    Cookie(String),
+    /// Path of the request.
+    Path,
+}
+
+/// `[service.sticky]`: keeps the requests of a client on one server, by a cookie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StickyPlan {
+    /// Name of the cookie. Default `evenkeel`.
+    pub cookie: String,
+    /// Time after which the client forgets the cookie. Default 0 = when the browser ends.
+    pub ttl_ms: u64,
+    /// Requests from other sites that carry the cookie. Default lax.
+    pub same_site: SameSite,
+}
+
+impl Default for StickyPlan {
+    fn default() -> StickyPlan {
+        StickyPlan {
+            cookie: "evenkeel".to_owned(),
+            ttl_ms: 0,
+            same_site: SameSite::Lax,
+        }
+    }
+}
+
+/// Requests from other sites that carry a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SameSite {
+    /// None.
+    Strict,
+    /// Only links that the user follows.
+    Lax,
+    /// All. Browsers require TLS for such a cookie.
+    None,
+}
+
+/// `[service.retry]`: requests that are sent again after an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPlan {
+    /// Kinds of requests. Its `retries` is the key of the service. Default: unsent and idempotent.
+    pub replay: ReplaySettings,
+    /// Part of the requests in flight that may be retries, in percent; at least 3 may. Default 20.
+    pub budget_percent: u32,
+    /// Size up to which a request body is held for a retry, in bytes. Default 65 536.
+    pub body_hold_bytes: u32,
+}
+
+impl Default for RetryPlan {
+    fn default() -> RetryPlan {
+        RetryPlan {
+            replay: ReplaySettings::default(),
+            budget_percent: 20,
+            body_hold_bytes: 65_536,
+        }
+    }
 }
 
 /// `[service.pool]` of an HTTP service: server connections, and the requests that wait for one.
@@ -53,10 +156,14 @@ pub struct HttpTimesPlan {
     pub header_ms: u64,
     /// Limit from the end of a request to the first byte of its response. Default 60 000.
     pub first_byte_ms: u64,
+    /// Limit from the first byte of a request to the end of its response. Default 0.
+    pub request_ms: u64,
     /// Limit of a client's silence between two requests. Default 75 000.
     pub keepalive_ms: u64,
     /// Limit of silence while a body is in progress. Default 30 000.
     pub body_idle_ms: u64,
+    /// Minimum rate of a request body, in bytes per second. Default 256.
+    pub body_rate_bytes_min: u32,
     /// Limit of silence in a tunnel, such as a WebSocket. Default 3 600 000.
     pub tunnel_idle_ms: u64,
 }
@@ -66,8 +173,10 @@ impl Default for HttpTimesPlan {
         HttpTimesPlan {
             header_ms: 10_000,
             first_byte_ms: 60_000,
+            request_ms: 0,
             keepalive_ms: 75_000,
             body_idle_ms: 30_000,
+            body_rate_bytes_min: 256,
             tunnel_idle_ms: 3_600_000,
         }
     }

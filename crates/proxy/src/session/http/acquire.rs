@@ -185,10 +185,12 @@ impl Session<'_> {
             retries: exchange.attempts.failures,
         };
         if let Replay::No(why) = replay(&http.retry.replay, &facts) {
-            tracing::debug!(service = %self.permit.service().name, "not sent again: {}", why.text());
+            let service = &self.permit.service().name;
+            tracing::debug!(%service, "not sent again: {}", why.text());
             return false;
         }
-        // Each request may be sent again once: when a server dies, all of its requests fail together.
+        // Each request may be sent again once: when a server dies, all of its requests fail
+        // together.
         let is_first = exchange.attempts.failures == 0;
         let is_allowed = is_first || self.begin_retry(http);
         if is_allowed {

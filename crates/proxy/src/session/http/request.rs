@@ -152,8 +152,8 @@ impl Session<'_> {
         }
     }
 
-    /// Returns memory for a copy of the request, if it may be sent again after a server has received
-    /// it.
+    /// Returns memory for a copy of the request, if it may be sent again after a server has
+    /// received it.
     fn kept(&self, head: &RequestHead, http: &HttpSnapshot) -> Kept {
         let method = method_text(head.method());
         let is_repeatable = may_race(&http.retry.replay, method, Body::Held);

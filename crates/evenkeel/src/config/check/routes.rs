@@ -1,0 +1,128 @@
+//! Checks routes of HTTP services: their targets, their order, and services that none leads to.
+
+use super::super::keys;
+use super::super::plan::{RouteTarget, ServerConnections, ServicePlan, route_table};
+use super::super::problem::{Problems, SourceSpan};
+use super::super::route::RouteSpans;
+use super::super::service::Draft;
+
+/// Checks the routes of all services.
+pub(in crate::config) fn check(drafts: &[Draft], problems: &mut Problems) {
+    for draft in drafts {
+        for (target, spans) in targets(draft) {
+            match target {
+                RouteTarget::Service(name) => check_to(name, spans, draft, drafts, problems),
+                RouteTarget::Own => check_own(spans, draft, problems),
+                RouteTarget::Redirect(_) | RouteTarget::Respond(_) => {}
+            }
+        }
+        shadowed(draft, problems);
+        check_listen(draft, drafts, problems);
+    }
+}
+
+fn targets(draft: &Draft) -> impl Iterator<Item = (&RouteTarget, &RouteSpans)> {
+    let routes = draft.plan.http().map_or(&[][..], |http| &http.routes);
+    let targets = routes.iter().map(|route| &route.target);
+    targets.zip(&draft.spans.routes)
+}
+
+fn is_http(plan: &ServicePlan) -> bool {
+    plan.protocol_info().connections == ServerConnections::PerRequest
+}
+
+fn check_to(
+    name: &str,
+    spans: &RouteSpans,
+    own: &Draft,
+    drafts: &[Draft],
+    problems: &mut Problems,
+) {
+    let (message, help) = match drafts.iter().find(|draft| draft.plan.name == name) {
+        Some(target) if target.plan.name == own.plan.name => (
+            format!("`{name}` is the service of this route"),
+            "leave `to` out: the route then uses the servers of its service".to_owned(),
+        ),
+        Some(target) if !is_http(&target.plan) => (
+            format!(
+                "service `{name}` has `protocol = \"{}\"`",
+                target.plan.protocol_info().name
+            ),
+            "name a service with `protocol = \"http\"`".to_owned(),
+        ),
+        Some(target) if target.plan.servers.is_empty() => (
+            format!("service `{name}` has no servers of its own"),
+            "name the service that its routes lead to".to_owned(),
+        ),
+        Some(_) => return,
+        None => (
+            format!("there is no service `{name}`"),
+            unknown_help(name, drafts),
+        ),
+    };
+    problems.error(&spans.to, "E_UNKNOWN_SERVICE", message, help);
+}
+
+fn unknown_help(name: &str, drafts: &[Draft]) -> String {
+    let http = drafts.iter().filter(|draft| is_http(&draft.plan));
+    let names = http.map(|draft| draft.plan.name.as_str());
+    match keys::nearest(name, names) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "add a [[service]] of this name, with `protocol = \"http\"` and `servers`".into(),
+    }
+}
+
+/// Reports a route without a target in a service without servers.
+fn check_own(spans: &RouteSpans, draft: &Draft, problems: &mut Problems) {
+    if draft.plan.servers.is_empty() && draft.plan.cluster.is_none() {
+        let message = "this route has no target, and its service has no servers";
+        let help = "add `to`, `redirect` or `respond`, or add `servers` to the service";
+        problems.error(&spans.route, "E_MISSING_KEY", message, help);
+    }
+}
+
+/// Reports routes that never match.
+fn shadowed(draft: &Draft, problems: &mut Problems) {
+    let Some(http) = draft.plan.http() else {
+        return;
+    };
+    let place = |index: usize| -> SourceSpan { draft.spans.routes.get(index)?.route.clone() };
+    for shadow in route_table(&http.routes).shadowed() {
+        let message = match shadow.by.len() {
+            1 => "this route never matches: an earlier one takes all of its requests",
+            _ => "this route never matches: earlier ones take all of its requests",
+        };
+        let help = "move it before that route, or remove it";
+        let problem = problems.warning(&place(shadow.route), "W_NO_EFFECT", message, help);
+        if let Some(first) = shadow.by.first() {
+            problem.with_other(&place(*first), "the earlier route is");
+        }
+    }
+}
+
+/// Reports an HTTP service that no client can reach, and routes of one that no client connects to.
+fn check_listen(draft: &Draft, drafts: &[Draft], problems: &mut Problems) {
+    let Draft { plan, spans } = draft;
+    if !is_http(plan) || !plan.listen.is_empty() || spans.listen_key.is_some() {
+        return;
+    }
+    let is_it =
+        |target: &RouteTarget| matches!(target, RouteTarget::Service(name) if *name == plan.name);
+    if let Some(first) = spans.routes.first() {
+        let message = "routes have no effect in a service without `listen`";
+        let help = "add `listen`, or move the routes to the service that clients connect to";
+        problems.warning(&first.route, "W_NO_EFFECT", message, help);
+    }
+    if !drafts
+        .iter()
+        .flat_map(targets)
+        .any(|(target, _)| is_it(target))
+    {
+        let message = "this service has no `listen` address, and no route leads to it";
+        let help = format!(
+            "add `listen = \"*:80\"`, or a route with `to = \"{}\"`",
+            plan.name
+        );
+        problems.error(&spans.service, "E_MISSING_KEY", message, help);
+    }
+}

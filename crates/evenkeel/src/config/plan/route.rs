@@ -1,0 +1,79 @@
+//! Defines the routes of HTTP services.
+
+use std::path::PathBuf;
+
+use evenkeel_policy::http::rate::RateLimit;
+use evenkeel_policy::http::rewrite::Rewrite;
+use evenkeel_policy::http::route::{Conditions, Route, RouteTable};
+use ipnet::IpNet;
+
+/// `[[service.route]]`: requests that it takes, and their treatment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutePlan {
+    /// `host`, `path`, `methods` and `headers`.
+    pub conditions: Conditions,
+    /// Target of its requests.
+    pub target: RouteTarget,
+    /// `strip_prefix` or `replace_prefix`. Default: the path stays.
+    pub rewrite: Rewrite,
+    /// Fields that are set in requests, instead of those of the same names.
+    pub set_request: Vec<(String, String)>,
+    /// Fields that are set in responses, instead of those of the same names.
+    pub set_response: Vec<(String, String)>,
+    /// Names of fields that are removed from requests.
+    pub remove_request: Vec<String>,
+    /// Networks of permitted clients. `None`: all.
+    pub allow_from: Option<Vec<IpNet>>,
+    /// Limit for the requests of each client. `None`: no limit.
+    pub rate: Option<RateLimit>,
+}
+
+impl RoutePlan {
+    /// Returns whether the route restricts access.
+    pub fn protects(&self) -> bool {
+        self.allow_from.is_some()
+    }
+}
+
+/// Target of the requests of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTarget {
+    /// The servers of the route's own service.
+    Own,
+    /// The servers of another HTTP service, by its name.
+    Service(String),
+    /// A redirect to this location.
+    Redirect(String),
+    /// A fixed answer.
+    Respond(RespondPlan),
+}
+
+/// Fixed answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RespondPlan {
+    /// Status, 200 to 599.
+    pub status: u16,
+    /// Content. `None`: the answer is empty.
+    pub content: Option<ContentPlan>,
+}
+
+/// Content of a fixed answer, read when the configuration is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentPlan {
+    /// File from which it was read.
+    pub path: PathBuf,
+    /// Text of the file.
+    pub text: String,
+    /// Value of `Content-Type`.
+    pub media_type: &'static str,
+}
+
+/// Returns the compiled table of these routes. Its indices are those of the list.
+pub fn route_table(routes: &[RoutePlan]) -> RouteTable<()> {
+    let route = |plan: &RoutePlan| Route {
+        conditions: plan.conditions.clone(),
+        protects: plan.protects(),
+        target: (),
+    };
+    RouteTable::new(routes.iter().map(route).collect())
+}
