@@ -59,14 +59,20 @@ impl ServiceSnapshot {
         !self.settings.wait_when_down && self.pool.eligible_count() == 0
     }
 
-    /// Picks a server for a client and reserves a permit on it.
-    pub(crate) fn pick(&self, key: u64, tried_ids: &[u64]) -> Pick {
-        let mut tried = MemberSet::none();
+    /// Returns the members with these server ids.
+    pub(crate) fn members_of(&self, ids: &[u64]) -> MemberSet {
+        let mut members = MemberSet::none();
         for (index, server) in self.servers.iter().enumerate() {
-            if tried_ids.contains(&server.id) {
-                tried.insert(index);
+            if ids.contains(&server.id) {
+                members.insert(index);
             }
         }
+        members
+    }
+
+    /// Picks a server for a client and reserves a permit on it.
+    pub(crate) fn pick(&self, key: u64, tried_ids: &[u64]) -> Pick {
+        let tried = self.members_of(tried_ids);
         let now_us = clock::now_us();
         self.pool.pick(&PickRequest {
             key,

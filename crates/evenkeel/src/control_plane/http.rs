@@ -1,11 +1,12 @@
 //! Builds the snapshot of an HTTP service for the data plane.
 
+mod routes;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_policy::connection_pool::PoolSettings;
-use evenkeel_policy::http::replay::ReplaySettings;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Server;
 use evenkeel_proxy::database::ConnectionLimits;
@@ -15,10 +16,12 @@ use evenkeel_proxy::http::{
 
 use evenkeel_tls::{Acceptor, Authorities, SetupError, TlsIdentity};
 
+pub(super) use self::routes::HttpParts;
+
 use super::ControlPlane;
 use super::database::snapshot::unlimited;
 use super::service::ManagedService;
-use crate::config::plan::{HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, TlsPlan};
+use crate::config::plan::{HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan, TlsPlan};
 
 /// Returns the state that the workers of a new service share.
 pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {
@@ -77,24 +80,33 @@ impl ControlPlane {
         &self,
         service: &ManagedService,
         (plan, shared): (&HttpPlan, &HttpService),
+        members: &[Member],
         servers: &[Arc<Server>],
     ) -> HttpSnapshot {
+        let parts = service.http_parts.as_ref();
+        let sticky = plan.sticky.as_ref().zip(parts);
         HttpSnapshot {
             connection_limits: connection_limits(plan),
             time_limits: time_limits(&plan.times),
             size_limits: size_limits(&plan.limits),
-            retry: RetrySettings {
-                replay: ReplaySettings {
-                    retries: service.plan.retries,
-                    ..ReplaySettings::default()
-                },
-                budget_percent: 20,
-                body_hold_bytes: 65_536,
-            },
+            retry: retry(&plan.retry),
+            routes: parts.and_then(|parts| parts.routes.clone()),
+            clients: parts
+                .map(|parts| Arc::clone(&parts.clients))
+                .unwrap_or_default(),
+            sticky: sticky.map(|(sticky, parts)| routes::sticky_cookie(sticky, parts, members)),
             servers: servers.iter().map(|one| shared.server(one.id)).collect(),
             tls: service.acceptor.clone(),
             server_encryption: self.encryption(service),
         }
+    }
+}
+
+fn retry(plan: &RetryPlan) -> RetrySettings {
+    RetrySettings {
+        replay: plan.replay,
+        budget_percent: plan.budget_percent,
+        body_hold_bytes: usize::try_from(plan.body_hold_bytes).unwrap_or(usize::MAX),
     }
 }
 
@@ -114,6 +126,8 @@ fn time_limits(times: &HttpTimesPlan) -> HttpTimeLimits {
         header: Duration::from_millis(times.header_ms),
         first_byte: Duration::from_millis(times.first_byte_ms),
         keepalive: Duration::from_millis(times.keepalive_ms),
+        request: Duration::from_millis(times.request_ms),
+        body_rate_min: u64::from(times.body_rate_bytes_min),
         body_idle: Duration::from_millis(times.body_idle_ms),
         tunnel_idle: Duration::from_millis(times.tunnel_idle_ms),
     }

@@ -202,8 +202,8 @@ impl ControlPlane {
     ) -> ProtocolSnapshot {
         match (&service.plan.protocol, &service.service.protocol) {
             (Protocol::Http(plan), ServiceProtocol::Http(shared)) => {
-                let http = self.http_snapshot(service, (plan, shared), servers);
                 http::balance_by_requests(shared, members, servers);
+                let http = self.http_snapshot(service, (plan, shared), members, servers);
                 ProtocolSnapshot::Http(http)
             }
             _ => match self.database_snapshot(service, members, servers) {

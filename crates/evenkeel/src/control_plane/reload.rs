@@ -271,13 +271,18 @@ impl ControlPlane {
         }
         for plan in plans {
             let index = old.iter().position(|service| is_same(&service.plan, plan));
-            let mut service = match index {
+            let service = match index {
                 Some(index) => self.keep_service(old.remove(index), plan),
                 None => self.new_service(plan),
             };
-            self.start_listening(&mut service, &mut bound);
             self.services.push(service);
         }
+        self.adopt_routes();
+        let mut services = std::mem::take(&mut self.services);
+        for service in &mut services {
+            self.start_listening(service, &mut bound);
+        }
+        self.services = services;
         for unused in bound {
             unused.close(&self.data_plane);
         }
@@ -360,6 +365,7 @@ impl ControlPlane {
             server_info,
             writes_recorded_since_us: 0,
             acceptor: None,
+            http_parts: None,
             rules: None,
             monitor_tasks: None,
             primary: None,

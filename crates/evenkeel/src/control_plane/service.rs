@@ -14,7 +14,7 @@ use evenkeel_tls::Acceptor;
 use super::database::{MonitorTasks, snapshot, tracks};
 use super::eligibility::Eligibility;
 use super::history::History;
-use super::http;
+use super::http::{self, HttpParts};
 use super::listening::Listening;
 use super::rejection_log::RejectionLog;
 use crate::config::Address;
@@ -47,6 +47,8 @@ pub(super) struct ManagedService {
     pub(super) writes_recorded_since_us: u64,
     /// TLS settings towards clients. `None`: off.
     pub(super) acceptor: Option<Arc<Acceptor>>,
+    /// Compiled routes of an HTTP service. `None`: another protocol, or not compiled yet.
+    pub(super) http_parts: Option<HttpParts>,
     /// Statement rules of the plan. `None`: there are none.
     pub(super) rules: Option<Arc<RuleSet>>,
     /// Tasks that query the servers for `server_info`.

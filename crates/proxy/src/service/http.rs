@@ -1,6 +1,7 @@
 //! Holds the state of an HTTP service: what its workers share for its lifetime, and the settings of
 //! a snapshot.
 
+pub mod routes;
 mod server;
 pub mod stats;
 
@@ -18,6 +19,7 @@ use evenkeel_tls::{Acceptor, ServerEncryption};
 pub use self::server::HttpServer;
 pub(crate) use self::server::now_s;
 
+use self::routes::{ClientSettings, Routes, StickyCookie};
 use self::stats::HttpStats;
 use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
 
@@ -32,6 +34,12 @@ pub struct HttpSnapshot {
     pub size_limits: HttpSizeLimits,
     /// Requests that are sent again.
     pub retry: RetrySettings,
+    /// Routes; `None`: there are none.
+    pub routes: Option<Arc<Routes>>,
+    /// Treatment of clients and their addresses.
+    pub clients: Arc<ClientSettings>,
+    /// Cookie that keeps clients on their servers. `None`: off.
+    pub sticky: Option<StickyCookie>,
     /// Servers, in the order of the snapshot.
     pub servers: Vec<Arc<HttpServer>>,
     /// TLS towards clients; `None`: plaintext.
@@ -39,6 +47,9 @@ pub struct HttpSnapshot {
     /// Encryption towards the servers by server id; a server without an entry cannot be used.
     pub server_encryption: HashMap<u64, ServerEncryption>,
 }
+
+/// Time in which the rate of a request body is not judged.
+pub const BODY_RATE_GRACE: Duration = Duration::from_secs(10);
 
 /// Time limits of requests; zero: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +62,11 @@ pub struct HttpTimeLimits {
     pub keepalive: Duration,
     /// Limit of silence while a body is in progress.
     pub body_idle: Duration,
+    /// Limit from the head of a request to the end of its response.
+    pub request: Duration,
+    /// Minimum rate of a request body in bytes per second, after the first
+    /// [`BODY_RATE_GRACE`]; zero: none.
+    pub body_rate_min: u64,
     /// Limit of silence in a tunnel, such as a WebSocket.
     pub tunnel_idle: Duration,
 }

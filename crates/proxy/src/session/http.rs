@@ -5,12 +5,14 @@
 //! an exchange, both directions are polled: a server may answer before it has read the request.
 
 mod acquire;
+mod admit;
 mod answer;
 mod exchange;
 mod finish;
 mod request;
 mod response;
 mod server;
+mod target;
 mod tunnel;
 mod upload;
 
@@ -30,14 +32,15 @@ use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::http::{RequestHead, ResponseHead};
 
 use self::exchange::{Download, Exchange};
-use self::server::{ServerConnection, pool_user};
+use self::server::ServerConnection;
+use self::target::Target;
 use super::{STEPS_MAX, lingering_close, proxy_protocol};
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
 use crate::service::http::stats::HttpStats;
 use crate::service::http::{HttpService, HttpTimeLimits};
 use crate::session::handle::{SessionEvent, SessionHandle};
-use crate::upstream::worker_pool::{UserPools, WaitResult, WaitSlot, WorkerPool, WorkerPools};
+use crate::upstream::worker_pool::{WaitResult, WaitSlot};
 use crate::worker::Worker;
 
 /// Maximum length in bytes of input that a client may send in advance.
@@ -61,9 +64,8 @@ struct Session<'a> {
     worker: &'a Rc<Worker>,
     permit: &'a ClientPermit,
     handle: &'a SessionHandle,
-    shared: Arc<HttpService>,
-    worker_pool: Rc<WorkerPool<ServerConnection>>,
-    account: Rc<UserPools<ServerConnection>>,
+    /// The service that the client has connected to.
+    own: Rc<Target>,
     slot: Rc<WaitSlot<ServerConnection>>,
     heads: Rc<Heads>,
     client: Stream,
@@ -129,7 +131,7 @@ pub(super) async fn serve_session(
     socket: Socket,
     record: &mut Record,
 ) -> TerminationReason {
-    let Some(worker_pool) = WorkerPools::part::<ServerConnection>(worker, permit.service()) else {
+    let Some(own) = Target::new(worker, permit.service(), shared) else {
         return TerminationReason::NoServer;
     };
     if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {
@@ -147,9 +149,7 @@ pub(super) async fn serve_session(
         worker,
         permit,
         handle,
-        shared: Arc::clone(shared),
-        account: worker_pool.account(pool_user(shared), |_| ()),
-        worker_pool,
+        own,
         slot: WaitSlot::new(),
         heads: worker.local::<Heads>(),
         client,
@@ -305,6 +305,11 @@ impl Session<'_> {
         }
     }
 
+    /// Returns the service whose servers answer the current request.
+    fn target(&self) -> &Rc<Target> {
+        self.exchange.target.as_ref().unwrap_or(&self.own)
+    }
+
     /// Counts bytes between the client and the current server.
     fn count(&self, direction: ByteDirection, length: usize) {
         let server = self.exchange.place.as_ref().map(|place| &*place.server);
@@ -313,17 +318,29 @@ impl Session<'_> {
     }
 
     fn stats(&self) -> &HttpStats {
-        &self.shared.stats()[self.worker.index()]
+        &self.own.shared.stats()[self.worker.index()]
     }
 
-    /// Sets the time limit of the current step.
+    /// Sets the time limit of the current step, which ends with that of the request at the latest.
     fn limit_step(&self, limit: impl FnOnce(&HttpTimeLimits) -> Duration) {
-        let view = self.permit.service().snapshot();
-        let limit = view.http().map(|http| limit(&http.time_limits));
-        let limit_ms = limit.map_or(0, |limit| limit.as_millis() as u64);
-        let deadline_ms = match limit_ms {
-            0 => 0,
-            _ => self.worker.last_sweep_ms() + limit_ms,
+        let view = self.target().service.snapshot();
+        let Some(limits) = view.http().map(|http| &http.time_limits) else {
+            return;
+        };
+        let after = |start_ms: u64, limit: Duration| match limit.is_zero() {
+            true => u64::MAX,
+            false => start_ms + limit.as_millis() as u64,
+        };
+        let mut deadline_ms = after(self.worker.last_sweep_ms(), limit(limits));
+        if self.exchange.has_begun() && !matches!(self.stage, Stage::Tunnel) {
+            let began_ms = self.exchange.began_us / 1_000;
+            deadline_ms = deadline_ms.min(after(began_ms, limits.request));
+        }
+        // No deadline is zero.
+        let deadline_ms = if deadline_ms == u64::MAX {
+            0
+        } else {
+            deadline_ms
         };
         self.handle.set_request_deadline(deadline_ms);
     }
@@ -376,12 +393,13 @@ impl Session<'_> {
         if !is_whole && self.exchange.has_begun() {
             self.stats().aborted.add(1);
         }
-        self.worker_pool.leave_queue(&self.slot);
+        let target = Rc::clone(self.target());
+        target.worker_pool.leave_queue(&self.slot);
         if let Some(WaitResult::Connection(connection)) = self.slot.take_late() {
-            self.worker_pool.release(connection, Condition::Clean);
+            target.worker_pool.release(connection, Condition::Clean);
         }
         if let Some(connection) = self.exchange.server.take() {
-            self.worker_pool.release(connection, Condition::Unclean);
+            target.worker_pool.release(connection, Condition::Unclean);
         }
         self.end_retry();
         self.exchange.place = None;

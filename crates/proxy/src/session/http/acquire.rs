@@ -1,13 +1,12 @@
 //! Picks a server for a request, acquires a connection to it, and decides what follows a failure.
 
-use std::net::IpAddr;
+use std::rc::Rc;
 
 use evenkeel_engine::clock;
-use evenkeel_engine::fast_random;
-use evenkeel_policy::balance::key_of;
 use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
 use evenkeel_policy::http::eject::Outcome;
 use evenkeel_policy::http::replay::{Body, Facts, Progress, Replay, replay};
+use evenkeel_policy::http::sticky::Sticky;
 use evenkeel_policy::server_set::Pick;
 use evenkeel_wire::http::Method;
 
@@ -15,6 +14,7 @@ use super::exchange::{Kept, Place};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
 use crate::record::TerminationReason;
+use crate::service::ServiceSnapshot;
 use crate::service::http::{HttpSnapshot, now_s};
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::worker_pool::AcquireResult;
@@ -22,20 +22,20 @@ use crate::upstream::worker_pool::AcquireResult;
 impl Session<'_> {
     /// Picks a server, and requests a connection to it.
     pub(super) fn acquire(&mut self) -> Result<(), ExitReason> {
-        let view = self.permit.service().snapshot_owned();
+        let target = Rc::clone(self.target());
+        let view = target.service.snapshot_owned();
         let Some(http) = view.http() else {
             return Err(ExitReason::Done(TerminationReason::NoServer));
         };
-        let picked = view.pick(self.source_key(), &self.exchange.attempts.tried);
-        let Pick::Server(index) = picked else {
+        let Some(index) = self.pick(&view, http) else {
             return self.no_server();
         };
         let place = Place::reserved(&view, http, index);
-        let pooled = self
+        let pooled = target
             .account
             .pool_handle(&place.server, &http.connection_limits);
         self.exchange.place = Some(place);
-        match self.worker_pool.acquire(&pooled, &self.slot) {
+        match target.worker_pool.acquire(&pooled, &self.slot) {
             AcquireResult::Now(connection) => self.send_request(connection),
             AcquireResult::Later(until_ms) => {
                 self.handle.set_request_deadline(until_ms);
@@ -54,18 +54,36 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the key that the `source` algorithm hashes: the client's address without its port.
-    fn source_key(&self) -> u64 {
-        match self.peer.map(|peer| peer.ip().to_canonical()) {
-            Some(IpAddr::V4(ip)) => key_of(&ip.octets()),
-            Some(IpAddr::V6(ip)) => key_of(&ip.octets()),
-            None => fast_random(),
+    /// Picks a server, and reserves a slot of its load: the one that the client's cookie names, or
+    /// one by the algorithm.
+    fn pick(&mut self, view: &ServiceSnapshot, http: &HttpSnapshot) -> Option<usize> {
+        let tried_ids = &self.exchange.attempts.tried;
+        let Some(sticky) = &http.sticky else {
+            return picked(view.pick(self.exchange.hash_key, tried_ids));
+        };
+        let members = view.pool.members();
+        let cookie = self.exchange.sticky.as_deref();
+        let tried = view.members_of(tried_ids);
+        if let Sticky::Server(index) = sticky.servers.decide(members, cookie, &tried) {
+            // There is no limit here: the slot only counts load.
+            let _ = members[index].load.try_reserve();
+            return Some(index);
         }
+        let index = picked(view.pick(self.exchange.hash_key, tried_ids))?;
+        let value = sticky.servers.value(index);
+        let value = String::from_utf8_lossy(&value);
+        let secure = match self.client.is_encrypted() {
+            true => "; Secure",
+            false => "",
+        };
+        let cookie = format!("{}={value}{}{secure}", sticky.name, sticky.attributes);
+        self.exchange.set_cookie = Some(cookie);
+        Some(index)
     }
 
     /// Answers a request for which no server is left.
     fn no_server(&mut self) -> Result<(), ExitReason> {
-        let counters = &self.permit.service().counters;
+        let counters = &Rc::clone(self.target()).service.counters;
         if self.exchange.attempts.failures > 0 {
             counters.connect_failed.add(1);
             return self.answer(502, "no server could be reached");
@@ -81,7 +99,10 @@ impl Session<'_> {
     ) -> Result<(), ExitReason> {
         if !self.may_use(&connection) {
             // The server may be about to close it, and this request cannot be sent again.
-            self.worker_pool.replace_connection(connection, &self.slot);
+            let target = Rc::clone(self.target());
+            target
+                .worker_pool
+                .replace_connection(connection, &self.slot);
             self.handle.set_request_deadline(0);
             self.stage = Stage::Waiting { until_ms: u64::MAX };
             return Ok(());
@@ -118,13 +139,13 @@ impl Session<'_> {
 
     /// Continues on another server after a connect has failed: nothing was sent.
     pub(super) fn connect_failed(&mut self, error: &ConnectError) -> Result<(), ExitReason> {
-        tracing::debug!(service = %self.permit.service().name, "{}", error.message);
+        tracing::debug!(service = %self.target().service.name, "{}", error.message);
         let is_allowed = self.is_repeated(Progress::Unsent);
         self.exclude_server();
         if is_allowed {
             return self.acquire();
         }
-        self.permit.service().counters.connect_failed.add(1);
+        self.target().service.counters.connect_failed.add(1);
         self.answer(502, "the server could not be reached")
     }
 
@@ -139,7 +160,7 @@ impl Session<'_> {
             .as_ref()
             .map(|place| &*place.server.name);
         tracing::debug!(
-            service = %self.permit.service().name,
+            service = %self.target().service.name,
             server = name.unwrap_or_default(),
             was_reused,
             "server connection failed before a response: {why}"
@@ -169,7 +190,7 @@ impl Session<'_> {
     /// Returns whether the request is sent again after a failed attempt, which is counted then.
     fn is_repeated(&mut self, progress: Progress) -> bool {
         self.end_retry();
-        let view = self.permit.service().snapshot_owned();
+        let view = self.target().service.snapshot_owned();
         let Some(http) = view.http() else {
             return false;
         };
@@ -185,7 +206,7 @@ impl Session<'_> {
             retries: exchange.attempts.failures,
         };
         if let Replay::No(why) = replay(&http.retry.replay, &facts) {
-            let service = &self.permit.service().name;
+            let service = &self.target().service.name;
             tracing::debug!(%service, "not sent again: {}", why.text());
             return false;
         }
@@ -205,7 +226,7 @@ impl Session<'_> {
         let loads = http.servers.iter().map(|server| server.load.active());
         let in_flight = loads.fold(0, u32::saturating_add);
         let percent = http.retry.budget_percent;
-        let begun = self.shared.retry_budget.begin(percent, in_flight);
+        let begun = self.target().shared.retry_budget.begin(percent, in_flight);
         self.exchange.attempts.is_budgeted = begun;
         begun
     }
@@ -213,7 +234,7 @@ impl Session<'_> {
     /// Ends a retry in the budget, after its success or failure.
     pub(super) fn end_retry(&mut self) {
         if std::mem::take(&mut self.exchange.attempts.is_budgeted) {
-            self.shared.retry_budget.end();
+            self.target().shared.retry_budget.end();
         }
     }
 
@@ -235,7 +256,8 @@ impl Session<'_> {
             return false;
         };
         let was_used = connection.usage.responses > 0;
-        self.worker_pool.release(connection, Condition::Unclean);
+        let worker_pool = &self.target().worker_pool;
+        worker_pool.release(connection, Condition::Unclean);
         was_used
     }
 
@@ -244,7 +266,7 @@ impl Session<'_> {
         let current = self.exchange.place.as_ref().map(|place| place.server.id);
         let tried = self.exchange.attempts.tried.iter().copied();
         let tried: Vec<u64> = tried.chain(current).collect();
-        self.permit.service().snapshot().has_untried(&tried)
+        self.target().service.snapshot().has_untried(&tried)
     }
 
     /// Excludes the current server from the next picks of this request.
@@ -267,6 +289,14 @@ impl Session<'_> {
         let view = self.permit.service().snapshot();
         view.http()
             .map_or(0, |http| http.size_limits.head + http.retry.body_hold_bytes)
+    }
+}
+
+/// Returns the index of a picked server.
+fn picked(pick: Pick) -> Option<usize> {
+    match pick {
+        Pick::Server(index) => Some(index),
+        Pick::AllFull | Pick::NoneUp => None,
     }
 }
 

@@ -3,9 +3,11 @@
 use std::task::{Context, Poll};
 
 use evenkeel_engine::relay::ByteDirection;
-use evenkeel_wire::http::{Answer, Method, Persistence, reason_phrase, write_answer};
+use evenkeel_wire::http::{Answer, Persistence, reason_phrase, write_answer};
 
+use super::admit::Admitted;
 use super::{ExitReason, Session, Stage};
+use crate::service::http::routes::{RouteAction, RouteTarget};
 
 /// Name in `Proxy-Status` (RFC 9209).
 const PROXY_NAME: &str = "evenkeel";
@@ -14,19 +16,9 @@ impl Session<'_> {
     /// Answers the current request instead of a server, and ends the exchange. `why` names the
     /// limit or the fault, and no server: a client must not learn of them.
     pub(super) fn answer(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
-        self.close_server();
-        let exchange = &mut self.exchange;
-        exchange.keeps_client &= exchange.upload.is_done() && !self.shared.is_draining();
-        exchange.status = status;
-        let persistence = match exchange.keeps_client {
-            true => Persistence::Keep,
-            false => Persistence::Close,
-        };
         let body = format!("{status} {}: {why}\n", reason_phrase(status));
-        let proxy_status = format!(
-            "{PROXY_NAME}; error={}; details=\"{why}\"",
-            error_type(status)
-        );
+        let error = error_type(status);
+        let proxy_status = format!("{PROXY_NAME}; error={error}; details=\"{why}\"");
         let mut fields = vec![
             (&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..]),
             (b"Cache-Control", b"no-store"),
@@ -35,16 +27,59 @@ impl Session<'_> {
         if status == 503 {
             fields.push((b"Retry-After", b"1"));
         }
+        self.answer_with(status, &fields, body.as_bytes())
+    }
+
+    /// Answers a request that is not sent to a server.
+    pub(super) fn answer_admission(&mut self, answer: Admitted<'_>) -> Result<(), ExitReason> {
+        match answer {
+            Admitted::Refuse(status, why) => self.answer(status, why),
+            Admitted::Limited(seconds) => {
+                let seconds = seconds.to_string();
+                let fields = [(&b"Retry-After"[..], seconds.as_bytes())];
+                self.answer_with(429, &fields, b"429 Too Many Requests\n")
+            }
+            Admitted::Redirect(status, location) => {
+                self.answer_with(status, &[(b"Location", location.as_bytes())], b"")
+            }
+            Admitted::Fixed(RouteAction {
+                target: RouteTarget::Respond(fixed),
+                set_response,
+                ..
+            }) => {
+                let media_type = fixed.media_type.map(str::as_bytes);
+                let mut fields: Vec<(&[u8], &[u8])> = set_response
+                    .iter()
+                    .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+                    .collect();
+                fields.extend(media_type.map(|media_type| (&b"Content-Type"[..], media_type)));
+                self.answer_with(fixed.status, &fields, fixed.content.as_bytes())
+            }
+            Admitted::Fixed(_) | Admitted::Forward { .. } => self.answer(500, "no target"),
+        }
+    }
+
+    fn answer_with(
+        &mut self,
+        status: u16,
+        fields: &[(&[u8], &[u8])],
+        body: &[u8],
+    ) -> Result<(), ExitReason> {
+        self.close_server();
+        let is_draining = self.own.shared.is_draining();
+        let exchange = &mut self.exchange;
+        exchange.keeps_client &= exchange.upload.is_done() && !is_draining;
+        exchange.status = status;
         let answer = Answer {
             status,
-            fields: &fields,
-            body: body.as_bytes(),
-            method: match exchange.began_us {
-                0 => Method::Other,
-                _ => exchange.method,
-            },
+            fields,
+            body,
+            method: exchange.method,
             client: exchange.version,
-            persistence,
+            persistence: match exchange.keeps_client {
+                true => Persistence::Keep,
+                false => Persistence::Close,
+            },
         };
         let mut out = self.worker.take_spare();
         write_answer(&mut out, &answer);

@@ -1,18 +1,31 @@
 //! State of one request and its response.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{Fault, Framing, Method, Version, WebSocketKey};
 
 use super::server::ServerConnection;
+use super::target::Target;
 use crate::server::Server;
 use crate::service::ServiceSnapshot;
+use crate::service::http::routes::Routes;
 use crate::service::http::{HttpServer, HttpSnapshot};
 
 /// A request from its head to the end of its response.
 #[derive(Default)]
 pub(super) struct Exchange {
+    /// Service of a route; `None`: the session's own.
+    pub(super) target: Option<Rc<Target>>,
+    /// Snapshot and index of the request's route.
+    pub(super) route: Option<(Arc<Routes>, usize)>,
+    /// Key that the `source` algorithm hashes.
+    pub(super) hash_key: u64,
+    /// Value of the client's cookie that names a server.
+    pub(super) sticky: Option<Vec<u8>>,
+    /// Cookie that the response sets.
+    pub(super) set_cookie: Option<String>,
     pub(super) method: Method,
     /// Version of the client.
     pub(super) version: Version,

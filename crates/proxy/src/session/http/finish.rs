@@ -25,7 +25,7 @@ impl Session<'_> {
             .request_us
             .observe(now_us.saturating_sub(exchange.began_us));
         let keeps_client =
-            exchange.keeps_client && exchange.upload.is_done() && !self.shared.is_draining();
+            exchange.keeps_client && exchange.upload.is_done() && !self.own.shared.is_draining();
         self.release(exchange, now_us);
         if !keeps_client {
             self.handle.set_request_deadline(0);
@@ -61,15 +61,19 @@ impl Session<'_> {
             true => Condition::Clean,
             false => Condition::Unclean,
         };
-        self.worker_pool.release(connection, condition);
+        let target = exchange.target.as_ref().unwrap_or(&self.own);
+        target.worker_pool.release(connection, condition);
     }
 
     /// Handles a time limit that has passed.
     pub(super) fn handle_deadline(&mut self) -> Result<(), ExitReason> {
         let is_idle = matches!(self.stage, Stage::Head(HeadProgress::Nothing));
-        let is_surplus = is_idle && self.shared.is_draining();
+        let is_surplus = is_idle && self.own.shared.is_draining();
         if !is_surplus && !self.handle.is_request_overdue(clock::now_ms()) {
             return Ok(());
+        }
+        if self.is_request_over() {
+            return self.end_overdue();
         }
         match &self.stage {
             // Nothing was promised to a client between two requests.
@@ -87,7 +91,7 @@ impl Session<'_> {
             Stage::Waiting { until_ms } => {
                 let is_over = clock::now_ms() >= *until_ms;
                 // The connection may arrive while the wait is being given up.
-                if !is_over || !self.worker_pool.cancel_wait(&self.slot) {
+                if !is_over || !self.target().worker_pool.cancel_wait(&self.slot) {
                     return Ok(());
                 }
                 let why = "no connection to a server became free ([service.pool] wait_ms)";
@@ -109,6 +113,33 @@ impl Session<'_> {
                 Err(ExitReason::TimedOut(TerminationReason::IdleTimeout))
             }
             Stage::Closing(_) => Ok(()),
+        }
+    }
+
+    /// Returns whether the limit of the whole request has passed.
+    fn is_request_over(&self) -> bool {
+        if !self.exchange.has_begun() || matches!(self.stage, Stage::Tunnel) {
+            return false;
+        }
+        let view = self.target().service.snapshot();
+        let limit = view.http().map(|http| http.time_limits.request);
+        let began_ms = self.exchange.began_us / 1_000;
+        limit.is_some_and(|limit| {
+            !limit.is_zero() && clock::now_ms() >= began_ms + limit.as_millis() as u64
+        })
+    }
+
+    /// Ends a request whose limit has passed.
+    fn end_overdue(&mut self) -> Result<(), ExitReason> {
+        match self.stage {
+            Stage::Waiting { .. } if !self.target().worker_pool.cancel_wait(&self.slot) => Ok(()),
+            Stage::Waiting { .. } | Stage::Response => {
+                self.exchange.keeps_client = false;
+                self.judge(Outcome::Late);
+                let why = "the request is not answered in time ([service.times] request_ms)";
+                self.answer(504, why)
+            }
+            _ => Err(ExitReason::TimedOut(TerminationReason::IdleTimeout)),
         }
     }
 

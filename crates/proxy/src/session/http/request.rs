@@ -1,19 +1,29 @@
 //! Reads the head of a request, and prepares the request for a server.
 
+use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
+use evenkeel_policy::http::path::normalised;
 use evenkeel_policy::http::replay::{Body, may_race};
+use evenkeel_policy::http::rewrite::Rewrite;
+use evenkeel_wire::http::cookie;
+use evenkeel_wire::http::forwarded::append_address;
 use evenkeel_wire::http::{
-    Fault, Framing, HeadLimits, Limit, Parsed, RequestEdit, RequestHead, write_request,
+    Fault, Framing, HeadLimits, KnownName, Limit, Parsed, PathEdit, RequestEdit, RequestHead,
+    write_request,
 };
 
 use super::acquire::method_text;
+use super::admit::Admitted;
 use super::exchange::{Exchange, Kept, Upload};
+use super::target::Target;
 use super::{ExitReason, HeadProgress, Session, Stage};
 use crate::record::TerminationReason;
+use crate::service::Service;
 use crate::service::http::HttpSnapshot;
 use crate::session::input::Input;
 
@@ -112,7 +122,21 @@ impl Session<'_> {
             self.hold(rest);
             return self.refuse_body(http.size_limits.body);
         }
-        self.write_request(head, bytes);
+        let client = self.client_address(head, bytes, http);
+        match self.admit((head, bytes), http, client) {
+            Admitted::Forward { service, route } => {
+                self.route_to(service, route, http);
+            }
+            answer => {
+                if self.exchange.upload.is_done() {
+                    self.hold_rest(rest);
+                }
+                return self.answer_admission(answer);
+            }
+        }
+        self.exchange.hash_key = self.hash_key((head, bytes), http, client);
+        self.exchange.sticky = self.sticky_cookie(head, bytes);
+        self.write_request(head, bytes, client);
         let used = match self.take_body(rest) {
             Ok(used) => used,
             Err(fault) => return self.refuse(&fault),
@@ -121,29 +145,98 @@ impl Session<'_> {
         self.acquire()
     }
 
+    /// Sets the service whose servers answer the request, and its route.
+    fn route_to(
+        &mut self,
+        service: Option<Arc<Service>>,
+        route: Option<usize>,
+        http: &HttpSnapshot,
+    ) {
+        self.exchange.route = http.routes.clone().zip(route);
+        let other = service.filter(|service| service.id != self.own.service.id);
+        self.exchange.target = other.and_then(|service| {
+            let shared = service.http()?;
+            Target::new(self.worker, &service, shared)
+        });
+    }
+
+    /// Returns the value of the cookie that names a server, if the service has such a cookie.
+    fn sticky_cookie(&self, head: &RequestHead, bytes: &[u8]) -> Option<Vec<u8>> {
+        let view = self.target().service.snapshot();
+        let name = &view.http()?.sticky.as_ref()?.name;
+        let cookies = head.get_all(bytes, KnownName::Cookie);
+        cookie::find(cookies, name.as_bytes()).map(<[u8]>::to_vec)
+    }
+
     /// Writes the head for a server.
-    fn write_request(&mut self, head: &RequestHead, bytes: &[u8]) {
+    fn write_request(&mut self, head: &RequestHead, bytes: &[u8], client: Option<IpAddr>) {
+        let is_trusted = client.is_some_and(|client| Some(client) != self.peer_address());
         let scheme: &[u8] = match self.client.is_encrypted() {
             true => b"https",
             false => b"http",
         };
         let host = head.authority(bytes).unwrap_or_default();
+        let mut chain = Vec::new();
+        let addresses: &[u8] = match (is_trusted, self.peer) {
+            (true, Some(peer)) => {
+                let reported = head.get_all(bytes, KnownName::XForwardedFor);
+                append_address(&mut chain, reported, peer.ip());
+                &chain
+            }
+            _ => self.peer_text.as_bytes(),
+        };
+        let new = [
+            (&b"X-Forwarded-For"[..], addresses),
+            (b"X-Forwarded-Proto", scheme),
+            (b"X-Forwarded-Host", host),
+        ];
+        // A trusted proxy knows the scheme and the host that the client used.
+        let is_reported = is_trusted && head.has(KnownName::XForwardedProto);
+        let forwarded = if is_reported { &new[..1] } else { &new[..] };
+        let strangers: &[&[u8]] = &[
+            b"X-Real-IP",
+            b"Forwarded",
+            b"X-Forwarded-Port",
+            b"X-Forwarded-Prefix",
+        ];
+        let service = Arc::clone(&self.target().service);
+        let action = self.exchange.route.as_ref();
+        let action = action.map(|(routes, index)| &routes.table.routes()[*index].target);
+        let path = head.path(bytes);
+        let normal = action.map(|_| normalised(path));
+        let parts = action
+            .zip(normal.as_ref())
+            .filter(|(action, _)| action.rewrite != Rewrite::Keep)
+            .map(|(action, normal)| action.rewrite.apply(path, normal).concat());
+        let set: Vec<_> = action.map_or(Vec::new(), |action| pairs(&action.set_request));
+        let mut remove = match is_trusted {
+            true => Vec::new(),
+            false => strangers.to_vec(),
+        };
+        remove.extend(
+            action
+                .iter()
+                .flat_map(|action| &action.remove_request)
+                .map(|name| name.as_bytes()),
+        );
         let edit = RequestEdit {
-            remove: &[
-                b"X-Real-IP",
-                b"Forwarded",
-                b"X-Forwarded-Port",
-                b"X-Forwarded-Prefix",
-            ],
-            forwarded: &[
-                (b"X-Forwarded-For", self.peer_text.as_bytes()),
-                (b"X-Forwarded-Proto", scheme),
-                (b"X-Forwarded-Host", host),
-            ],
+            path: parts.as_deref().map_or(PathEdit::Keep, PathEdit::Replace),
+            // RFC 9112 §3.2: a request of HTTP/1.1 has the field, even if the host is unknown.
+            host: head
+                .authority(bytes)
+                .is_none()
+                .then_some(service.name.as_bytes()),
+            remove: &remove,
+            set: &set,
+            forwarded,
             upgrade: true,
             ..RequestEdit::default()
         };
         write_request(&mut self.exchange.outgoing, head, bytes, &edit);
+    }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip().to_canonical())
     }
 
     fn hold_rest(&mut self, rest: &[u8]) {
@@ -190,6 +283,13 @@ impl Session<'_> {
         let why = format!("the body has more than {limit} bytes ([service.http] body_bytes_max)");
         self.answer(413, &why)
     }
+}
+
+fn pairs(fields: &[(String, String)]) -> Vec<(&[u8], &[u8])> {
+    let pairs = fields.iter();
+    pairs
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        .collect()
 }
 
 /// Returns the limits of a request head.

@@ -10,7 +10,7 @@ use evenkeel_policy::http::eject::Outcome;
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{
     Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit, ResponseHead,
-    Version, write_response,
+    Version, Written, write_response,
 };
 
 use super::exchange::{Download, Recoded, Recoding};
@@ -111,7 +111,7 @@ impl Session<'_> {
     }
 
     fn response_limits(&self) -> HeadLimits {
-        let view = self.permit.service().snapshot();
+        let view = self.target().service.snapshot();
         let default = HeadLimits::default();
         view.http().map_or(default, |http| HeadLimits {
             head_bytes_max: http.size_limits.head,
@@ -147,7 +147,7 @@ impl Session<'_> {
         self.note_first_byte();
         let exchange = &mut self.exchange;
         // The rest of a body that the server does not await is not read.
-        exchange.keeps_client &= exchange.upload.is_done() && !self.shared.is_draining();
+        exchange.keeps_client &= exchange.upload.is_done() && !self.own.shared.is_draining();
         exchange.status = head.status();
         exchange.keeps_server = head.keeps_connection();
         if let Some(kept) = exchange.kept.take() {
@@ -158,16 +158,8 @@ impl Session<'_> {
             note_idle_limit(value, &place.of_service);
         }
         self.end_retry();
+        let written = self.write_response(head, bytes, &mut out);
         let exchange = &mut self.exchange;
-        let edit = ResponseEdit {
-            client: exchange.version,
-            persistence: match exchange.keeps_client {
-                true => Persistence::Keep,
-                false => Persistence::Close,
-            },
-            ..ResponseEdit::default()
-        };
-        let written = write_response(&mut out, head, bytes, &edit);
         exchange.keeps_client = written.persistence == Persistence::Keep;
         let rest = &bytes[head.length()..];
         let Some(mut download) = download(head.framing(), written.framing) else {
@@ -178,6 +170,35 @@ impl Session<'_> {
         let passed = pass(&mut download, rest, &mut out);
         self.stage = Stage::Body(download);
         self.send_passed(passed, rest.len(), out)
+    }
+
+    /// Writes the head of the final response for the client.
+    fn write_response(&self, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) -> Written {
+        let exchange = &self.exchange;
+        let mut set: Vec<(&[u8], &[u8])> = Vec::new();
+        if let Some((routes, index)) = &exchange.route {
+            let action = &routes.table.routes()[*index].target;
+            let fields = action.set_response.iter();
+            set.extend(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        }
+        let view = self.permit.service().snapshot();
+        let hsts = view.http().and_then(|http| http.clients.hsts.as_ref());
+        if let (Some(hsts), true) = (hsts, self.client.is_encrypted()) {
+            set.push((b"Strict-Transport-Security", hsts.as_bytes()));
+        }
+        let cookie = exchange.set_cookie.as_ref();
+        let cookie = cookie.map(|cookie| (&b"Set-Cookie"[..], cookie.as_bytes()));
+        let edit = ResponseEdit {
+            set: &set,
+            add: cookie.as_slice(),
+            client: exchange.version,
+            persistence: match exchange.keeps_client {
+                true => Persistence::Keep,
+                false => Persistence::Close,
+            },
+            ..ResponseEdit::default()
+        };
+        write_response(out, head, bytes, &edit)
     }
 
     fn note_first_byte(&self) {
@@ -289,7 +310,7 @@ impl Session<'_> {
     fn report_bad_response(&self, why: &str) {
         let place = self.exchange.place.as_ref();
         tracing::warn!(
-            service = %self.permit.service().name,
+            service = %self.target().service.name,
             server = place.map_or("", |place| &place.server.name),
             "response of a server is invalid, answered with 502: {why}"
         );

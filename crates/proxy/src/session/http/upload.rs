@@ -1,12 +1,14 @@
 //! Passes the body of a request on to the server.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_wire::http::Fault;
 
 use super::exchange::{Recoded, Upload};
 use super::{ExitReason, Session, Stage};
+use crate::service::http::BODY_RATE_GRACE;
 
 impl Session<'_> {
     /// Receives more of the body, if the server takes more.
@@ -41,6 +43,7 @@ impl Session<'_> {
             && length as u64 <= *left
         {
             *left -= length as u64;
+            self.exchange.body_bytes += length as u64;
             if *left == 0 {
                 self.end_upload();
             }
@@ -92,6 +95,7 @@ impl Session<'_> {
                     .min(usize::try_from(*left).unwrap_or(usize::MAX));
                 exchange.outgoing.extend_from_slice(&bytes[..used]);
                 *left -= used as u64;
+                exchange.body_bytes += used as u64;
                 if *left == 0 {
                     exchange.upload = Upload::Done;
                 }
@@ -111,11 +115,30 @@ impl Session<'_> {
         }
     }
 
-    /// Sets the time limit of a body, unless the response has begun, which has its own.
+    /// Sets the time limit of a body, unless the response has begun, which has its own: a silence,
+    /// and the time in which what was received had to be received.
     fn limit_upload(&self) {
-        if matches!(self.stage, Stage::Response) {
-            self.limit_step(|limits| limits.body_idle);
+        if !matches!(self.stage, Stage::Response) {
+            return;
         }
+        let exchange = &self.exchange;
+        let now_ms = self.worker.last_sweep_ms();
+        let elapsed_ms = now_ms.saturating_sub(exchange.began_us / 1_000);
+        self.limit_step(|limits| match limits.body_rate_min {
+            0 => limits.body_idle,
+            rate => {
+                let earned_ms = exchange.body_bytes.saturating_mul(1_000) / rate;
+                let grace_ms = BODY_RATE_GRACE.as_millis() as u64;
+                let left_ms = grace_ms
+                    .saturating_add(earned_ms)
+                    .saturating_sub(elapsed_ms);
+                let left = Duration::from_millis(left_ms.max(1));
+                match limits.body_idle.is_zero() {
+                    true => left,
+                    false => limits.body_idle.min(left),
+                }
+            }
+        });
     }
 
     fn end_upload(&mut self) {

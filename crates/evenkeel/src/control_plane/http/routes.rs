@@ -1,0 +1,161 @@
+//! Compiles the routes of HTTP services for the data plane, and what else its snapshots keep from
+//! one publication to the next.
+
+use std::sync::{Arc, Weak};
+
+use evenkeel_policy::http::client_address::TrustedProxies;
+use evenkeel_policy::http::keyed_hash::HashKey;
+use evenkeel_policy::http::rate::RateTable;
+use evenkeel_policy::http::route::{Route, RouteTable};
+use evenkeel_policy::http::sticky::StickyServers;
+use evenkeel_policy::server_set::Member;
+use evenkeel_proxy::Service;
+use evenkeel_proxy::http::routes::{
+    ClientSettings, FixedAnswer, HashSource, Https, RouteAction, RouteTarget, Routes, StickyCookie,
+};
+use sha2::{Digest, Sha256};
+
+use crate::config::plan::{
+    self, HashKeyPlan, HttpClientsPlan, HttpPlan, RoutePlan, SameSite, StickyPlan,
+};
+use crate::control_plane::ControlPlane;
+
+/// Memory for the clients of a rate limit, in bytes: 130,000 clients.
+const RATE_BYTES_MAX: usize = 1 << 20;
+
+/// Parts of an HTTP service's snapshot that change with its plan only.
+#[derive(Clone)]
+pub(in crate::control_plane) struct HttpParts {
+    pub(super) routes: Option<Arc<Routes>>,
+    pub(super) clients: Arc<ClientSettings>,
+    key: Arc<HashKey>,
+}
+
+impl ControlPlane {
+    /// Compiles the routes of all services. Called when all services of a plan exist, because
+    /// routes lead to other services.
+    pub(in crate::control_plane) fn adopt_routes(&mut self) {
+        let named: Vec<_> = self
+            .services
+            .iter()
+            .map(|one| (one.plan.name.clone(), Arc::downgrade(&one.service)))
+            .collect();
+        let find = |name: &str| {
+            let found = named.iter().find(|(known, _)| known == name);
+            found.map_or_else(Weak::new, |(_, service)| Weak::clone(service))
+        };
+        for managed in &mut self.services {
+            managed.http_parts = managed
+                .plan
+                .http()
+                .map(|plan| parts(&managed.plan.name, plan, &find));
+        }
+    }
+}
+
+fn parts(name: &str, plan: &HttpPlan, find: &impl Fn(&str) -> Weak<Service>) -> HttpParts {
+    let key = key_of(name, plan);
+    let action = |route: &RoutePlan| Route {
+        conditions: route.conditions.clone(),
+        protects: route.protects(),
+        target: action(route, name, plan, find),
+    };
+    let routes: Vec<_> = plan.routes.iter().map(action).collect();
+    HttpParts {
+        routes: (!routes.is_empty()).then(|| {
+            Arc::new(Routes {
+                table: RouteTable::new(routes),
+            })
+        }),
+        clients: Arc::new(clients(&plan.clients)),
+        key: Arc::new(key),
+    }
+}
+
+/// Returns a key that instances with the same configuration share, and clients do not know if the
+/// service has TLS.
+fn key_of(name: &str, plan: &HttpPlan) -> HashKey {
+    let mut hasher = Sha256::new();
+    hasher.update(name.as_bytes());
+    if let Some(tls) = &plan.tls {
+        hasher.update(tls.key.text.expose().as_bytes());
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize()[..16]);
+    HashKey::new(bytes)
+}
+
+fn action(
+    route: &RoutePlan,
+    name: &str,
+    plan: &HttpPlan,
+    find: &impl Fn(&str) -> Weak<Service>,
+) -> RouteAction {
+    RouteAction {
+        target: match &route.target {
+            plan::RouteTarget::Own => RouteTarget::Own,
+            plan::RouteTarget::Service(name) => RouteTarget::Service(find(name)),
+            plan::RouteTarget::Redirect(location) => RouteTarget::Redirect(location.clone()),
+            plan::RouteTarget::Respond(answer) => RouteTarget::Respond(FixedAnswer {
+                status: answer.status,
+                media_type: answer.content.as_ref().map(|content| content.media_type),
+                content: answer
+                    .content
+                    .as_ref()
+                    .map(|content| content.text.clone())
+                    .unwrap_or_default(),
+            }),
+        },
+        rewrite: route.rewrite.clone(),
+        set_request: route.set_request.clone(),
+        set_response: route.set_response.clone(),
+        remove_request: route.remove_request.clone(),
+        allow_from: route.allow_from.clone(),
+        rate: route.rate.map(|limit| {
+            let key = key_of(name, plan);
+            Arc::new(RateTable::new(limit, RATE_BYTES_MAX, key))
+        }),
+    }
+}
+
+fn clients(plan: &HttpClientsPlan) -> ClientSettings {
+    ClientSettings {
+        https: match plan.https {
+            plan::Https::Off => Https::Off,
+            plan::Https::Redirect => Https::Redirect,
+            plan::Https::Only => Https::Only,
+        },
+        hsts: (plan.hsts_days > 0)
+            .then(|| format!("max-age={}", u64::from(plan.hsts_days) * 86_400)),
+        forwarded_from: (!plan.forwarded_from.is_empty())
+            .then(|| TrustedProxies::new(plan.forwarded_from.clone())),
+        hash: match &plan.hash {
+            HashKeyPlan::Address => HashSource::Address,
+            HashKeyPlan::Header(name) => HashSource::Header(name.clone()),
+            HashKeyPlan::Cookie(name) => HashSource::Cookie(name.clone()),
+            HashKeyPlan::Path => HashSource::Path,
+        },
+    }
+}
+
+/// Returns the cookie that keeps clients on their servers.
+pub(super) fn sticky_cookie(
+    plan: &StickyPlan,
+    parts: &HttpParts,
+    members: &[Member],
+) -> StickyCookie {
+    let mut attributes = "; Path=/; HttpOnly".to_owned();
+    if plan.ttl_ms > 0 {
+        attributes.push_str(&format!("; Max-Age={}", plan.ttl_ms.div_ceil(1_000)));
+    }
+    attributes.push_str(match plan.same_site {
+        SameSite::Strict => "; SameSite=Strict",
+        SameSite::Lax => "; SameSite=Lax",
+        SameSite::None => "; SameSite=None",
+    });
+    StickyCookie {
+        name: plan.cookie.clone(),
+        attributes,
+        servers: StickyServers::new(&parts.key, members, 0),
+    }
+}

@@ -1,0 +1,126 @@
+//! Holds the compiled routes of an HTTP service.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+use evenkeel_policy::http::client_address::TrustedProxies;
+use evenkeel_policy::http::rate::RateTable;
+use evenkeel_policy::http::rewrite::Rewrite;
+use evenkeel_policy::http::route::RouteTable;
+use evenkeel_policy::http::sticky::StickyServers;
+use ipnet::IpNet;
+
+use crate::service::Service;
+
+/// Treatment of requests before and after they are balanced.
+#[derive(Debug)]
+pub struct Routes {
+    /// Routes with their actions, in the order of the file.
+    pub table: RouteTable<RouteAction>,
+}
+
+/// Treatment of the requests of a route.
+#[derive(Debug)]
+pub struct RouteAction {
+    /// Target of the requests.
+    pub target: RouteTarget,
+    /// Change of the path.
+    pub rewrite: Rewrite,
+    /// Fields that are set in requests.
+    pub set_request: Vec<(String, String)>,
+    /// Fields that are set in responses.
+    pub set_response: Vec<(String, String)>,
+    /// Names of fields that are removed from requests.
+    pub remove_request: Vec<String>,
+    /// Networks of permitted clients. `None`: all.
+    pub allow_from: Option<Vec<IpNet>>,
+    /// Limit for the requests of each client. `None`: no limit.
+    pub rate: Option<Arc<RateTable>>,
+}
+
+/// Target of the requests of a route.
+#[derive(Debug)]
+pub enum RouteTarget {
+    /// The servers of the route's own service.
+    Own,
+    /// The servers of another service.
+    Service(Weak<Service>),
+    /// A redirect to this location, with status 302.
+    Redirect(String),
+    /// A fixed answer.
+    Respond(FixedAnswer),
+}
+
+/// Fixed answer.
+#[derive(Debug)]
+pub struct FixedAnswer {
+    /// Status, 200 to 599.
+    pub status: u16,
+    /// Value of `Content-Type`; `None`: there is no content.
+    pub media_type: Option<&'static str>,
+    /// Content.
+    pub content: String,
+}
+
+/// Treatment of clients and their addresses.
+#[derive(Debug, Default)]
+pub struct ClientSettings {
+    /// Treatment of requests without TLS.
+    pub https: Https,
+    /// Value of `Strict-Transport-Security` in responses over TLS (RFC 6797). `None`: not sent.
+    pub hsts: Option<String>,
+    /// Proxies whose reports of client addresses are read. `None`: none.
+    pub forwarded_from: Option<TrustedProxies>,
+    /// Value that the `source` algorithm hashes.
+    pub hash: HashSource,
+}
+
+/// Treatment of requests without TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Https {
+    /// Served.
+    #[default]
+    Off,
+    /// Redirected to the same URL with TLS.
+    Redirect,
+    /// Refused.
+    Only,
+}
+
+/// Value that the `source` algorithm hashes.
+#[derive(Debug, Default)]
+pub enum HashSource {
+    /// Address of the client.
+    #[default]
+    Address,
+    /// Value of the field of this name; the address if there is none.
+    Header(String),
+    /// Value of the cookie of this name; the address if there is none.
+    Cookie(String),
+    /// Path of the request.
+    Path,
+}
+
+/// Cookie that keeps the requests of a client on one server.
+#[derive(Debug)]
+pub struct StickyCookie {
+    /// Name of the cookie.
+    pub name: String,
+    /// Attributes after the value, from the first `;` on.
+    pub attributes: String,
+    /// Values for the servers of the snapshot.
+    pub servers: StickyServers,
+}
+
+impl RouteAction {
+    /// Returns whether a client may use the route. Clients of a Unix socket have no address, and
+    /// may.
+    pub(crate) fn allows(&self, client: Option<IpAddr>) -> bool {
+        match (&self.allow_from, client) {
+            (Some(networks), Some(client)) => {
+                networks.iter().any(|network| network.contains(&client))
+            }
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Decides what becomes of a request before a server is picked: the client's address, TLS, the
+//! route, and the route's limits.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use evenkeel_engine::clock;
+use evenkeel_policy::balance::key_of;
+use evenkeel_policy::http::path::normalised;
+use evenkeel_policy::http::rate::Admission;
+use evenkeel_policy::http::route::{HeaderCondition, RouteRequest};
+use evenkeel_wire::http::cookie;
+use evenkeel_wire::http::forwarded::{client_of_forwarded, client_of_x_forwarded_for};
+use evenkeel_wire::http::{KnownName, RequestHead};
+
+use super::Session;
+use super::acquire::method_text;
+use crate::service::Service;
+use crate::service::http::HttpSnapshot;
+use crate::service::http::routes::{HashSource, Https, RouteAction, RouteTarget};
+
+/// Decision about a request.
+pub(super) enum Admitted<'a> {
+    /// A server answers it: of another service, or of the session's own.
+    Forward {
+        service: Option<Arc<Service>>,
+        /// Index of its route, if there is one.
+        route: Option<usize>,
+    },
+    /// A fixed answer of a route.
+    Fixed(&'a RouteAction),
+    /// A redirect to this location, with this status.
+    Redirect(u16, Cow<'a, str>),
+    /// A refusal with this status, and the reason.
+    Refuse(u16, &'static str),
+    /// A refusal because of too many requests, for this time in seconds.
+    Limited(u64),
+}
+
+impl Session<'_> {
+    /// Returns the address of the client: the peer's, or what trusted proxies report.
+    pub(super) fn client_address(
+        &self,
+        head: &RequestHead,
+        bytes: &[u8],
+        http: &HttpSnapshot,
+    ) -> Option<IpAddr> {
+        let peer = self.peer?.ip().to_canonical();
+        let Some(trusted) = &http.clients.forwarded_from else {
+            return Some(peer);
+        };
+        let trusts = |address| trusted.contains(address);
+        Some(match head.has(KnownName::Forwarded) {
+            true => client_of_forwarded(peer, head.get_all(bytes, KnownName::Forwarded), trusts),
+            false => {
+                let values = head.get_all(bytes, KnownName::XForwardedFor);
+                client_of_x_forwarded_for(peer, values, trusts)
+            }
+        })
+    }
+
+    /// Decides what becomes of a request.
+    pub(super) fn admit<'h>(
+        &self,
+        (head, bytes): (&RequestHead, &[u8]),
+        http: &'h HttpSnapshot,
+        client: Option<IpAddr>,
+    ) -> Admitted<'h> {
+        if http.tls.is_some() && !self.client.is_encrypted() {
+            match http.clients.https {
+                Https::Off => {}
+                Https::Redirect => return redirect_to_https(head, bytes),
+                Https::Only => {
+                    return Admitted::Refuse(403, "TLS is required ([service.http] https)");
+                }
+            }
+        }
+        let Some(routes) = &http.routes else {
+            return Admitted::Forward {
+                service: None,
+                route: None,
+            };
+        };
+        let host = head.host(bytes).unwrap_or_default();
+        let normal = normalised(head.path(bytes));
+        if normal.ambiguity.is_some() && routes.table.guards(host) {
+            return Admitted::Refuse(400, "servers may read the path differently");
+        }
+        let request = RouteRequest {
+            host,
+            path: &normal.path,
+            method: match method_text(head.method()) {
+                b"" => head.method_text(bytes),
+                known => known,
+            },
+        };
+        let found = routes
+            .table
+            .find(&request, |condition| holds(condition, head, bytes));
+        match found {
+            None if http.servers.is_empty() => Admitted::Refuse(404, "no route matches"),
+            None => Admitted::Forward {
+                service: None,
+                route: None,
+            },
+            Some(index) => admit_to(&routes.table.routes()[index].target, index, client),
+        }
+    }
+
+    /// Returns the key that the `source` algorithm hashes, if the client's address is not it.
+    pub(super) fn hash_key(
+        &self,
+        (head, bytes): (&RequestHead, &[u8]),
+        http: &HttpSnapshot,
+        client: Option<IpAddr>,
+    ) -> u64 {
+        let address = || match client {
+            Some(IpAddr::V4(ip)) => key_of(&ip.octets()),
+            Some(IpAddr::V6(ip)) => key_of(&ip.octets()),
+            None => 0,
+        };
+        match &http.clients.hash {
+            HashSource::Address => address(),
+            HashSource::Path => key_of(head.path(bytes)),
+            HashSource::Header(name) => field(head, bytes, name).map_or_else(address, key_of),
+            HashSource::Cookie(name) => {
+                let cookies = head.get_all(bytes, KnownName::Cookie);
+                cookie::find(cookies, name.as_bytes()).map_or_else(address, key_of)
+            }
+        }
+    }
+}
+
+fn admit_to(action: &RouteAction, index: usize, client: Option<IpAddr>) -> Admitted<'_> {
+    if !action.allows(client) {
+        return Admitted::Refuse(403, "the address is not permitted");
+    }
+    if let (Some(rate), Some(client)) = (&action.rate, client)
+        && let Admission::Limited { retry_after_ms } = rate.admit(client, clock::now_us())
+    {
+        return Admitted::Limited(retry_after_ms.div_ceil(1_000));
+    }
+    match &action.target {
+        RouteTarget::Own => Admitted::Forward {
+            service: None,
+            route: Some(index),
+        },
+        RouteTarget::Service(service) => match service.upgrade() {
+            Some(service) => Admitted::Forward {
+                service: Some(service),
+                route: Some(index),
+            },
+            None => Admitted::Refuse(503, "the service of the route was removed"),
+        },
+        RouteTarget::Redirect(location) => Admitted::Redirect(302, Cow::Borrowed(location)),
+        RouteTarget::Respond(_) => Admitted::Fixed(action),
+    }
+}
+
+/// Redirects to the same URL with TLS. The port stays unless it is the one of plaintext.
+fn redirect_to_https<'h>(head: &RequestHead, bytes: &[u8]) -> Admitted<'h> {
+    let (Some(host), Some(authority)) = (head.host(bytes), head.authority(bytes)) else {
+        return Admitted::Refuse(400, "the redirect to HTTPS needs a host");
+    };
+    let authority = match head.port() {
+        Some(80) => host,
+        _ => authority,
+    };
+    let target = head.path_and_query(bytes);
+    let parts = [authority, target.path, target.query].map(String::from_utf8_lossy);
+    Admitted::Redirect(308, Cow::Owned(format!("https://{}", parts.concat())))
+}
+
+fn holds(condition: &HeaderCondition, head: &RequestHead, bytes: &[u8]) -> bool {
+    let mut values = values_of(head, bytes, &condition.name);
+    match &condition.value {
+        None => values.next().is_some(),
+        Some(wanted) => values.any(|value| value == wanted.as_bytes()),
+    }
+}
+
+fn field<'a>(head: &'a RequestHead, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    values_of(head, bytes, name).next()
+}
+
+/// Returns the values of all fields of a name, in their order.
+fn values_of<'a>(
+    head: &'a RequestHead,
+    bytes: &'a [u8],
+    name: &str,
+) -> impl Iterator<Item = &'a [u8]> {
+    let fields = head.fields(bytes);
+    fields
+        .filter(move |field| field.name.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|field| field.value)
+}

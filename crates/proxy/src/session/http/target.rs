@@ -1,0 +1,36 @@
+//! Holds what a session needs of a service whose servers answer its requests.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::server::{ServerConnection, pool_user};
+use crate::service::Service;
+use crate::service::http::HttpService;
+use crate::upstream::worker_pool::{UserPools, WorkerPool, WorkerPools};
+use crate::worker::Worker;
+
+/// A service whose servers answer requests: the one that the client has connected to, or one that a
+/// route leads to.
+pub(super) struct Target {
+    pub(super) service: Arc<Service>,
+    pub(super) shared: Arc<HttpService>,
+    pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
+    pub(super) account: Rc<UserPools<ServerConnection>>,
+}
+
+impl Target {
+    /// Returns the target of a service. `None`: this worker has no pools of it.
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        service: &Arc<Service>,
+        shared: &Arc<HttpService>,
+    ) -> Option<Rc<Self>> {
+        let worker_pool = WorkerPools::part::<ServerConnection>(worker, service)?;
+        Some(Rc::new(Self {
+            service: Arc::clone(service),
+            shared: Arc::clone(shared),
+            account: worker_pool.account(pool_user(shared), |_| ()),
+            worker_pool,
+        }))
+    }
+}
