@@ -94,7 +94,7 @@ pub(super) fn is_value_text(bytes: &[u8]) -> bool {
 fn end_of(bytes: &[u8], at: usize, wanted: u8) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
     let length = rest.iter().position(|&byte| class(byte) & wanted == 0);
-    at.saturating_add(length.unwrap_or(rest.len()))
+    at.wrapping_add(length.unwrap_or(rest.len()))
 }
 
 /// Returns the end of the token that begins at `at`.
@@ -103,15 +103,28 @@ pub(super) fn token_end(bytes: &[u8], at: usize) -> usize {
     end_of(bytes, at, TOKEN)
 }
 
-/// Returns the end of the token that begins at `at`, and whether it has a `_` or a `.`.
+/// Returns the end of the token that begins at `at`, and whether it has a `_` or a `.`. Most names
+/// have letters, digits and `-` only, and are read by words of 8 bytes.
 #[inline]
-pub(super) fn name_end(bytes: &[u8], at: usize) -> (usize, bool) {
+pub(super) fn name_end(bytes: &[u8], mut at: usize) -> (usize, bool) {
+    while let Some(word) = word(bytes, at) {
+        let stops = not_in_names(word);
+        if stops == 0 {
+            at = at.wrapping_add(8);
+            continue;
+        }
+        at = at.wrapping_add(stops.trailing_zeros() as usize >> 3);
+        if bytes.get(at) == Some(&b':') {
+            return (at, false);
+        }
+        break;
+    }
     let rest = bytes.get(at..).unwrap_or_default();
     let mut seen = 0;
     for (offset, &byte) in rest.iter().enumerate() {
         let class = class(byte);
         if class & TOKEN == 0 {
-            return (at.saturating_add(offset), seen & ALIAS != 0);
+            return (at.wrapping_add(offset), seen & ALIAS != 0);
         }
         seen |= class;
     }
@@ -127,33 +140,64 @@ pub(super) fn target_end(bytes: &[u8], at: usize) -> usize {
 /// Returns the offset of the first byte from `at` on that no field value has.
 #[inline]
 pub(super) fn value_end(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let stops = controls(u64::from_le_bytes(*chunk));
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
+        // The compiler makes vector instructions of this.
+        let is_control = |byte: u8| u8::from(byte < b' ') | u8::from(byte == 0x7f);
+        if block.iter().fold(0, |seen, &byte| seen | is_control(byte)) != 0 {
+            break;
+        }
+        at = at.wrapping_add(32);
+    }
+    while let Some(word) = word(bytes, at) {
+        let stops = not_in_values(word);
         if stops == 0 {
-            at = at.saturating_add(8);
+            at = at.wrapping_add(8);
             continue;
         }
-        at = at.saturating_add(stops.trailing_zeros() as usize >> 3);
+        at = at.wrapping_add(stops.trailing_zeros() as usize >> 3);
         if bytes.get(at) != Some(&b'\t') {
             return at;
         }
-        at = at.saturating_add(1);
+        at = at.wrapping_add(1);
     }
     end_of(bytes, at, VALUE)
+}
+
+/// Returns the 8 bytes from `at` on, the first one in the lowest place, if there are 8.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    let chunk = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    chunk.map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+const HIGH: u64 = all(0x80);
+
+/// Returns a word with the same byte in all places.
+const fn all(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
 }
 
 /// Returns a word whose lowest set bit is in the first byte that is a control, HTAB included, or
 /// zero. Bits of later bytes mean nothing.
 #[inline]
-fn controls(word: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    const SPACES: u64 = u64::from_ne_bytes([0x20; 8]);
-    const DELETES: u64 = u64::from_ne_bytes([0x7f; 8]);
-    let below_space = word.wrapping_sub(SPACES) & !word;
-    let differs = word ^ DELETES;
-    let delete = differs.wrapping_sub(ONES) & !differs;
+fn not_in_values(word: u64) -> u64 {
+    let below_space = word.wrapping_sub(all(b' ')) & !word;
+    let differs = word ^ all(0x7f);
+    let delete = differs.wrapping_sub(all(1)) & !differs;
     (below_space | delete) & HIGH
+}
+
+/// Returns a word with the high bit of each byte set that is no letter, digit or `-`.
+#[inline]
+fn not_in_names(word: u64) -> u64 {
+    // Without its high bit, a byte and at most 0x7f have no carry.
+    let low = word & !HIGH;
+    let at_least = |bytes: u64, first: u8| bytes.wrapping_add(all(0x80_u8.wrapping_sub(first)));
+    let lower = low | all(0x20);
+    let letter = at_least(lower, b'a') & !at_least(lower, b'z'.wrapping_add(1));
+    let digit = at_least(low, b'0') & !at_least(low, b'9'.wrapping_add(1));
+    let differs_from_dash = at_least(low ^ all(b'-'), 1);
+    (!(letter | digit) & differs_from_dash | word) & HIGH
 }
 
 /// Returns whether the byte is optional whitespace (RFC 9110 §5.6.3).
@@ -186,7 +230,7 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
 #[inline]
 pub(super) fn line_end(bytes: &[u8], at: usize) -> Result<Option<usize>, Fault> {
     match bytes.get(at..).unwrap_or_default() {
-        [b'\r', b'\n', ..] => Ok(Some(at.saturating_add(2))),
+        [b'\r', b'\n', ..] => Ok(Some(at.wrapping_add(2))),
         [] | [b'\r'] => Ok(None),
         [b'\r', ..] => Err(Fault::BareCarriageReturn { at: offset(at) }),
         [b'\n', ..] => Err(Fault::BareLineFeed { at: offset(at) }),

@@ -156,12 +156,12 @@ impl Fields {
                 Odd::Colon(colon) => colon,
             },
         };
-        let mut start = colon.saturating_add(1);
+        let mut start = colon.wrapping_add(1);
         while bytes
             .get(start)
             .is_some_and(|&byte| grammar::is_space(byte))
         {
-            start = start.saturating_add(1);
+            start = start.wrapping_add(1);
         }
         let stop = grammar::value_end(bytes, start);
         let Some(next) = grammar::line_end(bytes, stop)? else {
@@ -175,7 +175,7 @@ impl Fields {
         {
             end = end.wrapping_sub(1);
         }
-        self.lines = self.lines.saturating_add(1);
+        self.lines = self.lines.wrapping_add(1);
         let name = Span::new(at, name_end);
         let name_bytes = name.of(bytes);
         if aliased
@@ -185,9 +185,9 @@ impl Fields {
             self.dropped = self.dropped.saturating_add(1);
             return Ok(Line::Field(next));
         }
-        let known = KnownName::of(name_bytes);
+        let known = KnownName::of_token(name_bytes);
         let one_space =
-            start == name_end.saturating_add(2) && bytes.get(colon.wrapping_add(1)) == Some(&b' ');
+            start == name_end.wrapping_add(2) && bytes.get(colon.wrapping_add(1)) == Some(&b' ');
         self.spans.push(FieldSpan {
             name,
             value: Span::new(start, end),
@@ -272,7 +272,7 @@ impl Fields {
             self.joined.extend_from_slice(text);
         }
         last.value.end = grammar::offset(self.joined.len());
-        self.lines = self.lines.saturating_add(1);
+        self.lines = self.lines.wrapping_add(1);
         Ok(Line::Field(next))
     }
 

@@ -1,5 +1,7 @@
 //! Field names that the code knows, and their recognition.
 
+use crate::http::grammar;
+
 /// Makes the enum of known names from one list.
 macro_rules! known_names {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
@@ -137,8 +139,16 @@ const fn table() -> [u8; SLOTS] {
 impl KnownName {
     /// Returns the known name that the bytes write, in any case.
     #[must_use]
-    #[inline]
     pub fn of(name: &[u8]) -> Self {
+        match grammar::is_token_text(name) {
+            true => KnownName::of_token(name),
+            false => KnownName::Other,
+        }
+    }
+
+    /// Returns the known name that a token writes, in any case.
+    #[inline]
+    pub(in crate::http) fn of_token(name: &[u8]) -> Self {
         let (Some(&first), Some(&last)) = (name.first(), name.last()) else {
             return KnownName::Other;
         };
@@ -146,7 +156,7 @@ impl KnownName {
         let place = slot(name.len(), first, fourth.unwrap_or_default(), last);
         let index = TABLE.get(place).copied().unwrap_or(NONE);
         match NAMES.get(usize::from(index)) {
-            Some((text, known)) if text.as_bytes().eq_ignore_ascii_case(name) => *known,
+            Some((text, known)) if same_token(text.as_bytes(), name) => *known,
             _ => KnownName::Other,
         }
     }
@@ -156,6 +166,25 @@ impl KnownName {
     pub(in crate::http) const fn bit(self) -> u64 {
         1 << (self as u8)
     }
+}
+
+/// Returns whether two tokens are equal in any case, where the first has only letters, digits and
+/// `-`: no other byte of a token becomes one of these with its bit 0x20 set.
+#[inline]
+fn same_token(known: &[u8], name: &[u8]) -> bool {
+    const CASE: u64 = u64::from_ne_bytes([0x20; 8]);
+    if known.len() != name.len() {
+        return false;
+    }
+    let words = (known.as_chunks::<8>(), name.as_chunks::<8>());
+    let ((known_words, known_rest), (name_words, name_rest)) = words;
+    let mut differs = 0;
+    for (known, name) in known_words.iter().zip(name_words) {
+        differs |= u64::from_ne_bytes(*known) ^ u64::from_ne_bytes(*name);
+    }
+    let is_same = differs & !CASE == 0;
+    let pairs = known_rest.iter().zip(name_rest);
+    is_same && pairs.fold(0, |differs, (known, name)| differs | (known ^ name)) & !0x20 == 0
 }
 
 const _: () = assert!(
