@@ -106,7 +106,7 @@ fn check_lines(head: &RequestHead, bytes: &[u8]) {
     let text = &bytes[..head.length()];
     let text = text.strip_prefix(b"\r\n").unwrap_or(text);
     let lines: Vec<&[u8]> = split_lines(text);
-    assert!(!text.iter().any(|byte| *byte == 0), "a zero byte");
+    assert!(!text.contains(&0), "a zero byte");
     let (request_line, fields) = lines.split_first().expect("a request line");
     let words: Vec<&[u8]> = request_line.split(|byte| *byte == b' ').collect();
     assert_eq!(words.len(), 3, "{request_line:?}");
