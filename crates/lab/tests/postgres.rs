@@ -30,6 +30,8 @@ mod faults;
 mod first_command;
 #[path = "postgres/functions.rs"]
 mod functions;
+#[path = "postgres/habits.rs"]
+mod habits;
 #[path = "postgres/leftover_state.rs"]
 mod leftover_state;
 #[path = "postgres/limits.rs"]

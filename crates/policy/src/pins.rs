@@ -56,6 +56,8 @@ pub enum Pin {
     LanguageState,
     /// PostgreSQL: settings that no catalog lists, under names that no text shows.
     UnlistedSettings,
+    /// PostgreSQL: settings whose names are known, with values that no text shows.
+    NamedSettings,
     /// Settings whose changes cannot be determined.
     Settings,
     /// PostgreSQL: the settings may include the current role, which RESET ALL leaves unchanged.
@@ -131,7 +133,7 @@ pub struct Pins(u32);
 
 impl Pin {
     /// Every reason, in order.
-    pub const ALL: [Pin; 31] = [
+    pub const ALL: [Pin; 32] = [
         Pin::Replication,
         Pin::Transaction,
         Pin::AutocommitOff,
@@ -154,6 +156,7 @@ impl Pin {
         Pin::RandomSeed,
         Pin::LanguageState,
         Pin::UnlistedSettings,
+        Pin::NamedSettings,
         Pin::Settings,
         Pin::Role,
         Pin::Variables,
@@ -344,6 +347,7 @@ impl Pin {
             Pin::RandomSeed => "random() seed",
             Pin::LanguageState => "procedural language state",
             Pin::UnlistedSettings => "settings that the server cannot list",
+            Pin::NamedSettings => "untracked values of settings",
             Pin::Settings => "untracked settings",
             Pin::Role => "untracked role",
             Pin::Variables => "untracked user variables",
@@ -376,7 +380,9 @@ fn released(by: UnpinEvent) -> Pins {
         UnpinEvent::DeallocateAll => Pins::of(&[Pin::Prepared]),
         UnpinEvent::DiscardTemp => Pins::of(&[Pin::TemporaryTable]),
         UnpinEvent::DiscardSequences => Pins::of(&[Pin::Sequence]),
-        UnpinEvent::ResetAll => Pins::of(&[Pin::Settings, Pin::UnlistedSettings]),
+        UnpinEvent::ResetAll => {
+            Pins::of(&[Pin::Settings, Pin::NamedSettings, Pin::UnlistedSettings])
+        }
         UnpinEvent::DiscardAll => Pins(!SURVIVES_DISCARD.0),
         UnpinEvent::ResetConnection => Pins(!SURVIVES_RESET.0),
     }

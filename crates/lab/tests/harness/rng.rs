@@ -1,5 +1,16 @@
 //! Generates reproducible pseudo-random numbers.
 
+use std::env;
+
+/// Returns the number of random conversations of a test: `EVENKEEL_CONVERSATIONS`, or `usual`.
+pub(crate) fn conversations(usual: u64) -> u64 {
+    let Ok(number) = env::var("EVENKEEL_CONVERSATIONS") else {
+        return usual;
+    };
+    let number = number.parse();
+    number.expect("EVENKEEL_CONVERSATIONS is a number")
+}
+
 /// Knuth's MMIX generator.
 #[derive(Clone)]
 pub(crate) struct TestRng(pub(crate) u64);

@@ -5,7 +5,7 @@ use evenkeel_lab::Server;
 use super::client::{Client, Value};
 use super::stage::{Setup, TestBed, shared};
 use crate::harness::DRIVERS;
-use crate::harness::rng::TestRng;
+use crate::harness::rng::{TestRng, conversations};
 
 /// Number of conversations per driver, and of steps in each.
 const CONVERSATIONS: u64 = 40;
@@ -129,7 +129,7 @@ fn converse(server: &Server, texts: &[&str], io: &str) {
     };
     let bed = TestBed::before(server, io, setup);
     let mut other = bed.client();
-    for seed in 0..CONVERSATIONS {
+    for seed in 0..conversations(CONVERSATIONS) {
         let mut rng = TestRng(seed * 7_919 + 17);
         let mut direct = Client::connect(server.address);
         let mut client = bed.client();

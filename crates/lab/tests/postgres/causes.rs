@@ -41,7 +41,7 @@ const CASES: [(&str, &str, &str, &str); 11] = [
     ),
     (
         "select set_config('work_mem', current_setting('work_mem'), false)",
-        "untracked settings",
+        "untracked values of settings",
         "setting work_mem",
         "select set_config(?",
     ),
@@ -179,7 +179,11 @@ fn a_prepared_statement_that_pins_is_named() {
             .execute()
             .sync();
         client.exchange(&script, 1);
-        let wanted = ("untracked settings", "setting app.tenant", "set_config(?");
+        let wanted = (
+            "untracked values of settings",
+            "setting app.tenant",
+            "set_config(?",
+        );
         expect(&bed, 0, wanted);
     }
 }

@@ -62,7 +62,7 @@ fn the_end_of_a_transaction_ends_its_cursors_but_neither_held_ones_nor_locks_of_
 fn reset_all_releases_neither_a_lock_nor_a_role() {
     assert_eq!(
         ended_by(UnpinEvent::ResetAll),
-        [Pin::UnlistedSettings, Pin::Settings]
+        [Pin::UnlistedSettings, Pin::NamedSettings, Pin::Settings]
     );
 }
 

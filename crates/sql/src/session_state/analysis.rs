@@ -273,7 +273,8 @@ pub enum EffectKind {
         /// New value.
         value: Box<[u8]>,
     },
-    /// Sets this setting to a value that the text does not show, which pins ([`Pin::Settings`]).
+    /// Sets this setting to a value that the text does not show, which pins
+    /// ([`Pin::NamedSettings`]).
     SetUnknown(Box<[u8]>),
     /// Resets the setting to its value at the start of the session.
     Reset(Box<[u8]>),

@@ -11,7 +11,7 @@ use evenkeel_wire::postgres::conversation::Request;
 use super::Session;
 use super::server::ServerConnection;
 use super::statements::{PrepareContext, Statement, new_id};
-use evenkeel_sql::session_state::analysis::{ParsingChange, sets_anything};
+use evenkeel_sql::session_state::analysis::ParsingChange;
 
 impl Session<'_> {
     /// Returns how texts are parsed; `None`: they cannot be analyzed.
@@ -59,7 +59,7 @@ impl Session<'_> {
 
     /// Returns whether the settings at preparation may differ from the tracked ones.
     fn reads_uncertainly(&self) -> bool {
-        self.rereads > ParsingChange::Nothing || sets_anything(self.state.pins)
+        self.rereads > ParsingChange::Nothing || self.state.has_unknown_parse_settings()
     }
 
     /// Returns whether names may refer to temporary objects of this session. An existing plan may

@@ -238,7 +238,7 @@ fn set(context: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectColl
 /// the setting is unknown, too.
 fn pin_untracked(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
     let collect = |effects: &mut EffectCollector<'_>| {
-        effects.pin_on_success(Pin::Settings);
+        effects.pin_on_success(values::pin_of_unknown(name));
         if name.is_none_or(values::is_role) {
             effects.pin_on_success(Pin::Role);
         }

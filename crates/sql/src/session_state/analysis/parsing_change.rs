@@ -33,7 +33,7 @@ const ANY_SETTING: Pins = Pins::of(&[
     Pin::Unknown,
 ]);
 
-/// Returns whether a session with these pins may have changed any setting.
+/// Returns whether a session with these pins may have changed settings that no text names.
 #[must_use]
 pub fn sets_anything(pins: Pins) -> bool {
     pins.iter().any(|pin| ANY_SETTING.has(pin))

@@ -519,13 +519,18 @@ fn sets_unknown_values(
     statement: &StatementFacts,
     effects: &mut EffectCollector<'_>,
 ) {
-    effects.pin_on_success(Pin::Settings);
+    let mut names =
+        postgres::set_config_names(context.text, statement, context.backslashes).peekable();
+    if names_pg_settings(context, statement) || names.peek().is_none() {
+        effects.pin_on_success(Pin::Settings);
+    }
+    for name in names {
+        let name = name.and_then(|name| values::name(&name));
+        effects.pin_on_success(values::pin_of_unknown(name.as_deref()));
+        effects.sets_unknown_value(name.as_deref());
+    }
     if may_set_role(context, statement) {
         effects.pin_on_success(Pin::Role);
-    }
-    for name in postgres::set_config_names(context.text, statement, context.backslashes) {
-        let name = name.and_then(|name| values::name(&name));
-        effects.sets_unknown_value(name.as_deref());
     }
 }
 

@@ -134,6 +134,10 @@ impl Question {
             let text = "SELECT '7', 'lastval', pg_catalog.lastval()::pg_catalog.text";
             return out.extend_from_slice(text.as_bytes());
         }
+        let is_of_names = self.kinds == Pins::of(&[Pin::NamedSettings]);
+        if is_of_names && !self.names.is_empty() {
+            return self.write_names(out);
+        }
         out.extend_from_slice(b"SELECT kind, name, NULL AS setting FROM (VALUES ('', NULL)");
         for (kind, (pin, name)) in STATE.iter().enumerate() {
             if self.kinds.has(*pin) {
@@ -146,15 +150,23 @@ impl Question {
             out.extend_from_slice(SETTINGS.as_bytes());
         }
         if !self.names.is_empty() {
-            out.extend_from_slice(
-                b" UNION ALL SELECT '5', name, pg_catalog.current_setting(name, true) \
-                  FROM pg_catalog.unnest(ARRAY[",
-            );
-            for (index, name) in self.names.iter().enumerate() {
-                out.extend_from_slice(if index == 0 { b"" } else { b"," });
-                values::literal(out, name);
-            }
-            out.extend_from_slice(b"]) AS name");
+            out.extend_from_slice(b" UNION ALL ");
+            self.write_names(out);
+        }
+    }
+
+    /// Writes the query for the values of the named settings.
+    fn write_names(&self, out: &mut Vec<u8>) {
+        for (index, name) in self.names.iter().enumerate() {
+            out.extend_from_slice(if index == 0 {
+                b"VALUES ('5',"
+            } else {
+                b",('5',"
+            });
+            values::literal(out, name);
+            out.extend_from_slice(b",pg_catalog.current_setting(");
+            values::literal(out, name);
+            out.extend_from_slice(b",true))");
         }
     }
 }
@@ -348,6 +360,10 @@ mod tests {
             settings.contains("pg_settings") && !settings.contains("pg_locks"),
             "{settings}"
         );
-        assert!(settings.contains("ARRAY['a.b''c']"), "{settings}");
+        let value = "UNION ALL VALUES ('5','a.b''c',pg_catalog.current_setting('a.b''c',true))";
+        assert!(settings.contains(value), "{settings}");
+        let named = Question::new(Pins::of(&[Pin::NamedSettings]), [b"a.b"[..].into()]);
+        let value = "VALUES ('5','a.b',pg_catalog.current_setting('a.b',true))";
+        assert_eq!(text(&named), value);
     }
 }

@@ -41,6 +41,11 @@ pub(crate) fn is_of_names(name: &[u8]) -> bool {
     OF_NAMES.contains(&name)
 }
 
+/// Returns whether texts are parsed by this setting.
+pub(crate) fn is_parsed_by(name: &[u8]) -> bool {
+    is_of_texts(name) || is_of_literals(name) || is_of_names(name)
+}
+
 /// Fingerprint of the settings that texts are parsed by: equal numbers mean equal values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ParseSettings {

@@ -35,7 +35,7 @@ pub struct SessionState {
     /// Pins of statements that can still be executed later, by FETCH from a cursor or portal or by
     /// a deferred trigger. No earlier unpin event ends them.
     deferred: Pins,
-    /// Settings that were set to values that no text shows.
+    /// Settings that may have values that no text shows.
     unknown_values: BTreeSet<Box<[u8]>>,
     startup: SettingSet,
     settings: SettingSet,
@@ -167,7 +167,8 @@ impl SessionState {
         for effect in effects {
             self.apply(&effect.kind);
             // All other effects of a statement happen once.
-            if let EffectKind::PinOnSuccess(pin @ (Pin::Settings | Pin::Role)) = effect.kind
+            if let EffectKind::PinOnSuccess(pin) = effect.kind
+                && asking::SETTINGS.has(pin)
                 && analysis.may_run_later
             {
                 self.deferred.add(pin);

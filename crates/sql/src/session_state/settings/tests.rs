@@ -6,6 +6,7 @@ use evenkeel_wire::postgres::TransactionStatus;
 use super::*;
 use crate::session_state::analysis;
 
+mod asking;
 mod moving;
 mod starting;
 mod telling;
@@ -396,7 +397,7 @@ fn a_release_ends_neither_what_may_still_run_nor_anything_once_it_is_rolled_back
                 "FETCH c",
                 "COMMIT",
             ],
-            "untracked settings",
+            "untracked values of settings",
         ),
     ] {
         assert_eq!(pins(texts), expect, "{texts:?}");
@@ -422,7 +423,7 @@ fn what_was_prepared_in_sql_binds_each_time_it_is_executed() {
                 "RESET ALL",
                 "EXECUTE p('evil'); DEALLOCATE ALL",
             ],
-            "untracked settings",
+            "untracked values of settings",
         ),
         (
             &[

@@ -78,6 +78,16 @@ pub(super) fn is_of_superusers(name: &[u8]) -> bool {
     names.any(|beginning| name.starts_with(beginning))
 }
 
+/// Returns the pin of a setting with a value that no text shows. `None`: its name is unknown, too.
+pub(crate) fn pin_of_unknown(name: Option<&[u8]>) -> Pin {
+    // Only the list of settings shows whether the login user may set it.
+    let is_enough = |name: &[u8]| !is_role(name) && !is_of_superusers(name);
+    match name.is_some_and(is_enough) {
+        true => Pin::NamedSettings,
+        false => Pin::Settings,
+    }
+}
+
 /// Converts the name of a setting from a text value to lower case and its present name. Returns
 /// `None` if the name cannot be determined.
 pub(crate) fn name(text: &[u8]) -> Option<Box<[u8]>> {
