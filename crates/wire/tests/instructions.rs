@@ -8,11 +8,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
+use evenkeel_wire::http;
+use evenkeel_wire::http::chunked::{self, ChunkDecoder, ChunkLimits};
 use evenkeel_wire::mysql::conversation as mysql_conversation;
 use evenkeel_wire::mysql::frame::{PAYLOAD_LENGTH_MAX, frame};
 use evenkeel_wire::mysql::{self, flags::Capabilities, flags::Status, frontend};
@@ -134,6 +137,42 @@ fn mysql_server(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Parses the head of an HTTP request and writes it with forwarded fields.
+fn http_request(bytes: &[u8], head: &mut http::RequestHead, out: &mut Vec<u8>) -> u64 {
+    let parsed = head.parse(bytes, &http::HeadLimits::default());
+    assert_eq!(black_box(parsed), http::Parsed::Complete);
+    let edit = http::RequestEdit {
+        remove: &[b"Forwarded", b"X-Real-IP"],
+        forwarded: &[(b"X-Forwarded-For", b"192.0.2.1")],
+        ..http::RequestEdit::default()
+    };
+    out.clear();
+    black_box(http::write_request(out, head, bytes, &edit));
+    1
+}
+
+/// Parses the head of an HTTP response and writes it.
+fn http_response(bytes: &[u8], head: &mut http::ResponseHead, out: &mut Vec<u8>) -> u64 {
+    let parsed = head.parse(bytes, &http::HeadLimits::default(), http::Method::Get);
+    assert_eq!(black_box(parsed), http::Parsed::Complete);
+    out.clear();
+    let edit = http::ResponseEdit::default();
+    black_box(http::write_response(out, head, bytes, &edit));
+    1
+}
+
+/// Decodes a body of chunks. Returns their number.
+fn http_chunks(bytes: &[u8], decoder: &mut ChunkDecoder) -> u64 {
+    let (mut at, mut chunks) = (0, 0);
+    decoder.restart();
+    while let chunked::Step::Data(range) = decoder.next(&bytes[at..]) {
+        at += range.end;
+        chunks += 1;
+    }
+    assert!(decoder.is_complete());
+    chunks
+}
+
 fn proxy_header(bytes: &[u8]) -> u64 {
     assert!(matches!(
         black_box(proxy_header::parse(bytes)),
@@ -162,6 +201,31 @@ fn run(case: &str, times: u64) -> u64 {
         "mysql_server" => {
             let bytes = corpus("mysql_server", "prepared_mysql");
             repeat(&|| mysql_server(black_box(&bytes)))
+        }
+        "http_request_3" | "http_request_16" => {
+            let name = match case {
+                "http_request_3" => "ok-three-fields",
+                _ => "ok-browser",
+            };
+            let bytes = corpus("http_request", name);
+            let parts = RefCell::new((http::RequestHead::new(), Vec::new()));
+            repeat(&|| {
+                let (head, out) = &mut *parts.borrow_mut();
+                http_request(black_box(&bytes), head, out)
+            })
+        }
+        "http_response" => {
+            let bytes = corpus("http_response", "ok-eight-fields");
+            let parts = RefCell::new((http::ResponseHead::new(), Vec::new()));
+            repeat(&|| {
+                let (head, out) = &mut *parts.borrow_mut();
+                http_response(black_box(&bytes), head, out)
+            })
+        }
+        "http_chunks" => {
+            let bytes = [&b"10\r\n0123456789abcdef\r\n".repeat(8), &b"0\r\n\r\n"[..]].concat();
+            let decoder = RefCell::new(ChunkDecoder::new(ChunkLimits::default()));
+            repeat(&|| http_chunks(black_box(&bytes), &mut decoder.borrow_mut()))
         }
         "proxy_header_v1" => {
             let bytes = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n";
@@ -244,4 +308,16 @@ fn following_a_conversation_of_mysql_takes_few_instructions() {
 fn reading_a_proxy_header_takes_few_instructions() {
     check("proxy_header_v1", 3_250);
     check("proxy_header_v2", 1_195);
+}
+
+#[test]
+fn reading_and_writing_heads_of_http_takes_few_instructions() {
+    check("http_request_3", 19_596);
+    check("http_request_16", 53_358);
+    check("http_response", 27_647);
+}
+
+#[test]
+fn reading_chunks_of_http_takes_few_instructions() {
+    check("http_chunks", 842);
 }

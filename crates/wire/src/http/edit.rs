@@ -45,7 +45,8 @@ pub enum Persistence {
 pub struct RequestEdit<'a> {
     /// Edit of the path.
     pub path: PathEdit<'a>,
-    /// `Host` in place of the request's own. Without both, as in HTTP/1.0, there is none.
+    /// `Host` in place of the request's own. A request of HTTP/1.0 may have none, and needs one
+    /// here: servers refuse a request of HTTP/1.1 without.
     pub host: Option<&'a [u8]>,
     /// Names of fields to remove.
     pub remove: &'a [&'a [u8]],
@@ -292,8 +293,12 @@ fn write_target(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], edit: PathE
     out.extend_from_slice(target.query);
 }
 
-/// Appends a byte of a path that began at `start`, which begins with `/` in any case.
+/// Appends a byte of a path that began at `start`, which begins with `/` in any case. A byte that
+/// no path has is left out: it would end the path, or the line.
 fn write_path_byte(out: &mut Vec<u8>, start: usize, byte: u8) {
+    if byte == b'?' || grammar::target_end(&[byte], 0) == 0 {
+        return;
+    }
     if out.len() == start && byte != b'/' {
         out.push(b'/');
     }

@@ -79,6 +79,7 @@ fn paths_are_edited_and_always_begin_with_a_slash() {
         ("/a?b", PathEdit::Replace(b"/c"), "/c?b"),
         ("/a?b", PathEdit::Replace(b"c"), "/c?b"),
         ("/a?b", PathEdit::Replace(b""), "/?b"),
+        ("/a?b", PathEdit::Replace(b"/c d?\r\n#e"), "/cde?b"),
     ] {
         let bytes = request_text(&format!("GET {target} HTTP/1.1"), "Host: h\r\n");
         let text = sent_on(
