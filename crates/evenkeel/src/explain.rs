@@ -1,7 +1,10 @@
 //! Explains to which server a statement would be routed and why, with the code that routes
 //! statements of clients.
 
+mod request;
 mod ruled;
+
+pub(crate) use request::explain_request;
 
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{
@@ -193,6 +196,9 @@ fn pin_of(object: SessionObject) -> Pin {
 
 /// Explains a statement from the configuration file alone, if no process is running.
 pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation, String> {
+    if let Some(explained) = explain_request(question, plan.services.iter()) {
+        return explained;
+    }
     let (service, database) = find_service(plan.services.iter(), question.service.as_deref())?;
     let context = ExplainContext {
         service,

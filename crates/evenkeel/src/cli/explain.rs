@@ -1,4 +1,5 @@
-//! Implements `evenkeel explain "SELECT …"`: shows where a statement would be routed, and why.
+//! Implements `evenkeel explain "SELECT …"` and `evenkeel explain "GET https://…"`: shows where a
+//! statement or a request would be routed, and why.
 
 use std::process::ExitCode;
 
@@ -13,9 +14,9 @@ use crate::status::{Explanation, Question, RuleFit};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// Statement to explain.
+    /// Statement to explain, or a request such as `GET https://shop.example/api/x`.
     sql: String,
-    /// Service; optional if only one service routes statements.
+    /// Service; optional if only one service routes statements, or receives requests.
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
     /// Database used to look up functions and tables; optional if only one is in use.
@@ -95,12 +96,17 @@ fn rendered(explanation: &Explanation) -> String {
         .map(|one| format!("{} (calls: {})", one.kind, one.calls))
         .collect();
     line("statements", &statements);
-    if explanation.obstacles.len() > 1 {
-        line("obstacles", &explanation.obstacles);
+    let is_request = explanation.digest.is_empty();
+    if explanation.obstacles.len() > 1 || is_request {
+        let what = if is_request { "not used" } else { "obstacles" };
+        line(what, &explanation.obstacles);
     }
     line("pins", &explanation.pins);
-    let digest = format!("{} {}", explanation.digest, explanation.normalized);
-    line("digest", &[digest]);
+    line("changes", &explanation.changes);
+    if !explanation.digest.is_empty() {
+        let digest = format!("{} {}", explanation.digest, explanation.normalized);
+        line("digest", &[digest]);
+    }
     for assumed in &explanation.assumed {
         line("assumed", std::slice::from_ref(assumed));
     }

@@ -37,6 +37,8 @@ pub struct Explanation {
     pub rule_test: Option<String>,
     /// Reasons that pin the session to its server connection after the text was executed.
     pub pins: Vec<String>,
+    /// Changes that a route makes to a request of HTTP, and to its response.
+    pub changes: Vec<String>,
     /// Assumptions.
     pub assumed: Vec<String>,
 }
