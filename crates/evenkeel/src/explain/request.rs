@@ -82,11 +82,7 @@ fn explain<'a>(
         service: service.name.clone(),
         ..Explanation::default()
     };
-    if http.tls.is_some() && !request.is_https && http.clients.https != Https::Off {
-        let (target, why) = match http.clients.https {
-            Https::Redirect => ("the same URL with https", "plaintext is redirected"),
-            Https::Only | Https::Off => ("an error (403)", "plaintext is refused"),
-        };
+    if let Some((target, why)) = without_tls(request, http) {
         explanation.target = target.to_owned();
         explanation.why = format!("{why} ([service.http] https)");
         return explanation;
@@ -145,6 +141,18 @@ fn explain<'a>(
         }
     }
     explanation
+}
+
+/// Returns the treatment of a request without TLS, if it is not served.
+fn without_tls(request: &Request<'_>, http: &HttpPlan) -> Option<(&'static str, &'static str)> {
+    if http.tls.is_none() || request.is_https {
+        return None;
+    }
+    match http.clients.https {
+        Https::Off => None,
+        Https::Redirect => Some(("the same URL with https", "plaintext is redirected")),
+        Https::Only => Some(("an error (403)", "plaintext is refused")),
+    }
 }
 
 fn describe<'a>(
