@@ -145,11 +145,12 @@ fn split_lines(text: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Checks that another parser reads the same.
-fn check_httparse(head: &RequestHead, bytes: &[u8]) {
+pub(crate) fn check_httparse(head: &RequestHead, bytes: &[u8]) {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut other = httparse::Request::new(&mut fields);
     let status = other.parse(bytes);
-    assert_eq!(status, Ok(httparse::Status::Complete(head.length())));
+    let expect = Ok(httparse::Status::Complete(head.length()));
+    assert_eq!(status, expect, "{}", bytes.escape_ascii());
     assert_eq!(
         other.method.map(str::as_bytes),
         Some(head.method_text(bytes))

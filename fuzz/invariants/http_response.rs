@@ -82,14 +82,15 @@ fn check_complete(head: &ResponseHead, bytes: &[u8], method: Method) {
 
 /// Checks that another parser reads the same, but where lines are continued: it joins them
 /// differently.
-fn check_httparse(head: &ResponseHead, bytes: &[u8]) {
+pub(crate) fn check_httparse(head: &ResponseHead, bytes: &[u8]) {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut other = httparse::Response::new(&mut fields);
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true);
     config.allow_obsolete_multiline_headers_in_responses(true);
     let status = config.parse_response(&mut other, bytes);
-    assert_eq!(status, Ok(httparse::Status::Complete(head.length())));
+    let expect = Ok(httparse::Status::Complete(head.length()));
+    assert_eq!(status, expect, "{}", bytes.escape_ascii());
     assert_eq!(other.code, Some(head.status()));
     let version = if head.version() == Version::Http11 {
         1

@@ -106,6 +106,31 @@ fn responses_of_any_parts_are_read_as_other_parsers_read_them() {
     );
 }
 
+/// Compares with another parser only, which is fast: `HTTP_INPUTS` may be hundreds of millions.
+#[test]
+fn another_parser_reads_the_same_in_each_accepted_head() {
+    let limits = HeadLimits::default();
+    let (mut requests, mut responses) = (RequestHead::new(), ResponseHead::new());
+    let mut accepted = [0_u64; 2];
+    for seed in 0..parts::count(20_000) {
+        let chance = &mut parts::Chance::of(!seed);
+        let bytes = parts::a_request(chance);
+        requests.clear();
+        if requests.parse(&bytes, &limits) == Parsed::Complete {
+            request::check_httparse(&requests, &bytes);
+            accepted[0] += 1;
+        }
+        let bytes = parts::a_response(chance);
+        responses.clear();
+        if responses.parse(&bytes, &limits, Method::Get) == Parsed::Complete {
+            response::check_httparse(&responses, &bytes);
+            accepted[1] += 1;
+        }
+    }
+    println!("{accepted:?} accepted");
+    assert!(accepted.iter().all(|&accepted| accepted > 1_000));
+}
+
 #[test]
 fn bodies_of_any_parts_are_read_as_another_decoder_reads_them() {
     let is_complete = |bytes: &[u8]| {
