@@ -235,6 +235,8 @@ impl ControlPlane {
         match serving {
             // The primary replaces the replicas: the service works, but is degraded.
             0 if reserve => State::Degraded,
+            // Its routes lead to other services.
+            0 if service.plan.servers.is_empty() => State::Up,
             0 => State::Down,
             _ if serving < all => State::Degraded,
             _ => State::Up,
