@@ -91,7 +91,10 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
     } = service;
     let reason = in_words(&service.reason);
     let since = ago(service.since_unix_ms, now_unix_ms);
-    let listen = service.listen.join(", ");
+    let listen = match service.listen.as_slice() {
+        [] => String::from("reached by routes"),
+        listen => format!("listens on {}", listen.join(", ")),
+    };
     let role = match service.role.as_str() {
         "" | "any" => String::new(),
         role => format!(", role {role}"),
@@ -104,9 +107,7 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
         "service {name}: {}{reason}, for {since}",
         service.state.name()
     ));
-    lines.push(format!(
-        "  listens on {listen}, {protocol}, {balance}{role}{cluster}"
-    ));
+    lines.push(format!("  {listen}, {protocol}, {balance}{role}{cluster}"));
     lines.push(format!(
         "  sessions {} of {}, {} total, {} refused; queue {} of {}",
         sessions.current,
