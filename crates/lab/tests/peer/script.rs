@@ -79,6 +79,11 @@ impl Scripted {
         });
     }
 
+    /// Stops accepting connections.
+    pub(crate) fn stop(&self) {
+        let _ = self.listening.socket.shutdown(std::net::Shutdown::Both);
+    }
+
     /// Starts a server that echoes its input.
     pub(crate) fn echo(kind: Kind) -> Scripted {
         Scripted::start(kind, echo)
@@ -106,7 +111,7 @@ impl Scripted {
 
 impl Drop for Scripted {
     fn drop(&mut self) {
-        let _ = self.listening.socket.shutdown(std::net::Shutdown::Both);
+        self.stop();
     }
 }
 

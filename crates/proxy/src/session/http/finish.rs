@@ -28,7 +28,8 @@ impl Session<'_> {
             exchange.keeps_client && exchange.upload.is_done() && !self.own.shared.is_draining();
         self.release(exchange, now_us);
         if !keeps_client {
-            self.handle.set_request_deadline(0);
+            // Of the client's own connection only: the last bytes are on their way.
+            self.limit_step(|limits| limits.body_idle);
             self.stage = Stage::Closing(TerminationReason::ServerClosed);
             return Ok(());
         }
@@ -105,14 +106,20 @@ impl Session<'_> {
                     "the server does not respond ([service.times] first_byte_ms)",
                 )
             }
+            Stage::Response if self.is_server_slow() => {
+                self.judge(Outcome::Late);
+                self.answer(
+                    504,
+                    "the server does not take the body ([service.times] body_idle_ms)",
+                )
+            }
             Stage::Response => self.answer(
                 408,
                 "the request body is incomplete ([service.times] body_idle_ms)",
             ),
-            Stage::Body(_) | Stage::Answer | Stage::Tunnel => {
+            Stage::Body(_) | Stage::Answer | Stage::Tunnel | Stage::Closing(_) => {
                 Err(ExitReason::TimedOut(TerminationReason::IdleTimeout))
             }
-            Stage::Closing(_) => Ok(()),
         }
     }
 
@@ -141,6 +148,12 @@ impl Session<'_> {
             }
             _ => Err(ExitReason::TimedOut(TerminationReason::IdleTimeout)),
         }
+    }
+
+    /// Returns whether the server has not taken what was received of the request.
+    fn is_server_slow(&self) -> bool {
+        let server = self.exchange.server.as_ref();
+        server.is_some_and(|server| !server.core.stream.is_sent())
     }
 
     /// Handles a server that was taken away: it has failed, or its time to finish is over.

@@ -21,6 +21,7 @@ use super::acquire::method_text;
 use super::admit::Admitted;
 use super::exchange::{Exchange, Kept, Upload};
 use super::target::Target;
+use super::upload::BodyFault;
 use super::{ExitReason, HeadProgress, Session, Stage};
 use crate::record::TerminationReason;
 use crate::service::Service;
@@ -139,7 +140,7 @@ impl Session<'_> {
         self.write_request(head, bytes, client);
         let used = match self.take_body(rest) {
             Ok(used) => used,
-            Err(fault) => return self.refuse(&fault),
+            Err(fault) => return self.refuse_rest(fault),
         };
         self.hold_rest(rest.get(used..).unwrap_or_default());
         self.acquire()
@@ -259,27 +260,32 @@ impl Session<'_> {
     /// Answers a request that violates the protocol or a limit, and closes the connection: the end
     /// of the request is unknown.
     pub(super) fn refuse(&mut self, fault: &Fault) -> Result<(), ExitReason> {
-        let key = match fault.limit() {
-            Some(Limit::HeadBytes(_) | Limit::TargetBytes(_)) => " ([service.http] head_bytes_max)",
-            Some(Limit::Fields(_)) => " ([service.http] fields_max)",
-            _ => "",
-        };
+        let key = limit_key(fault);
         self.stats().refused.add(1);
         self.exchange.keeps_client = false;
         self.answer(fault.status(), &format!("{fault}{key}"))
     }
 
-    /// Refuses a request whose body turns out to be malformed after its beginning was sent: the
-    /// server connection is closed, so that the server does not take the beginning for the whole.
-    pub(super) fn refuse_rest(&mut self, fault: &Fault) -> Result<(), ExitReason> {
-        match self.stage {
-            Stage::Body(_) => Err(ExitReason::ClientBroke(fault.to_string())),
-            _ => self.refuse(fault),
+    /// Refuses a request whose body turns out to be malformed or too long, perhaps after its
+    /// beginning was sent: the server connection is closed, so that the server does not take the
+    /// beginning for the whole.
+    pub(super) fn refuse_rest(&mut self, fault: BodyFault) -> Result<(), ExitReason> {
+        match (&self.stage, fault) {
+            (Stage::Body(_), BodyFault::Malformed(fault)) => {
+                Err(ExitReason::ClientBroke(fault.to_string()))
+            }
+            (Stage::Body(_), BodyFault::TooLong(limit)) => {
+                let why = format!("the body has more than {limit} bytes");
+                Err(ExitReason::ClientBroke(why))
+            }
+            (_, BodyFault::Malformed(fault)) => self.refuse(&fault),
+            (_, BodyFault::TooLong(limit)) => self.refuse_body(limit),
         }
     }
 
     fn refuse_body(&mut self, limit: u64) -> Result<(), ExitReason> {
         self.stats().refused.add(1);
+        self.exchange.keeps_client = false;
         let why = format!("the body has more than {limit} bytes ([service.http] body_bytes_max)");
         self.answer(413, &why)
     }
@@ -290,6 +296,16 @@ fn pairs(fields: &[(String, String)]) -> Vec<(&[u8], &[u8])> {
     pairs
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
         .collect()
+}
+
+/// Returns the configuration key of the limit that a head exceeds, in parentheses; empty if there is
+/// none.
+pub(super) fn limit_key(fault: &Fault) -> &'static str {
+    match fault.limit() {
+        Some(Limit::HeadBytes(_) | Limit::TargetBytes(_)) => " ([service.http] head_bytes_max)",
+        Some(Limit::Fields(_)) => " ([service.http] fields_max)",
+        _ => "",
+    }
 }
 
 /// Returns the limits of a request head.

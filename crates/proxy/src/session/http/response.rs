@@ -14,6 +14,7 @@ use evenkeel_wire::http::{
 };
 
 use super::exchange::{Download, Recoded, Recoding};
+use super::request::limit_key;
 use super::{ExitReason, Session, Stage};
 use crate::service::http::{HttpServer, now_s};
 use crate::session::input::Input;
@@ -303,7 +304,8 @@ impl Session<'_> {
     }
 
     fn refuse_response(&mut self, fault: &Fault) -> Result<(), ExitReason> {
-        self.report_bad_response(&fault.to_string());
+        let key = limit_key(fault);
+        self.report_bad_response(&format!("{fault}{key}"));
         self.answer(502, "the server's response is invalid")
     }
 

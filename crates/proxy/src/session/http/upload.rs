@@ -10,6 +10,14 @@ use super::exchange::{Recoded, Upload};
 use super::{ExitReason, Session, Stage};
 use crate::service::http::BODY_RATE_GRACE;
 
+/// Reason for which the body of a request is refused.
+pub(super) enum BodyFault {
+    /// Its framing is malformed.
+    Malformed(Fault),
+    /// It has more bytes than this limit.
+    TooLong(u64),
+}
+
 impl Session<'_> {
     /// Receives more of the body, if the server takes more.
     pub(super) fn step_upload(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
@@ -66,7 +74,7 @@ impl Session<'_> {
     fn forward_body(&mut self, bytes: &[u8]) -> Result<usize, ExitReason> {
         let used = match self.take_body(bytes) {
             Ok(used) => used,
-            Err(fault) => return self.refuse_rest(&fault).map(|()| bytes.len()),
+            Err(fault) => return self.refuse_rest(fault).map(|()| bytes.len()),
         };
         let out = std::mem::take(&mut self.exchange.outgoing);
         self.exchange.kept.add(&out, self.kept_length_max());
@@ -82,7 +90,8 @@ impl Session<'_> {
 
     /// Appends the part of the bytes that belongs to the body to the bytes for the server. Returns
     /// its length.
-    pub(super) fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+    pub(super) fn take_body(&mut self, bytes: &[u8]) -> Result<usize, BodyFault> {
+        let length_max = self.body_length_max();
         if self.exchange.outgoing.capacity() == 0 {
             self.exchange.outgoing = self.worker.take_spare();
         }
@@ -103,16 +112,25 @@ impl Session<'_> {
             }
             Upload::Chunked(recoding) => {
                 let out = &mut exchange.outgoing;
-                match recoding.recode(bytes, &mut exchange.body_bytes, out) {
-                    Ok(Recoded::Partial) => Ok(bytes.len()),
-                    Ok(Recoded::Complete(used)) => {
+                let recoded = recoding.recode(bytes, &mut exchange.body_bytes, out);
+                if exchange.body_bytes > length_max {
+                    return Err(BodyFault::TooLong(length_max));
+                }
+                match recoded.map_err(BodyFault::Malformed)? {
+                    Recoded::Partial => Ok(bytes.len()),
+                    Recoded::Complete(used) => {
                         exchange.upload = Upload::Done;
                         Ok(used)
                     }
-                    Err(fault) => Err(fault),
                 }
             }
         }
+    }
+
+    /// Returns the limit of a request body in bytes.
+    fn body_length_max(&self) -> u64 {
+        let view = self.target().service.snapshot();
+        view.http().map_or(u64::MAX, |http| http.size_limits.body)
     }
 
     /// Sets the time limit of a body, unless the response has begun, which has its own: a silence,

@@ -144,7 +144,11 @@ impl RequestHead {
         let parsed = match self.advance(visible, limits) {
             Ok(true) => Parsed::Complete,
             Ok(false) if bytes.len() < head_max => return Parsed::Incomplete,
-            Ok(false) => Parsed::Invalid(Fault::Limit(Limit::HeadBytes(head_max))),
+            Ok(false) => Parsed::Invalid(Fault::Limit(match self.progress {
+                // The request line alone has as many bytes, and its method few.
+                Progress::StartLine => Limit::TargetBytes(limits.target_bytes_max.min(head_max)),
+                _ => Limit::HeadBytes(head_max),
+            })),
             Err(fault) => Parsed::Invalid(fault),
         };
         self.progress = Progress::Finished;

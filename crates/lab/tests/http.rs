@@ -1,0 +1,68 @@
+//! Tests of `protocol = "http"`: what clients and servers see of each other's messages, on both
+//! drivers.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
+
+#[path = "http/client.rs"]
+mod client;
+#[path = "http/flow.rs"]
+mod flow;
+#[path = "http/framing.rs"]
+mod framing;
+#[path = "http/interim.rs"]
+mod interim;
+#[path = "http/limits.rs"]
+mod limits;
+#[path = "http/operate.rs"]
+mod operate;
+#[path = "http/origin.rs"]
+mod origin;
+#[path = "peer/peer.rs"]
+mod peer;
+#[path = "http/reuse.rs"]
+mod reuse;
+#[path = "http/websocket.rs"]
+mod websocket;
+
+use evenkeel_lab::Balancer;
+use origin::Origin;
+use peer::Kind;
+use serde_json::Value;
+
+/// A service of `protocol = "http"` in front of servers.
+struct Bed {
+    listen: String,
+    balancer: Balancer,
+}
+
+impl Bed {
+    /// Starts the balancer; `more` are keys and tables of the service.
+    fn new(io: &str, servers: &[&Origin], more: &str) -> Bed {
+        let addresses: Vec<&str> = servers.iter().map(|server| server.address()).collect();
+        Bed::of(io, &addresses, more)
+    }
+
+    fn of(io: &str, servers: &[&str], more: &str) -> Bed {
+        let listen = peer::own_address(Kind::V4);
+        let balancer = peer::balancer(io, &service(&listen, servers, more));
+        Bed { listen, balancer }
+    }
+
+    fn client(&self) -> client::Client {
+        client::Client::connect(&self.listen)
+    }
+
+    fn status(&self) -> Value {
+        self.balancer.status().unwrap()["services"][0].clone()
+    }
+
+    fn until_idle(&self) {
+        peer::until_service(&self.balancer, "no session", |service| {
+            service["sessions"]["current"] == 0
+        });
+    }
+}
+
+fn service(listen: &str, servers: &[&str], more: &str) -> String {
+    peer::service(listen, servers, &format!("protocol = \"http\"\n{more}"))
+}
