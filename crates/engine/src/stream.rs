@@ -120,6 +120,25 @@ impl Stream {
         Poll::Pending
     }
 
+    /// Appends further bytes that have arrived, up to a length of `length_max`, with one system call
+    /// in place of one for each buffer of the ring. It appends nothing under TLS. Call it after
+    /// [`Self::poll_chunk`] has returned a chunk and before it is called again: then no other
+    /// receive is in progress.
+    pub fn receive_more(&mut self, bytes: &mut Vec<u8>, length_max: usize) -> io::Result<()> {
+        let length = bytes.len();
+        if self.tls.is_some() || length >= length_max {
+            return Ok(());
+        }
+        bytes.resize(length_max, 0);
+        let received = self.socket.receive_now(&mut bytes[length..]);
+        bytes.truncate(length + *received.as_ref().unwrap_or(&0));
+        match received {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Polls until the next send may begin.
     pub fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.poll_sent(context)

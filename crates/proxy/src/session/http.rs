@@ -7,6 +7,7 @@
 mod acquire;
 mod admit;
 mod answer;
+mod bulk;
 mod exchange;
 mod finish;
 mod request;

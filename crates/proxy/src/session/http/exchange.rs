@@ -173,6 +173,10 @@ impl Kept {
         }
     }
 
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone)
+    }
+
     /// Takes the copy; it is gone afterwards.
     pub(super) fn take(&mut self) -> Option<Vec<u8>> {
         match std::mem::replace(self, Self::Gone) {

@@ -298,8 +298,8 @@ fn pairs(fields: &[(String, String)]) -> Vec<(&[u8], &[u8])> {
         .collect()
 }
 
-/// Returns the configuration key of the limit that a head exceeds, in parentheses; empty if there is
-/// none.
+/// Returns the configuration key of the limit that a head exceeds, in parentheses; empty if there
+/// is none.
 pub(super) fn limit_key(fault: &Fault) -> &'static str {
     match fault.limit() {
         Some(Limit::HeadBytes(_) | Limit::TargetBytes(_)) => " ([service.http] head_bytes_max)",

@@ -17,6 +17,7 @@ use super::exchange::{Download, Recoded, Recoding};
 use super::request::limit_key;
 use super::{ExitReason, Session, Stage};
 use crate::service::http::{HttpServer, now_s};
+use crate::session::http::bulk::{is_bulk, receive_bulk};
 use crate::session::input::Input;
 
 /// Result of passing a part of a body on.
@@ -218,6 +219,17 @@ impl Session<'_> {
         let Stage::Body(download) = &mut self.stage else {
             return Ok(());
         };
+        if let (Download::Length(left), Some(server)) = (&mut *download, &mut self.exchange.server)
+            && is_bulk(length, *left)
+        {
+            let stream = &mut server.core.stream;
+            let bulk = receive_bulk(worker, stream, chunk, *left);
+            let bulk = bulk.map_err(|error| ExitReason::ServerBroke(error.to_string()))?;
+            *left -= bulk.len() as u64;
+            let is_last = *left == 0;
+            self.send_to_client(bulk)?;
+            return self.end_part(is_last);
+        }
         let is_last = match download {
             Download::Length(left) if length as u64 <= *left => {
                 *left -= length as u64;
@@ -234,6 +246,11 @@ impl Session<'_> {
         self.count(ByteDirection::ToClient, length);
         let sent = self.client.send_chunk(worker, chunk);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
+        self.end_part(is_last)
+    }
+
+    /// Ends the response after its last part.
+    fn end_part(&mut self, is_last: bool) -> Result<(), ExitReason> {
         match is_last {
             true => self.finish(),
             false => {

@@ -4,17 +4,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use evenkeel_engine::relay::ByteDirection;
+use evenkeel_engine::socket::Chunk;
 use evenkeel_wire::http::Fault;
 
 use super::exchange::{Recoded, Upload};
 use super::{ExitReason, Session, Stage};
 use crate::service::http::BODY_RATE_GRACE;
+use crate::session::http::bulk::{is_bulk, receive_bulk};
 
 /// Reason for which the body of a request is refused.
 pub(super) enum BodyFault {
-    /// Its framing is malformed.
+    /// Malformed framing.
     Malformed(Fault),
-    /// It has more bytes than this limit.
+    /// More bytes than this limit.
     TooLong(u64),
 }
 
@@ -50,6 +52,10 @@ impl Session<'_> {
         if let Upload::Length(left) = &mut self.exchange.upload
             && length as u64 <= *left
         {
+            let is_bulk = is_bulk(length, *left) && self.exchange.kept.is_gone();
+            if is_bulk {
+                return self.forward_bulk(chunk);
+            }
             *left -= length as u64;
             self.exchange.body_bytes += length as u64;
             if *left == 0 {
@@ -67,6 +73,27 @@ impl Session<'_> {
         let rest = chunk.bytes().get(used..).unwrap_or_default().to_vec();
         drop(chunk);
         self.input.extend_from_slice(&rest);
+        Ok(true)
+    }
+
+    /// Sends the chunk and what has arrived after it, of a long body of which no copy is kept.
+    fn forward_bulk(&mut self, chunk: Chunk<'_>) -> Result<bool, ExitReason> {
+        let Upload::Length(left) = &mut self.exchange.upload else {
+            return Ok(true);
+        };
+        let first = chunk.bytes().len();
+        let bulk = receive_bulk(self.worker, &mut self.client, chunk, *left);
+        let bulk = bulk.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
+        *left -= bulk.len() as u64;
+        self.exchange.body_bytes += bulk.len() as u64;
+        if *left == 0 {
+            self.end_upload();
+        }
+        self.count(ByteDirection::FromClient, bulk.len() - first);
+        if let Some(server) = &mut self.exchange.server {
+            // A failed send is noticed when the response is received.
+            drop(server.core.stream.send_own(self.worker, bulk));
+        }
         Ok(true)
     }
 
