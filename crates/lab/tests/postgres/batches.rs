@@ -257,3 +257,28 @@ fn the_unnamed_statement_outlives_a_query_that_the_server_skips() {
         received
     });
 }
+
+/// TO SEE THIS RED: forget the unnamed statement when a Parse of another is sent.
+#[test]
+fn an_unnamed_statement_remains_if_the_server_skips_the_parse_of_the_next() {
+    let skipped = |batch: Script| batch.parse("", "select 'next'").sync();
+    let wrong = || Script::new().bind("there_is_none", &[]).execute();
+    for batch in [
+        skipped(wrong()),
+        skipped(wrong().parse("", "select 'between'")),
+        // This one is executed: nothing of the first remains.
+        skipped(Script::new().parse("", "selekt")),
+        Script::new().parse("", "selekt").sync(),
+    ] {
+        same_as_direct(ONE, |address| {
+            let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+            let mut received = client.exchange(&Script::new().parse("", "select 'old'").sync(), 1);
+            received.extend(client.exchange(&batch, 1));
+            other.run("select 1");
+            for _ in 0..2 {
+                received.extend(client.exchange(&execute("", &[]), 1));
+            }
+            received
+        });
+    }
+}

@@ -26,6 +26,8 @@ pub(super) struct UnnamedStatement {
     pub(super) is_closing: bool,
     /// Queries in flight that drop it, unless an error before them makes the server skip them.
     pub(super) dropped_by: Vec<RequestToken>,
+    /// Parsed statement that exists again if the server skips the Parse of this one.
+    pub(super) before: Option<Box<UnnamedStatement>>,
 }
 
 impl UnnamedStatement {
@@ -41,6 +43,12 @@ impl UnnamedStatement {
 
     /// Records a new statement in place of this one.
     pub(super) fn replace(&mut self, id: u64, text: &[u8], types: &[u8], segment: u64) {
+        if self.is_gone() {
+            self.before = None;
+        } else if self.is_parsed {
+            self.before = None;
+            self.before = Some(Box::new(std::mem::take(self)));
+        }
         self.id = id;
         self.text.clear();
         self.text.extend_from_slice(text);
@@ -67,11 +75,33 @@ impl UnnamedStatement {
 
     /// Records that the server has prepared the statement of the token.
     pub(super) fn parsed(&mut self, token: RequestToken) {
+        self.ended(token);
         if unnamed_of(token).is_some_and(|id| id == self.id) {
             self.is_parsed = true;
             if !self.is_gone() {
                 self.open = None;
             }
+        }
+    }
+
+    /// Records that the server has executed the Parse of the token, even with an error: the
+    /// statement before it no longer exists.
+    pub(super) fn ended(&mut self, token: RequestToken) {
+        let id = unnamed_of(token);
+        self.before = self
+            .before
+            .take()
+            .filter(|before| id.is_none_or(|id| id == before.id));
+    }
+
+    /// Records that the server skipped the Parse of the token.
+    pub(super) fn parse_skipped(&mut self, token: RequestToken) {
+        if unnamed_of(token).is_none_or(|id| id != self.id) {
+            return;
+        }
+        match self.before.take().filter(|_| !self.is_parsed) {
+            Some(before) => *self = *before,
+            None => self.undo_unanswered(),
         }
     }
 

@@ -459,9 +459,7 @@ impl Session<'_> {
                     if server.unnamed == id {
                         server.unnamed = 0;
                     }
-                    if self.unnamed.id == id {
-                        self.unnamed.undo_unanswered();
-                    }
+                    self.unnamed.parse_skipped(token);
                 } else if let Some(id) = statement_of(token) {
                     server.prepared.undo(id);
                     let _ = self.statements.discarded(token.0);
