@@ -130,10 +130,10 @@ impl Group {
             }
         }
         let needs_function = self.lookup() == Lookup::Function && !self.has_function();
-        if self.facts().next().is_some() && needs_function {
+        if self.logs_in() && (needs_function || self.lacks_hashes()) {
             problems.push(format!(
-                "'{}' cannot read password hashes, so that no client can log in: create the \
-                 function public.evenkeel_login, or set source = \"login\" in [service.auth]",
+                "'{}' cannot read password hashes, so that no client can log in: run the SQL, or \
+                 use `source = \"login\"` as the config file says",
                 self.user
             ));
         }
@@ -159,6 +159,14 @@ impl Group {
             SqlProtocol::Postgres if self.facts().any(|facts| facts.reads_hashes) => Lookup::Table,
             SqlProtocol::Postgres => Lookup::Function,
         }
+    }
+
+    /// Returns whether a server refuses the account the password hashes of MySQL or MariaDB.
+    fn lacks_hashes(&self) -> bool {
+        let mut missing = self.facts().flat_map(|facts| &facts.missing);
+        self.protocol == SqlProtocol::Mysql
+            && missing
+                .any(|grant| grant.contains("mysql.global_priv") || grant.contains("mysql.user"))
     }
 
     fn has_function(&self) -> bool {

@@ -152,6 +152,59 @@ fn a_file_for_postgres_servers_is_written_checked_and_serves_clients() {
     );
 }
 
+/// Uncomments the lines of a written file in which clients prove their passwords at a server, and
+/// makes the certificate as the file says.
+fn use_login_source(directory: &Path) {
+    let file = directory.join("evenkeel.toml");
+    let written = read(&file);
+    let (before, after) = written.split_once("# source = \"login\"").unwrap();
+    let (lines, command) = after.split_once("# Clients then send").unwrap();
+    let before = before.replace("# [service.auth]", "[service.auth]");
+    let query = before.lines().filter(|line| !line.starts_with("query"));
+    let query: Vec<_> = query.collect();
+    let lines = lines.replace("\n# ", "\n").replace("\n#\n", "\n\n");
+    let path = |name: &str| format!("{:?}", directory.join(name));
+    let lines = lines.replace("\"evenkeel.crt\"", &path("evenkeel.crt"));
+    let lines = lines.replace("\"evenkeel.key\"", &path("evenkeel.key"));
+    let text = format!("{}\nsource = \"login\"{lines}# {command}", query.join("\n"));
+    std::fs::write(&file, text).unwrap();
+    let (_, openssl) = command.split_once("openssl").unwrap();
+    let (openssl, _) = openssl.split_once(".crt\n").unwrap();
+    let openssl = format!("openssl{}.crt", openssl.replace("\\\n#", ""));
+    let made = Command::new("sh")
+        .args(["-c", &openssl])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{openssl}: {}", printed(&made));
+}
+
+/// TO SEE THIS RED: leave the certificate out of the lines.
+#[test]
+fn a_file_of_an_account_that_reads_no_hashes_has_the_lines_with_which_clients_log_in() {
+    let lab = Lab::new("init-poor").unwrap();
+    let cluster = lab.postgres(PostgresOptions::default()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let grants = "create role poor login password 'poor'; grant pg_monitor to poor";
+    cluster.primary.sql(grants).unwrap();
+    let from = cluster.primary.address.to_string();
+    let arguments = [
+        "--from",
+        &from,
+        "--user",
+        "poor",
+        "--output",
+        "evenkeel.toml",
+    ];
+    let output = init(home.path(), &arguments, "poor");
+    let text = printed(&output);
+    assert!(text.contains("use `source = \"login\"`"), "{text}");
+    use_login_source(home.path());
+    let (_balancer, address) = start(home.path(), "127.0.0.1:6432");
+    let who = answers("postgres", address, "select current_user");
+    assert_eq!(who, "sbtest");
+}
+
 #[test]
 fn a_file_for_a_mariadb_server_is_written_checked_and_serves_clients() {
     let lab = Lab::new("init-mariadb").unwrap();

@@ -185,12 +185,27 @@ fn monitor(group: &Group, files: &Files, config: &mut String) {
         config.push_str(
             "\n[service.auth]\nquery = \"SELECT rolname, rolpassword, valid_until FROM \
              public.evenkeel_login($1)\"\n\
-             # Where no account may read pg_authid, as on managed servers, use this in place of `query`:\n\
-             # clients then prove their passwords at a server. They need TLS or a Unix socket.\n\
-             # source = \"login\"\n",
+             # Where no account may read pg_authid, as on managed servers, use these lines in place\n\
+             # of `query`:\n",
         );
+        config.push_str(LOGIN_SOURCE);
+    } else if group.lacks_hashes() {
+        config.push_str("\n# If no account may read the password hashes, use these lines:\n#\n");
+        config.push_str("# [service.auth]\n");
+        config.push_str(LOGIN_SOURCE);
     }
 }
+
+/// Lines with which clients prove their passwords at a server.
+const LOGIN_SOURCE: &str = "# source = \"login\"\n#\n\
+    # [service.tls]\n\
+    # certificate = \"evenkeel.crt\"\n\
+    # key         = \"evenkeel.key\"\n\
+    #\n\
+    # Clients then send their passwords, over TLS only, and Evenkeel logs in with them. This makes a\n\
+    # certificate:\n\
+    #   openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=evenkeel \\\n\
+    #     -keyout evenkeel.key -out evenkeel.crt\n";
 
 fn server_tls(servers: &[&AskedServer], config: &mut String) {
     if servers.iter().all(|server| server.is_local()) {

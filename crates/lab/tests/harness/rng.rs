@@ -1,14 +1,22 @@
 //! Generates reproducible pseudo-random numbers.
 
 use std::env;
+use std::ops::Range;
 
-/// Returns the number of random conversations of a test: `EVENKEEL_CONVERSATIONS`, or `usual`.
-pub(crate) fn conversations(usual: u64) -> u64 {
-    let Ok(number) = env::var("EVENKEEL_CONVERSATIONS") else {
-        return usual;
+/// Returns the seeds of the random conversations of a test: `EVENKEEL_CONVERSATIONS`, which is a
+/// number of them or a range such as `490..500`, or the `usual` number.
+pub(crate) fn conversations(usual: u64) -> Range<u64> {
+    let Ok(text) = env::var("EVENKEEL_CONVERSATIONS") else {
+        return 0..usual;
     };
-    let number = number.parse();
-    number.expect("EVENKEEL_CONVERSATIONS is a number")
+    let number = |text: &str| {
+        text.parse()
+            .expect("EVENKEEL_CONVERSATIONS is a number or a range")
+    };
+    match text.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => 0..number(&text),
+    }
 }
 
 /// Knuth's MMIX generator.

@@ -129,7 +129,7 @@ fn converse(server: &Server, texts: &[&str], io: &str) {
     };
     let bed = TestBed::before(server, io, setup);
     let mut other = bed.client();
-    for seed in 0..conversations(CONVERSATIONS) {
+    for seed in conversations(CONVERSATIONS) {
         let mut rng = TestRng(seed * 7_919 + 17);
         let mut direct = Client::connect(server.address);
         let mut client = bed.client();

@@ -119,7 +119,7 @@ fn conversations_by_chance_go_as_at_the_server() {
             },
         );
         let mut other = bed.client();
-        for seed in 0..conversations(CONVERSATIONS) {
+        for seed in conversations(CONVERSATIONS) {
             let mut rng = TestRng(seed * 7_919 + 17);
             let mut direct = Client::connect(shared().address);
             let mut client = bed.client();
