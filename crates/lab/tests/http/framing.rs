@@ -74,7 +74,8 @@ fn chunks_and_trailers_pass_in_both_directions(io: &str) {
     let mut client = bed.client();
     for round in 0..3 {
         client.send(
-            "POST /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Md\r\nTE: trailers\r\n\r\n",
+            "POST /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
+             Trailer: X-Md\r\nTE: trailers\r\n\r\n",
         );
         // Byte by byte, so that each state of the decoder meets the end of its input.
         for byte in

@@ -146,16 +146,11 @@ fn a_silent_server_is_a_504(io: &str) {
 fn an_answer_that_stops_is_a_reset(io: &str) {
     let origin = Origin::scripted(|incoming, _| {
         incoming.request();
-        for _ in 0..10 {
-            reply(
-                incoming.socket,
-                match incoming.number {
-                    1 => "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n",
-                    _ => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
-                },
-            );
-            break;
-        }
+        let beginning = match incoming.number {
+            1 => "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n",
+            _ => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        };
+        reply(incoming.socket, beginning);
         incoming.request();
     });
     let bed = Bed::new(io, &[&origin], "[service.times]\nbody_idle_ms = 600\n");

@@ -180,7 +180,8 @@ fn bytes_after_a_response_reach_no_client(io: &str) {
         Some(match seen.path() {
             "/length" => format!("{}{surplus}", ok("good")),
             "/chunked" => format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n{surplus}"
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 4\r\ngood\r\n0\r\n\r\n{surplus}"
             ),
             "/none" => format!("HTTP/1.1 204 No Content\r\n\r\n{surplus}"),
             "/304" => {

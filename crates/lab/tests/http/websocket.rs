@@ -183,10 +183,12 @@ fn an_upgrade_to_another_protocol_is_a_plain_request(io: &str) {
     let mut client = bed.client();
     let with = |more: &str| format!("GET /a HTTP/1.1\r\nHost: a\r\n{more}\r\n");
     for fields in [
-        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n",
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+         HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n",
         "Connection: Upgrade\r\nUpgrade: websocket\r\n",
         "Connection: Upgrade\r\nUpgrade: h2c, websocket\r\nSec-WebSocket-Version: 13\r\n",
-        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
         "Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n",
     ] {
         client.send(with(fields));
@@ -245,7 +247,8 @@ fn a_reset_of_one_side_resets_the_other(io: &str) {
 
 fn a_websocket_has_its_own_idle_limit(io: &str) {
     let origin = echoing();
-    let times = "[service.times]\ntunnel_idle_ms = 600\nkeepalive_ms = 100\nfirst_byte_ms = 100\nbody_idle_ms = 100\n";
+    let times = "[service.times]\ntunnel_idle_ms = 600\nkeepalive_ms = 100\n\
+                 first_byte_ms = 100\nbody_idle_ms = 100\n";
     let bed = Bed::new(io, &[&origin], times);
     let mut client = open(&bed);
     let start = std::time::Instant::now();
