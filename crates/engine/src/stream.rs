@@ -121,8 +121,8 @@ impl Stream {
     }
 
     /// Appends further bytes that have arrived, up to a length of `length_max`, with one system
-    /// call in place of one for each buffer of the ring. It appends nothing under TLS. Call it after
-    /// [`Self::poll_chunk`] has returned a chunk and before it is called again: then no other
+    /// call in place of one for each buffer of the ring. It appends nothing under TLS. Call it
+    /// after [`Self::poll_chunk`] has returned a chunk and before it is called again: then no other
     /// receive is in progress.
     pub fn receive_more(&mut self, bytes: &mut Vec<u8>, length_max: usize) -> io::Result<()> {
         let length = bytes.len();

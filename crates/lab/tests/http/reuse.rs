@@ -116,7 +116,7 @@ fn race() -> Origin {
         };
         reply(incoming.socket, response);
         // Closed without reading: the kernel answers with a reset, as in a true race.
-        let _ = (&*incoming.socket).peek(&mut [std::mem::MaybeUninit::uninit()]);
+        let _ = incoming.socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
     })
 }
 
