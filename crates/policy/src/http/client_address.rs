@@ -100,5 +100,7 @@ mod tests {
     fn an_address_of_ipv4_is_the_same_in_its_form_of_ipv6() {
         check("::ffff:10.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1");
         check("::ffff:203.0.113.9", &["198.51.100.1"], "203.0.113.9");
+        let trusted = TrustedProxies::new(vec!["10.0.0.0/8".parse().expect("a network")]);
+        assert!(trusted.contains("::ffff:10.0.0.1".parse().expect("an address")));
     }
 }
