@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_log;
 pub mod admin;
 pub mod cli;
 pub mod client;

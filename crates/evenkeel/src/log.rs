@@ -191,7 +191,7 @@ pub(crate) fn rfc3339(unix_ms: u64) -> String {
 }
 
 /// Returns the Gregorian date of a day counted from 1970-01-01.
-fn civil_date(days: u64) -> (u64, u64, u64) {
+pub(crate) fn civil_date(days: u64) -> (u64, u64, u64) {
     // Years counted from 1 March of year 0 end with the leap day, and the calendar repeats every
     // 400 years.
     let days = days + 719_468;

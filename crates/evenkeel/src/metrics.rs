@@ -3,6 +3,7 @@
 //! Names are `evenkeel_<object>_<what>_<unit>`, counters end in `_total`; units are base units.
 
 mod families;
+mod http;
 mod pools;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ impl Collector for StatusCollector {
             .iter()
             .chain(&work::USER)
             .chain(&work::DIGEST)
+            .chain(http::SERVICE)
         {
             encode_service_family(family, &self.0.services, &mut encoder)?;
         }
@@ -182,6 +184,18 @@ const HISTOGRAMS: &[HistogramFamily] = &[
         help: "Transaction duration",
         per_second: 1e6,
         of: |service| Some(&service.database.as_ref()?.transaction_us),
+    },
+    HistogramFamily {
+        name: "evenkeel_http_request_duration",
+        help: "Time from the head of a request to the end of its response",
+        per_second: 1e6,
+        of: |service| Some(&service.http.as_ref()?.request_us),
+    },
+    HistogramFamily {
+        name: "evenkeel_http_first_byte",
+        help: "Time from the send of a request to the head of its response",
+        per_second: 1e6,
+        of: |service| Some(&service.http.as_ref()?.first_byte_us),
     },
 ];
 

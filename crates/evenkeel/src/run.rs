@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
+use crate::access_log;
 use crate::admin::{self, AdminSettings, Listeners};
 use crate::config::plan::{Io, LogFormat};
 use crate::config::{Plan, Problems};
@@ -114,6 +115,8 @@ async fn serve(
     let (driver, io_reason) = choose_driver(plan.engine.io);
     let workers = plan.engine.workers.unwrap_or_else(cores);
     let (data_plane, events) = DataPlane::start(driver, workers)?;
+    let access_log = access_log::Writer::start(data_plane.access_log());
+    let access_log = access_log.map_err(RunError::Runtime)?;
     let io = driver.name();
     tracing::info!("data plane: {io} ({io_reason}), workers: {workers}");
     let (control, requests) = ControlHandle::channel();
@@ -157,6 +160,7 @@ async fn serve(
     }
     notify::ready();
     control_plane.run(requests, events, signals).await;
+    access_log.finish();
     // Responses in progress; after an upgrade, also the response to the upgrade itself.
     if tokio::time::timeout(LAST_REPLIES_LIMIT, &mut admin)
         .await

@@ -5,6 +5,7 @@ mod cluster;
 mod control;
 mod database;
 mod explain;
+mod http;
 mod timeline;
 mod upgrade;
 
@@ -19,6 +20,7 @@ pub use database::{
     PinCauseStatus, PoolStatus, RuleStatus, UsageStatus, WorkStatus,
 };
 pub use explain::{Explanation, Question, RuleFit, StatementStatus};
+pub use http::{HttpPoolStatus, HttpStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::{UpgradeStatus, age};
 
@@ -58,6 +60,8 @@ pub struct EngineStatus {
     pub io_reason: String,
     /// One entry per worker thread.
     pub workers: Vec<WorkerStatus>,
+    /// Requests that are missing in the access log because its writer was too slow.
+    pub requests_not_logged_total: u64,
 }
 
 /// One worker thread.
@@ -142,8 +146,10 @@ pub struct ServiceStatus {
     pub history: Vec<HistoryPoint>,
     /// The servers, in the order of the file; removed ones that still have sessions come last.
     pub servers: Vec<ServerStatus>,
-    /// Status of a service with a database protocol. `None` for TCP.
+    /// Status of a service with a database protocol. `None` for others.
     pub database: Option<DatabaseStatus>,
+    /// Status of a service with `protocol = "http"`. `None` for others.
+    pub http: Option<HttpStatus>,
 }
 
 impl ServiceStatus {
@@ -258,6 +264,8 @@ pub struct Rates {
     pub bytes_in: u64,
     /// Bytes per second to clients.
     pub bytes_out: u64,
+    /// HTTP requests answered per second.
+    pub requests: u64,
 }
 
 /// Histogram with the unit of the field that contains it.
@@ -296,6 +304,8 @@ pub struct HistoryPoint {
     pub bytes_per_s: u64,
     /// Sessions open at the end of that second.
     pub current: u64,
+    /// HTTP requests answered in that second.
+    pub requests_per_s: u64,
 }
 
 /// One server of a service.

@@ -18,6 +18,7 @@ use evenkeel_engine::panics::lock;
 use evenkeel_wire::postgres::startup::CancelKey;
 
 use crate::accept::{self, ServiceListener};
+use crate::access_log::{self, AccessLogQueue};
 use crate::cancel::{CancelRoute, Keyring};
 use crate::event::Event;
 use crate::record::{CutReason, TerminationReason};
@@ -82,6 +83,7 @@ impl DataPlane {
             predecessor: ArcSwapOption::empty(),
             events,
             events_dropped: AtomicU64::new(0),
+            access_log: Arc::new(AccessLogQueue::new()),
         });
         let on_workers = Arc::clone(&shared);
         let make = move |engine| {
@@ -143,6 +145,17 @@ impl DataPlane {
     /// Returns the number of events lost because the control plane was too slow.
     pub fn events_dropped(&self) -> u64 {
         self.shared.events_dropped.load(Relaxed)
+    }
+
+    /// Returns the receiver of requests for the access log.
+    pub fn access_log(&self) -> flume::Receiver<access_log::Batch> {
+        self.shared.access_log.receiver()
+    }
+
+    /// Returns the number of requests that are missing in the access log because its writer was too
+    /// slow.
+    pub fn requests_not_logged(&self) -> u64 {
+        self.shared.access_log.dropped()
     }
 
     /// Sets whether a [`Record`](crate::record::Record) is reported for each finished connection.

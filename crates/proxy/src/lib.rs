@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod access_log;
 pub mod cancel;
 pub mod counters;
 pub mod data_plane;

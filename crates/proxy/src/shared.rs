@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use evenkeel_engine::engine::Workers;
 
+use crate::access_log::AccessLogQueue;
 use crate::cancel::Keyring;
 use crate::event::Event;
 use crate::numbers::Numbers;
@@ -34,6 +35,7 @@ pub(crate) struct DataPlaneShared {
     pub(crate) predecessor: ArcSwapOption<PredecessorCancels>,
     pub(crate) events: flume::Sender<Event>,
     pub(crate) events_dropped: AtomicU64,
+    pub(crate) access_log: Arc<AccessLogQueue>,
 }
 
 /// Number of sessions of pooled services that gather at one worker before the next one gets any:

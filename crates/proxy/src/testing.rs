@@ -14,6 +14,7 @@ use evenkeel_policy::balance::Algorithm;
 use evenkeel_policy::load::Load;
 use evenkeel_policy::server_set::{Member, RotationCursor, ServerSet};
 
+use crate::access_log::AccessLogQueue;
 use crate::event::Event;
 use crate::record::Record;
 use crate::server::{Endpoint, Server};
@@ -92,6 +93,7 @@ impl TestPlane {
             predecessor: Default::default(),
             events,
             events_dropped: AtomicU64::new(0),
+            access_log: Arc::new(AccessLogQueue::new()),
         });
         let worker = Worker::new(Rc::clone(stage.worker()), shared, session::start);
         worker.spawn_vital(sweeper::run(Rc::clone(&worker)));

@@ -2,7 +2,8 @@
 
 use crate::status::*;
 
-/// Returns two services: one serves with a server down, one (with an unusual name) is down.
+/// Returns three services: one of databases with a server down, one of HTTP, and one with an
+/// unusual name that is down.
 pub(crate) fn status() -> Status {
     Status {
         version: "0.1.0".into(),
@@ -13,6 +14,7 @@ pub(crate) fn status() -> Status {
             io: "io_uring".into(),
             io_reason: "supported by the kernel".into(),
             workers: vec![WorkerStatus { sessions: 5 }, WorkerStatus { sessions: 4 }],
+            requests_not_logged_total: 8,
         },
         upgrade: vec![UpgradeStatus {
             draining_pid: 4001,
@@ -25,7 +27,7 @@ pub(crate) fn status() -> Status {
             loaded_at_unix_ms: 1_767_225_600_000,
             problems: Vec::new(),
         },
-        services: vec![orders(), awkward()],
+        services: vec![orders(), web(), awkward()],
         clusters: vec![ClusterStatus {
             services: vec!["orders".into()],
             primary: Some("db1".into()),
@@ -240,6 +242,7 @@ fn orders() -> ServiceStatus {
             sessions: 12,
             bytes_in: 2_048,
             bytes_out: 1_048_576,
+            requests: 0,
         },
         retries_total: 4,
         connect_us: Histogram {
@@ -257,6 +260,70 @@ fn orders() -> ServiceStatus {
         history: history(),
         servers: vec![db1(), db2(), db3()],
         database: Some(pooled()),
+        http: None,
+    }
+}
+
+fn web() -> ServiceStatus {
+    let responses = [
+        ("1xx", 1),
+        ("2xx", 100),
+        ("3xx", 0),
+        ("4xx", 10),
+        ("5xx", 4),
+    ];
+    let histogram = |value: u64| Histogram {
+        bounds: vec![500, 1_000],
+        counts: vec![90, 20, 5],
+        sum: value,
+        count: 115,
+    };
+    ServiceStatus {
+        name: "web".into(),
+        protocol: "http".into(),
+        listen: vec!["0.0.0.0:80".into()],
+        balance: "least-connections".into(),
+        role: "any".into(),
+        state: ServiceState::Up,
+        since_unix_ms: 1_767_229_000_000,
+        rates: Rates {
+            requests: 1_500,
+            ..Rates::default()
+        },
+        history: history(),
+        http: Some(HttpStatus {
+            requests_total: 115,
+            responses: responses
+                .map(|(what, count)| CountStatus {
+                    what: what.to_owned(),
+                    count,
+                })
+                .to_vec(),
+            own_responses_total: 6,
+            retried_total: 3,
+            refused_total: 5,
+            aborted_total: 2,
+            tunnels_total: 1,
+            pools: vec![HttpPoolStatus {
+                server: "web1".into(),
+                requests: 7,
+                connections: 9,
+                idle: 2,
+                opening: 1,
+                waiting: 2,
+                longest_wait_ms: 40,
+            }],
+            request_us: histogram(80_000),
+            first_byte_us: histogram(70_000),
+        }),
+        servers: vec![ServerStatus {
+            name: "web1".into(),
+            address: "10.0.0.5:8080".into(),
+            weight: 1,
+            state: ServerState::Up,
+            ..ServerStatus::default()
+        }],
+        ..ServiceStatus::default()
     }
 }
 
@@ -265,6 +332,7 @@ fn history() -> Vec<HistoryPoint> {
         sessions_per_s: 10 + second % 7,
         bytes_per_s: 1_000_000 + 40_000 * (second % 11),
         current: 9,
+        requests_per_s: 1_400 + 20 * (second % 9),
     };
     (0..60).map(point).collect()
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::ProcessArgs;
 use super::requests::{client, command, fail, print, url_encoded};
-use super::table::pools;
+use super::table::{http, pools};
 use crate::client::{Client, ClientError};
 
 #[derive(Debug, Args)]
@@ -82,10 +82,12 @@ pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
         let name = &args.service;
         return fail(&format!("no service named {name:?}, see `evenkeel status`"));
     };
-    match &service.database {
-        Some(pooled) if args.json => print(&json!(pooled).to_string()),
-        Some(pooled) => print(&pools::rendered(pooled)),
-        None => fail(&format!(
+    match (&service.database, &service.http) {
+        (Some(pooled), _) if args.json => print(&json!(pooled).to_string()),
+        (Some(pooled), _) => print(&pools::rendered(pooled)),
+        (None, Some(http)) if args.json => print(&json!(http).to_string()),
+        (None, Some(http)) => print(&http::rendered(http, &service.rates)),
+        (None, None) => fail(&format!(
             "service {:?} does not pool server connections",
             args.service
         )),

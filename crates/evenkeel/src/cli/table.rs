@@ -1,5 +1,6 @@
 //! Formats the status as a table for a terminal.
 
+pub(super) mod http;
 pub(super) mod pools;
 
 use crate::status::{
@@ -125,6 +126,9 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
     ));
     if let Some(pooled) = &service.database {
         lines.extend(pools::summary(pooled));
+    }
+    if let Some(http) = &service.http {
+        lines.extend(http::summary(http, rates));
     }
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(

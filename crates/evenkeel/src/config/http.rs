@@ -3,8 +3,8 @@
 use evenkeel_policy::Algorithm;
 
 use super::plan::{
-    HashKeyPlan, HttpClientsPlan, HttpLimitsPlan, HttpPlan, HttpPoolPlan, HttpTimesPlan, Https,
-    RetryPlan, SameSite, StickyPlan,
+    AccessLog, AccessLogPlan, HashKeyPlan, HttpClientsPlan, HttpLimitsPlan, HttpPlan, HttpPoolPlan,
+    HttpTimesPlan, Https, RetryPlan, SameSite, StickyPlan,
 };
 use super::problem::Problems;
 use super::reader::{Table, listed, wrong_type};
@@ -41,6 +41,7 @@ pub(super) fn read(
         http.limits = read_limits(&limits, problems);
         http.clients = read_clients(&limits, problems);
         check_clients(&limits, table, context, problems);
+        http.access_log = read_access_log(&limits, problems);
     }
     let tls = table.table("tls", &keys::HTTP_TLS, problems);
     http.tls = tls.and_then(|tls| tls::read_http(&tls, sources, problems));
@@ -245,4 +246,16 @@ fn read_on<'a>(table: &Table<'a>, problems: &mut Problems) -> Vec<&'a str> {
         problems.error(&Some(value.span()), "E_UNKNOWN_WORD", message, help);
     }
     words
+}
+
+fn read_access_log(table: &Table<'_>, problems: &mut Problems) -> AccessLogPlan {
+    let format = match table.word("access_log", problems) {
+        Some("json") => AccessLog::Json,
+        Some("combined") => AccessLog::Combined,
+        _ => AccessLog::Off,
+    };
+    AccessLogPlan {
+        format,
+        masks_query: table.word("access_log_query", problems) == Some("mask"),
+    }
 }

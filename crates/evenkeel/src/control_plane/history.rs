@@ -17,6 +17,7 @@ pub(super) struct Totals {
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
     pub(super) current: u64,
+    pub(super) requests: u64,
 }
 
 impl Totals {
@@ -27,6 +28,7 @@ impl Totals {
             bytes_in: counters.bytes.from_clients(),
             bytes_out: counters.bytes.to_clients(),
             current: u64::from(service.active_everywhere()),
+            requests: service.http().map_or(0, |http| http.requests()),
         }
     }
 
@@ -36,6 +38,7 @@ impl Totals {
             bytes_in: server.counters.bytes.from_clients(),
             bytes_out: server.counters.bytes.to_clients(),
             current: u64::from(server.load.active_everywhere()),
+            requests: 0,
         }
     }
 }
@@ -61,6 +64,7 @@ impl History {
             sessions: now.sessions.saturating_sub(self.last.sessions),
             bytes_in: now.bytes_in.saturating_sub(self.last.bytes_in),
             bytes_out: now.bytes_out.saturating_sub(self.last.bytes_out),
+            requests: now.requests.saturating_sub(self.last.requests),
         };
         if self.points.len() == POINTS_MAX {
             self.points.pop_front();
@@ -69,6 +73,7 @@ impl History {
             sessions_per_s: rates.sessions,
             bytes_per_s: rates.bytes_in + rates.bytes_out,
             current: now.current,
+            requests_per_s: rates.requests,
         });
         self.last = now;
         self.rates = rates;
@@ -105,10 +110,13 @@ mod tests {
         for second in 1..=70 {
             history.sample(Totals {
                 sessions: second * 10,
+                requests: second * 30,
                 ..Totals::default()
             });
         }
         assert_eq!(history.points().len(), POINTS_MAX);
         assert_eq!(history.rates().sessions, 10);
+        assert_eq!(history.rates().requests, 30);
+        assert_eq!(history.points()[59].requests_per_s, 30);
     }
 }

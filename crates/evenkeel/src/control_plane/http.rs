@@ -1,5 +1,6 @@
 //! Builds the snapshot of an HTTP service for the data plane.
 
+pub(super) mod report;
 mod routes;
 
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use evenkeel_policy::connection_pool::PoolSettings;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Server;
+use evenkeel_proxy::access_log::{AccessLogFormat, AccessLogSettings};
 use evenkeel_proxy::database::ConnectionLimits;
 use evenkeel_proxy::http::{
     HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits, RetrySettings,
@@ -21,7 +23,9 @@ pub(super) use self::routes::HttpParts;
 use super::ControlPlane;
 use super::database::snapshot::unlimited;
 use super::service::ManagedService;
-use crate::config::plan::{HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan, TlsPlan};
+use crate::config::plan::{
+    AccessLog, AccessLogPlan, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan, TlsPlan,
+};
 
 /// Returns the state that the workers of a new service share.
 pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {
@@ -96,6 +100,7 @@ impl ControlPlane {
                 .unwrap_or_default(),
             sticky: sticky.map(|(sticky, parts)| routes::sticky_cookie(sticky, parts, members)),
             servers: servers.iter().map(|one| shared.server(one.id)).collect(),
+            access_log: access_log(&plan.access_log),
             tls: service.acceptor.clone(),
             server_encryption: self.encryption(service),
         }
@@ -142,4 +147,16 @@ fn size_limits(limits: &HttpLimitsPlan) -> HttpSizeLimits {
             bytes => bytes,
         },
     }
+}
+
+fn access_log(plan: &AccessLogPlan) -> Option<AccessLogSettings> {
+    let format = match plan.format {
+        AccessLog::Off => return None,
+        AccessLog::Json => AccessLogFormat::Json,
+        AccessLog::Combined => AccessLogFormat::Combined,
+    };
+    Some(AccessLogSettings {
+        format,
+        masks_query: plan.masks_query,
+    })
 }

@@ -96,6 +96,7 @@ impl ControlPlane {
                     sessions: *n as u64,
                 })
                 .collect(),
+            requests_not_logged_total: self.data_plane.requests_not_logged(),
         }
     }
 
@@ -145,6 +146,7 @@ impl ControlPlane {
             history: managed.history.points(),
             servers: self.server_statuses(managed),
             database: super::database::report::status(managed),
+            http: super::http::report::status(managed),
         }
     }
 
@@ -266,7 +268,8 @@ fn server_status(
         .back_since_ms
         .map_or(u64::MAX, |at_ms| now_ms().saturating_sub(at_ms));
     let ramped = effective_weight(weight, up_for_ms, managed.plan.slow_start_ms).weight;
-    let latency_us = server.load.latency_us(now_us());
+    let latency_us = super::http::report::latency_us(managed, server.id)
+        .unwrap_or_else(|| server.load.latency_us(now_us()));
     ServerStatus {
         name: listed.name.clone(),
         address: listed.address.to_string(),

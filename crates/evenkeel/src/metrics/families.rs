@@ -98,6 +98,12 @@ pub(super) static PROCESS: &[Family<Status>] = &[
         None,
         |status, emit| emit(&[], Now(status.config.problems.len() as f64)),
     ),
+    counter(
+        "evenkeel_access_log_lost_requests",
+        "Requests missing in the access log because its writer was too slow",
+        None,
+        |status, emit| emit(&[], Count(status.engine.requests_not_logged_total)),
+    ),
     gauge(
         "evenkeel_worker_sessions_current",
         "Client sessions per worker",
@@ -372,6 +378,6 @@ fn one_if(condition: bool) -> f64 {
     f64::from(u8::from(condition))
 }
 
-fn seconds_from_ms(ms: u64) -> f64 {
+pub(super) fn seconds_from_ms(ms: u64) -> f64 {
     ms as f64 / 1e3
 }

@@ -21,6 +21,9 @@ pub(crate) use self::server::now_s;
 
 use self::routes::{ClientSettings, Routes, StickyCookie};
 use self::stats::HttpStats;
+use super::stats::PoolInfo;
+use crate::access_log::AccessLogSettings;
+use crate::counters::work::LocalCounter;
 use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
 
 /// Settings that only services with `protocol = "http"` have.
@@ -42,6 +45,8 @@ pub struct HttpSnapshot {
     pub sticky: Option<StickyCookie>,
     /// Servers, in the order of the snapshot.
     pub servers: Vec<Arc<HttpServer>>,
+    /// Access log; `None`: off.
+    pub access_log: Option<AccessLogSettings>,
     /// TLS towards clients; `None`: plaintext.
     pub tls: Option<Arc<Acceptor>>,
     /// Encryption towards the servers by server id; a server without an entry cannot be used.
@@ -103,6 +108,7 @@ pub struct HttpService {
     /// True after the service has stopped to accept clients: each client connection ends after its
     /// request.
     is_draining: AtomicBool,
+    /// One of each worker, and a last one for other processes, which the control plane writes.
     stats: Box<[HttpStats]>,
 }
 
@@ -115,7 +121,7 @@ impl HttpService {
             servers: Mutex::default(),
             retry_budget: RetryBudget::default(),
             is_draining: AtomicBool::new(false),
-            stats: (0..workers).map(|_| HttpStats::default()).collect(),
+            stats: (0..=workers).map(|_| HttpStats::default()).collect(),
         }
     }
 
@@ -138,8 +144,52 @@ impl HttpService {
         Arc::clone(lock(&self.servers).entry(server_id).or_default())
     }
 
-    /// Returns the counters of each worker.
+    /// Returns the counters of each worker, and those of other processes.
     pub fn stats(&self) -> &[HttpStats] {
         &self.stats
+    }
+
+    /// Returns the sum of each counter with its name, for transfer to another process.
+    pub fn tallies(&self) -> Vec<(&'static str, u64)> {
+        let mut sums: Vec<(&'static str, u64)> = Vec::new();
+        for stats in &self.stats {
+            for (index, (name, tally)) in stats.tallies().into_iter().enumerate() {
+                match sums.get_mut(index) {
+                    Some(sum) => sum.1 += tally.get(),
+                    None => sums.push((name, tally.get())),
+                }
+            }
+        }
+        sums
+    }
+
+    /// Adds what another process has counted under this name. Unknown names are ignored. Only the
+    /// control plane may call it.
+    pub fn add_counted(&self, name: &str, more: u64) {
+        let tallies = self.stats.last().map(HttpStats::tallies);
+        let mut tallies = tallies.into_iter().flatten();
+        if let Some((_, tally)) = tallies.find(|(known, _)| *known == name) {
+            tally.add(more);
+        }
+    }
+
+    /// Adds the histogram that another process has counted under this name.
+    pub fn add_histogram(&self, name: &str, counts: &[u64], sum: u64) {
+        let histograms = self.stats.last().map(HttpStats::histograms);
+        let mut histograms = histograms.into_iter().flatten();
+        if let Some((_, histogram)) = histograms.find(|(known, _)| *known == name) {
+            histogram.add_counted(counts, sum);
+        }
+    }
+
+    /// Returns the number of requests that were answered.
+    pub fn requests(&self) -> u64 {
+        let responses = self.stats.iter().flat_map(|stats| &stats.responses);
+        responses.map(LocalCounter::get).sum()
+    }
+
+    /// Returns the pools, one entry for each server.
+    pub fn pools(&self) -> Vec<PoolInfo> {
+        self.pool_registry.describe()
     }
 }

@@ -12,6 +12,7 @@ use crate::counters::Histogram;
 use crate::counters::work::{TIMES_US, WorkCounters};
 use crate::service::activity::SessionActivity;
 use crate::service::database::{DatabaseService, Paused};
+use crate::upstream::pool_registry::PoolRegistry;
 
 pub use crate::counters::work::LocalCounter;
 
@@ -36,13 +37,13 @@ pub struct PoolInfo {
     pub longest_wait_ms: u64,
 }
 
-impl DatabaseService {
+impl PoolRegistry {
     /// Returns all pools, one entry for a user in a database at a server.
-    pub fn pools(&self) -> Vec<PoolInfo> {
+    pub(crate) fn describe(&self) -> Vec<PoolInfo> {
         let now_ms = clock::now_ms();
         let mut pools = BTreeMap::new();
-        for stats in self.pool_registry.pools.stats() {
-            let Some(pool_handle) = self.pool_registry.pool_handle(&stats.key) else {
+        for stats in self.pools.stats() {
+            let Some(pool_handle) = self.pool_handle(&stats.key) else {
                 continue;
             };
             let (pool_user, server) = (&pool_handle.pool_user, &pool_handle.server);
@@ -68,6 +69,13 @@ impl DatabaseService {
             pool.longest_wait_ms = pool.longest_wait_ms.max(now_ms.saturating_sub(since_ms));
         }
         pools.into_values().collect()
+    }
+}
+
+impl DatabaseService {
+    /// Returns all pools, one entry for a user in a database at a server.
+    pub fn pools(&self) -> Vec<PoolInfo> {
+        self.pool_registry.describe()
     }
 
     /// Returns what an operator has paused.

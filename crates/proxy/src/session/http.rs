@@ -10,6 +10,8 @@ mod answer;
 mod bulk;
 mod exchange;
 mod finish;
+mod forward;
+mod log;
 mod request;
 mod response;
 mod server;
@@ -36,6 +38,7 @@ use self::exchange::{Download, Exchange};
 use self::server::ServerConnection;
 use self::target::Target;
 use super::{STEPS_MAX, lingering_close, proxy_protocol};
+use crate::access_log::AccessLog;
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
 use crate::service::http::stats::HttpStats;
@@ -69,6 +72,7 @@ struct Session<'a> {
     own: Rc<Target>,
     slot: Rc<WaitSlot<ServerConnection>>,
     heads: Rc<Heads>,
+    log: Rc<AccessLog>,
     client: Stream,
     peer: Option<SocketAddr>,
     /// The peer's address as text; empty on a Unix socket.
@@ -153,6 +157,7 @@ pub(super) async fn serve_session(
         own,
         slot: WaitSlot::new(),
         heads: worker.local::<Heads>(),
+        log: worker.local::<AccessLog>(),
         client,
         peer: record.client,
         peer_text: record
@@ -312,7 +317,14 @@ impl Session<'_> {
     }
 
     /// Counts bytes between the client and the current server.
-    fn count(&self, direction: ByteDirection, length: usize) {
+    fn count(&mut self, direction: ByteDirection, length: usize) {
+        match direction {
+            ByteDirection::ToClient => self.exchange.sent.bytes += length as u64,
+            ByteDirection::FromClient if matches!(self.stage, Stage::Tunnel) => {
+                self.exchange.body_bytes += length as u64;
+            }
+            ByteDirection::FromClient => {}
+        }
         let server = self.exchange.place.as_ref().map(|place| &*place.server);
         self.handle
             .count_bytes(self.worker, direction, length as u64, server);
@@ -349,6 +361,7 @@ impl Session<'_> {
     /// Closes the client's connection, and returns the reason for the record.
     fn end(mut self, exit: ExitReason) -> TerminationReason {
         let is_whole = matches!(exit, ExitReason::Done(_));
+        self.log_exit(&exit);
         self.abandon_exchange(is_whole);
         let worker = self.worker;
         let client = self.client;
@@ -376,6 +389,7 @@ impl Session<'_> {
     /// Ends a session that is interrupted from outside.
     fn end_cut(mut self, ending: TerminationReason) -> TerminationReason {
         let is_idle = matches!(self.stage, Stage::Head(HeadProgress::Nothing));
+        self.log_cut(&ending);
         self.abandon_exchange(is_idle);
         match is_idle {
             true => {

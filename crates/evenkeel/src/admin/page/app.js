@@ -172,10 +172,12 @@ function serviceView(first) {
   }
   const sessions = graph("New sessions per second", count);
   const traffic = graph("Bytes per second", bytes);
+  const requests = graph("Requests per second", count);
+  const http = httpView();
   const pools = poolsView();
   const table = serverTable();
   const root = make("section", "service", make("header", "", title, state.root, age, why, about), numbers,
-    make("div", "graphs", sessions.root, traffic.root), table.root, pools.root);
+    make("div", "graphs", requests.root, sessions.root, traffic.root), table.root, http.root, pools.root);
   root.id = anchor(first.name);
 
   const update = (service) => {
@@ -190,6 +192,12 @@ function serviceView(first) {
     sessions.update(service.history.map((point) => point.sessions_per_s));
     traffic.update(service.history.map((point) => point.bytes_per_s));
     table.update(service);
+    requests.root.hidden = !service.http;
+    http.root.hidden = !service.http;
+    if (service.http) {
+      requests.update(service.history.map((point) => point.requests_per_s));
+      http.update(service);
+    }
     pools.root.hidden = !service.database;
     if (service.database) pools.update(service.database);
   };
@@ -217,6 +225,52 @@ function updateFigures(figures, service) {
 const anchor = (name) => `service-${encodeURIComponent(name)}`;
 
 const since = (object) => (object.since_unix_ms ? `for ${span(current.now_unix_ms - object.since_unix_ms)}` : "");
+
+// --- Its requests, if it speaks HTTP.
+
+const HTTP_FIGURES = [
+  ["rate", "Requests/s"], ["requests", "Requests"], ["progress", "In progress"], ["connections", "Server connections"],
+  ["request", "Request time (median)"], ["first", "First byte (median)"], ["trouble", "Errors"],
+];
+
+const HTTP_COLUMNS = ["Server", "Requests in progress", "Connections", "Idle", "Opening", "Waiting"];
+
+function httpView() {
+  const figures = {};
+  const numbers = make("dl", "numbers");
+  for (const [key, name] of HTTP_FIGURES) {
+    figures[key] = figure(name);
+    numbers.append(figures[key].root);
+  }
+  figures.trouble.root.className = "wide";
+  const pools = plainTable("pools", HTTP_COLUMNS, (pool) => pool.server, httpPoolValues);
+  const root = make("div", "", numbers, pools.root);
+  const update = (service) => {
+    updateHttpFigures(figures, service.http, service.rates);
+    pools.update(service.http.pools, "Connections to servers");
+  };
+  return { root, update };
+}
+
+function httpPoolValues(pool) {
+  const waiting = pool.waiting ? `${count(pool.waiting)}, longest ${micros(pool.longest_wait_ms * 1000)}` : "0";
+  return [pool.server, count(pool.requests), count(pool.connections), count(pool.idle), count(pool.opening), waiting];
+}
+
+function updateHttpFigures(figures, http, rates) {
+  const total = (key) => http.pools.reduce((sum, pool) => sum + pool[key], 0);
+  const classes = http.responses.filter((one) => one.count > 0);
+  figures.rate.update(count(rates.requests), "requests");
+  figures.requests.update(count(http.requests_total), classes.map((one) => `${count(one.count)} ${one.what}`).join("\n"));
+  figures.progress.update(count(total("requests")), `${count(total("waiting"))} waiting\n${count(http.tunnels_total)} tunnels so far`);
+  figures.connections.update(count(total("connections")), `${count(total("idle"))} idle\n${count(total("opening"))} opening`);
+  figures.request.update(within(http.request_us, 0.5, 1), `p99 ${within(http.request_us, 0.99, 1)}`);
+  figures.first.update(within(http.first_byte_us, 0.5, 1), `p99 ${within(http.first_byte_us, 0.99, 1)}`);
+  const trouble = {
+    answered_by_Evenkeel: http.own_responses_total, refused: http.refused_total, aborted: http.aborted_total, retried: http.retried_total,
+  };
+  figures.trouble.update(count(http.own_responses_total + http.aborted_total), kinds(trouble));
+}
 
 // --- Its pools, if it speaks a database's protocol.
 

@@ -233,7 +233,10 @@ fn client_row(client: &ClientStatus) -> [String; 12] {
     ]
 }
 
-fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Vec<String> {
+pub(super) fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> Vec<String> {
     let mut all = vec![head.map(str::to_owned)];
     all.extend(rows);
     aligned(&all)

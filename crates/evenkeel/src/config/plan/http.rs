@@ -16,6 +16,8 @@ pub struct HttpPlan {
     pub times: HttpTimesPlan,
     /// `[service.http]`: limits of messages.
     pub limits: HttpLimitsPlan,
+    /// `[service.http]`: access log.
+    pub access_log: AccessLogPlan,
     /// `[service.http]`: TLS of clients, their addresses, and the key of `balance = "source"`.
     pub clients: HttpClientsPlan,
     /// `[[service.route]]`, in the order of the file.
@@ -201,4 +203,25 @@ impl Default for HttpLimitsPlan {
             body_bytes_max: 0,
         }
     }
+}
+
+/// Access log of `[service.http]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessLogPlan {
+    /// `access_log`: format of its lines.
+    pub format: AccessLog,
+    /// `access_log_query`: true if query strings are replaced by `***`. Default false.
+    pub masks_query: bool,
+}
+
+/// Format of an access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessLog {
+    /// No lines. The default.
+    #[default]
+    Off,
+    /// One JSON object per line.
+    Json,
+    /// The Combined Log Format of Apache's httpd.
+    Combined,
 }

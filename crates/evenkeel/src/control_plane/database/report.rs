@@ -145,7 +145,7 @@ fn pools(plan: &ServicePlan, shared: &DatabaseService) -> Vec<PoolStatus> {
 }
 
 /// Returns the name of a server, which the data plane knows by its address.
-fn name_of(plan: &ServicePlan, address: &str) -> String {
+pub(in crate::control_plane) fn name_of(plan: &ServicePlan, address: &str) -> String {
     let listed = plan.servers.iter();
     let mut named = listed.filter(|server| server.address.to_string() == address);
     named
@@ -179,7 +179,7 @@ fn top_digests(managed: &ManagedService) -> Vec<DigestStatus> {
 }
 
 /// Adds up histograms with the same bounds.
-fn total(parts: impl Iterator<Item = Histogram>) -> Histogram {
+pub(in crate::control_plane) fn total(parts: impl Iterator<Item = Histogram>) -> Histogram {
     parts
         .reduce(|mut sum, part| {
             for (slot, more) in sum.counts.iter_mut().zip(&part.counts) {

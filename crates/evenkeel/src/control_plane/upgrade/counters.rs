@@ -1,23 +1,55 @@
 //! Converts counters for the handover to the next process, and adds those of the previous one.
 
-use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, ServiceCounters, SharedCounter};
+use evenkeel_proxy::Service;
+use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, SharedCounter};
+use evenkeel_proxy::http::HttpService;
 
 use crate::upgrade::state::CounterTotals;
 
-pub(super) fn counted_by_service(counters: &ServiceCounters) -> CounterTotals {
-    counted(counters.tallies(), &counters.histograms(), &counters.bytes)
+pub(super) fn counted_by_service(service: &Service) -> CounterTotals {
+    let counters = &service.counters;
+    let mut counts = counted(counters.tallies(), &counters.histograms(), &counters.bytes);
+    if let Some(http) = service.http() {
+        add_http(&mut counts, http);
+    }
+    counts
+}
+
+fn add_http(counts: &mut CounterTotals, http: &HttpService) {
+    let tallies = http.tallies().into_iter();
+    let tallies = tallies.map(|(name, count)| (name.to_owned(), count));
+    counts.tallies.extend(tallies);
+    for stats in http.stats() {
+        for (name, seen) in stats.histograms() {
+            let (slots, sum) = counts.histograms.entry(name.to_owned()).or_default();
+            let more = seen.counts();
+            slots.resize(more.len(), 0);
+            slots
+                .iter_mut()
+                .zip(more)
+                .for_each(|(slot, more)| *slot += more);
+            *sum += seen.sum();
+        }
+    }
 }
 
 pub(super) fn counted_by_server(counters: &ServerCounters) -> CounterTotals {
     counted(counters.tallies(), &[], &counters.bytes)
 }
 
-pub(super) fn add_to_service(counters: &ServiceCounters, more: &CounterTotals) {
+pub(super) fn add_to_service(service: &Service, more: &CounterTotals) {
+    let counters = &service.counters;
     add(counters.tallies(), &counters.bytes, more);
     for (name, histogram) in counters.histograms() {
         if let Some((counts, sum)) = more.histograms.get(name) {
             histogram.add_counted(counts, *sum);
         }
+    }
+    if let Some(http) = service.http() {
+        let tallies = more.tallies.iter();
+        tallies.for_each(|(name, count)| http.add_counted(name, *count));
+        let histograms = more.histograms.iter();
+        histograms.for_each(|(name, (counts, sum))| http.add_histogram(name, counts, *sum));
     }
 }
 

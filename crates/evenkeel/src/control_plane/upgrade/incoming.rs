@@ -201,7 +201,7 @@ impl ControlPlane {
                     .service_counts
                     .get(name)
                     .unwrap_or(&nothing);
-                add_to_service(&state.service.counters, &now.since(before));
+                add_to_service(&state.service, &now.since(before));
             }
         }
         for (address, state) in &self.servers {
@@ -226,7 +226,7 @@ fn resume_service(state: &mut ManagedService, handover: &ServiceHandover, report
         }
     }
     if let Some(counted) = report.service_counts.get(&handover.name) {
-        add_to_service(&state.service.counters, counted);
+        add_to_service(&state.service, counted);
     }
     let totals = Totals::of_service(&state.service);
     state.history.resume(handover.history.clone(), totals);

@@ -330,7 +330,7 @@ impl ControlPlane {
             if with_counts {
                 // The configured service comes first: a removed one of the same name may follow.
                 let counts = report.service_counts.entry(name);
-                counts.or_insert_with(|| counted_by_service(&service.counters));
+                counts.or_insert_with(|| counted_by_service(service));
             }
         }
         for server in &servers {

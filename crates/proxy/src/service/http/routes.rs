@@ -45,7 +45,7 @@ pub enum RouteTarget {
     Own,
     /// The servers of another service.
     Service(Weak<Service>),
-    /// A redirect to this location, with status 302.
+    /// A redirect to this location, with status 307.
     Redirect(String),
     /// A fixed answer.
     Respond(FixedAnswer),

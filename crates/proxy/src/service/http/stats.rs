@@ -41,6 +41,40 @@ impl Default for HttpStats {
 }
 
 impl HttpStats {
+    /// Returns every counter with its name. The exhaustive pattern ensures that none is forgotten.
+    pub fn tallies(&self) -> [(&'static str, &LocalCounter); 10] {
+        let Self {
+            responses: [informational, successful, redirects, of_client, of_server],
+            own_responses,
+            retries,
+            refused,
+            aborted,
+            tunnels,
+            request_us: _,
+            first_byte_us: _,
+        } = self;
+        [
+            ("http_1xx", informational),
+            ("http_2xx", successful),
+            ("http_3xx", redirects),
+            ("http_4xx", of_client),
+            ("http_5xx", of_server),
+            ("http_own_responses", own_responses),
+            ("http_retries", retries),
+            ("http_refused", refused),
+            ("http_aborted", aborted),
+            ("http_tunnels", tunnels),
+        ]
+    }
+
+    /// Returns every histogram with its name.
+    pub fn histograms(&self) -> [(&'static str, &Histogram); 2] {
+        [
+            ("http_request_us", &self.request_us),
+            ("http_first_byte_us", &self.first_byte_us),
+        ]
+    }
+
     /// Counts a response by its status.
     pub(crate) fn count_response(&self, status: u16) {
         let class = usize::from(status / 100).clamp(1, 5);

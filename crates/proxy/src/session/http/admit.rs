@@ -153,7 +153,7 @@ fn admit_to(action: &RouteAction, index: usize, client: Option<IpAddr>) -> Admit
             },
             None => Admitted::Refuse(503, "the service of the route was removed"),
         },
-        RouteTarget::Redirect(location) => Admitted::Redirect(302, Cow::Borrowed(location)),
+        RouteTarget::Redirect(location) => Admitted::Redirect(307, Cow::Borrowed(location)),
         RouteTarget::Respond(_) => Admitted::Fixed(action),
     }
 }

@@ -6,7 +6,9 @@ use evenkeel_engine::relay::ByteDirection;
 use evenkeel_wire::http::{Answer, Persistence, reason_phrase, write_answer};
 
 use super::admit::Admitted;
+use super::log::head_length;
 use super::{ExitReason, Session, Stage};
+use crate::access_log::RequestEnd;
 use crate::service::http::routes::{RouteAction, RouteTarget};
 
 /// Name in `Proxy-Status` (RFC 9209).
@@ -16,6 +18,7 @@ impl Session<'_> {
     /// Answers the current request instead of a server, and ends the exchange. `why` names the
     /// limit or the fault, and no server: a client must not learn of them.
     pub(super) fn answer(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
+        self.note_own_end(RequestEnd::Answered, why);
         let body = format!("{status} {}: {why}\n", reason_phrase(status));
         let error = error_type(status);
         let proxy_status = format!("{PROXY_NAME}; error={error}; details=\"{why}\"");
@@ -65,6 +68,7 @@ impl Session<'_> {
         fields: &[(&[u8], &[u8])],
         body: &[u8],
     ) -> Result<(), ExitReason> {
+        self.note_own_end(RequestEnd::Answered, "by the route");
         self.close_server();
         let is_draining = self.own.shared.is_draining();
         let exchange = &mut self.exchange;
@@ -83,6 +87,7 @@ impl Session<'_> {
         };
         let mut out = self.worker.take_spare();
         write_answer(&mut out, &answer);
+        self.exchange.sent.head_bytes = self.exchange.sent.bytes + head_length(&out);
         self.stats().own_responses.add(1);
         self.exchange.outgoing = out;
         self.stage = Stage::Answer;

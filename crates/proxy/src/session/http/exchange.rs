@@ -1,11 +1,13 @@
 //! State of one request and its response.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{Fault, Framing, Method, Version, WebSocketKey};
 
+use super::log::{Noted, OwnEnd, Sent};
 use super::server::ServerConnection;
 use super::target::Target;
 use crate::server::Server;
@@ -20,6 +22,8 @@ pub(super) struct Exchange {
     pub(super) target: Option<Rc<Target>>,
     /// Snapshot and index of the request's route.
     pub(super) route: Option<(Arc<Routes>, usize)>,
+    /// Address of the client, perhaps reported by a proxy.
+    pub(super) client: Option<IpAddr>,
     /// Key that the `source` algorithm hashes.
     pub(super) hash_key: u64,
     /// Value of the client's cookie that names a server.
@@ -50,10 +54,17 @@ pub(super) struct Exchange {
     pub(super) began_us: u64,
     /// Time of the last send of the request head.
     pub(super) sent_us: u64,
+    /// Time of the first byte of the final response; zero: there is none yet.
+    pub(super) first_byte_us: u64,
     /// Status of the response; zero: there is none yet.
     pub(super) status: u16,
     /// True if the server connection may serve other requests after this response.
     pub(super) keeps_server: bool,
+    pub(super) sent: Sent,
+    /// Part of the head for the access log. `None`: the request is not logged.
+    pub(super) noted: Option<Noted>,
+    /// Reason why Evenkeel answers the request itself.
+    pub(super) own_end: Option<OwnEnd>,
 }
 
 /// Attempts to get a response.

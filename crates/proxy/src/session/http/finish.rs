@@ -6,6 +6,7 @@ use evenkeel_policy::http::eject::Outcome;
 
 use super::exchange::Exchange;
 use super::{ExitReason, HeadProgress, Session, Stage};
+use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
 
 impl Session<'_> {
@@ -17,6 +18,7 @@ impl Session<'_> {
             self.judge(Outcome::Answered { status });
         }
         self.end_retry();
+        self.log_answered(now_us);
         let exchange = std::mem::take(&mut self.exchange);
         self.handle.set_request_server(None);
         let stats = self.stats();
@@ -84,10 +86,9 @@ impl Session<'_> {
             Stage::Head(_) => {
                 self.exchange.began_us = clock::now_us();
                 self.stats().refused.add(1);
-                self.answer(
-                    408,
-                    "the request head is incomplete ([service.times] header_ms)",
-                )
+                self.note_invalid_head(self.input.len());
+                let why = "the request head is incomplete ([service.times] header_ms)";
+                self.time_out(408, why)
             }
             Stage::Waiting { until_ms } => {
                 let is_over = clock::now_ms() >= *until_ms;
@@ -96,24 +97,24 @@ impl Session<'_> {
                     return Ok(());
                 }
                 let why = "no connection to a server became free ([service.pool] wait_ms)";
-                self.answer(503, why)
+                self.time_out(503, why)
             }
             Stage::Response if self.exchange.upload.is_done() => {
                 self.exchange.keeps_client = false;
                 self.judge(Outcome::Late);
-                self.answer(
+                self.time_out(
                     504,
                     "the server does not respond ([service.times] first_byte_ms)",
                 )
             }
             Stage::Response if self.is_server_slow() => {
                 self.judge(Outcome::Late);
-                self.answer(
+                self.time_out(
                     504,
                     "the server does not take the body ([service.times] body_idle_ms)",
                 )
             }
-            Stage::Response => self.answer(
+            Stage::Response => self.time_out(
                 408,
                 "the request body is incomplete ([service.times] body_idle_ms)",
             ),
@@ -144,7 +145,7 @@ impl Session<'_> {
                 self.exchange.keeps_client = false;
                 self.judge(Outcome::Late);
                 let why = "the request is not answered in time ([service.times] request_ms)";
-                self.answer(504, why)
+                self.time_out(504, why)
             }
             _ => Err(ExitReason::TimedOut(TerminationReason::IdleTimeout)),
         }
@@ -154,6 +155,12 @@ impl Session<'_> {
     fn is_server_slow(&self) -> bool {
         let server = self.exchange.server.as_ref();
         server.is_some_and(|server| !server.core.stream.is_sent())
+    }
+
+    /// Answers a request after a time limit.
+    fn time_out(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
+        self.note_own_end(RequestEnd::TimedOut, why);
+        self.answer(status, why)
     }
 
     /// Handles a server that was taken away: it has failed, or its time to finish is over.

@@ -1,21 +1,13 @@
 //! Reads the head of a request, and prepares the request for a server.
 
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
-use evenkeel_policy::http::path::normalised;
 use evenkeel_policy::http::replay::{Body, may_race};
-use evenkeel_policy::http::rewrite::Rewrite;
-use evenkeel_wire::http::cookie;
-use evenkeel_wire::http::forwarded::append_address;
-use evenkeel_wire::http::{
-    Fault, Framing, HeadLimits, KnownName, Limit, Parsed, PathEdit, RequestEdit, RequestHead,
-    write_request,
-};
+use evenkeel_wire::http::{Fault, Framing, HeadLimits, Limit, Parsed, RequestHead};
 
 use super::acquire::method_text;
 use super::admit::Admitted;
@@ -23,6 +15,7 @@ use super::exchange::{Exchange, Kept, Upload};
 use super::target::Target;
 use super::upload::BodyFault;
 use super::{ExitReason, HeadProgress, Session, Stage};
+use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
 use crate::service::Service;
 use crate::service::http::HttpSnapshot;
@@ -81,6 +74,7 @@ impl Session<'_> {
             }
             Parsed::Invalid(fault) => {
                 self.exchange.began_us = clock::now_us();
+                self.note_invalid_head(input.bytes().len());
                 self.refuse(&fault)?;
             }
         }
@@ -114,6 +108,7 @@ impl Session<'_> {
             outgoing: self.worker.take_spare(),
             kept: self.kept(head, http),
             began_us: clock::now_us(),
+            noted: self.noted(head, http, bytes),
             ..Exchange::default()
         };
         self.exchange = exchange;
@@ -124,6 +119,7 @@ impl Session<'_> {
             return self.refuse_body(http.size_limits.body);
         }
         let client = self.client_address(head, bytes, http);
+        self.exchange.client = client;
         match self.admit((head, bytes), http, client) {
             Admitted::Forward { service, route } => {
                 self.route_to(service, route, http);
@@ -161,85 +157,6 @@ impl Session<'_> {
         });
     }
 
-    /// Returns the value of the cookie that names a server, if the service has such a cookie.
-    fn sticky_cookie(&self, head: &RequestHead, bytes: &[u8]) -> Option<Vec<u8>> {
-        let view = self.target().service.snapshot();
-        let name = &view.http()?.sticky.as_ref()?.name;
-        let cookies = head.get_all(bytes, KnownName::Cookie);
-        cookie::find(cookies, name.as_bytes()).map(<[u8]>::to_vec)
-    }
-
-    /// Writes the head for a server.
-    fn write_request(&mut self, head: &RequestHead, bytes: &[u8], client: Option<IpAddr>) {
-        let is_trusted = client.is_some_and(|client| Some(client) != self.peer_address());
-        let scheme: &[u8] = match self.client.is_encrypted() {
-            true => b"https",
-            false => b"http",
-        };
-        let host = head.authority(bytes).unwrap_or_default();
-        let mut chain = Vec::new();
-        let addresses: &[u8] = match (is_trusted, self.peer) {
-            (true, Some(peer)) => {
-                let reported = head.get_all(bytes, KnownName::XForwardedFor);
-                append_address(&mut chain, reported, peer.ip());
-                &chain
-            }
-            _ => self.peer_text.as_bytes(),
-        };
-        let new = [
-            (&b"X-Forwarded-For"[..], addresses),
-            (b"X-Forwarded-Proto", scheme),
-            (b"X-Forwarded-Host", host),
-        ];
-        // A trusted proxy knows the scheme and the host that the client used.
-        let is_reported = is_trusted && head.has(KnownName::XForwardedProto);
-        let forwarded = if is_reported { &new[..1] } else { &new[..] };
-        let strangers: &[&[u8]] = &[
-            b"X-Real-IP",
-            b"Forwarded",
-            b"X-Forwarded-Port",
-            b"X-Forwarded-Prefix",
-        ];
-        let service = Arc::clone(&self.target().service);
-        let action = self.exchange.route.as_ref();
-        let action = action.map(|(routes, index)| &routes.table.routes()[*index].target);
-        let path = head.path(bytes);
-        let normal = action.map(|_| normalised(path));
-        let parts = action
-            .zip(normal.as_ref())
-            .filter(|(action, _)| action.rewrite != Rewrite::Keep)
-            .map(|(action, normal)| action.rewrite.apply(path, normal).concat());
-        let set: Vec<_> = action.map_or(Vec::new(), |action| pairs(&action.set_request));
-        let mut remove = match is_trusted {
-            true => Vec::new(),
-            false => strangers.to_vec(),
-        };
-        remove.extend(
-            action
-                .iter()
-                .flat_map(|action| &action.remove_request)
-                .map(|name| name.as_bytes()),
-        );
-        let edit = RequestEdit {
-            path: parts.as_deref().map_or(PathEdit::Keep, PathEdit::Replace),
-            // RFC 9112 §3.2: a request of HTTP/1.1 has the field, even if the host is unknown.
-            host: head
-                .authority(bytes)
-                .is_none()
-                .then_some(service.name.as_bytes()),
-            remove: &remove,
-            set: &set,
-            forwarded,
-            upgrade: true,
-            ..RequestEdit::default()
-        };
-        write_request(&mut self.exchange.outgoing, head, bytes, &edit);
-    }
-
-    fn peer_address(&self) -> Option<IpAddr> {
-        self.peer.map(|peer| peer.ip().to_canonical())
-    }
-
     fn hold_rest(&mut self, rest: &[u8]) {
         if !rest.is_empty() {
             self.hold(rest);
@@ -263,7 +180,9 @@ impl Session<'_> {
         let key = limit_key(fault);
         self.stats().refused.add(1);
         self.exchange.keeps_client = false;
-        self.answer(fault.status(), &format!("{fault}{key}"))
+        let why = format!("{fault}{key}");
+        self.note_own_end(RequestEnd::Refused, &why);
+        self.answer(fault.status(), &why)
     }
 
     /// Refuses a request whose body turns out to be malformed or too long, perhaps after its
@@ -272,10 +191,12 @@ impl Session<'_> {
     pub(super) fn refuse_rest(&mut self, fault: BodyFault) -> Result<(), ExitReason> {
         match (&self.stage, fault) {
             (Stage::Body(_), BodyFault::Malformed(fault)) => {
+                self.note_own_end(RequestEnd::Refused, &fault.to_string());
                 Err(ExitReason::ClientBroke(fault.to_string()))
             }
             (Stage::Body(_), BodyFault::TooLong(limit)) => {
                 let why = format!("the body has more than {limit} bytes");
+                self.note_own_end(RequestEnd::Refused, &why);
                 Err(ExitReason::ClientBroke(why))
             }
             (_, BodyFault::Malformed(fault)) => self.refuse(&fault),
@@ -287,15 +208,9 @@ impl Session<'_> {
         self.stats().refused.add(1);
         self.exchange.keeps_client = false;
         let why = format!("the body has more than {limit} bytes ([service.http] body_bytes_max)");
+        self.note_own_end(RequestEnd::Refused, &why);
         self.answer(413, &why)
     }
-}
-
-fn pairs(fields: &[(String, String)]) -> Vec<(&[u8], &[u8])> {
-    let pairs = fields.iter();
-    pairs
-        .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
-        .collect()
 }
 
 /// Returns the configuration key of the limit that a head exceeds, in parentheses; empty if there

@@ -162,6 +162,7 @@ impl Session<'_> {
         self.end_retry();
         let written = self.write_response(head, bytes, &mut out);
         let exchange = &mut self.exchange;
+        exchange.sent.head_bytes = exchange.sent.bytes + out.len() as u64;
         exchange.keeps_client = written.persistence == Persistence::Keep;
         let rest = &bytes[head.length()..];
         let Some(mut download) = download(head.framing(), written.framing) else {
@@ -203,8 +204,9 @@ impl Session<'_> {
         write_response(out, head, bytes, &edit)
     }
 
-    fn note_first_byte(&self) {
+    fn note_first_byte(&mut self) {
         let now_us = clock::now_us();
+        self.exchange.first_byte_us = now_us;
         let waited_us = now_us.saturating_sub(self.exchange.sent_us);
         self.stats().first_byte_us.observe(waited_us);
         if let Some(place) = &self.exchange.place {
@@ -315,6 +317,8 @@ impl Session<'_> {
             ..ResponseEdit::default()
         };
         write_response(&mut out, head, bytes, &edit);
+        self.exchange.status = 101;
+        self.exchange.sent.head_bytes = self.exchange.sent.bytes + out.len() as u64;
         out.extend_from_slice(rest);
         self.send_to_client(out)?;
         self.begin_tunnel()

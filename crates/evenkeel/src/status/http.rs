@@ -1,0 +1,51 @@
+//! Status of an HTTP service: its requests and its connections to servers.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CountStatus, Histogram};
+
+/// Part of a service's status that only HTTP services have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HttpStatus {
+    /// Requests answered, in all classes.
+    pub requests_total: u64,
+    /// Responses in each class of the status, `1xx` to `5xx`; `1xx` counts tunnels.
+    pub responses: Vec<CountStatus>,
+    /// Responses that Evenkeel made itself.
+    pub own_responses_total: u64,
+    /// Requests sent again after a failure.
+    pub retried_total: u64,
+    /// Requests refused because they violate the protocol or a limit.
+    pub refused_total: u64,
+    /// Requests that ended before their response was complete.
+    pub aborted_total: u64,
+    /// Connections that became tunnels, such as WebSockets.
+    pub tunnels_total: u64,
+    /// Connections to each server.
+    pub pools: Vec<HttpPoolStatus>,
+    /// Times from the head of a request to the end of its response, in microseconds.
+    pub request_us: Histogram,
+    /// Times from the send of a request to the head of its response, in microseconds.
+    pub first_byte_us: Histogram,
+}
+
+/// Connections to one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HttpPoolStatus {
+    /// Name of the server.
+    pub server: String,
+    /// Number of requests in progress, tunnels included.
+    pub requests: u64,
+    /// Number of connections, including those being opened or closed.
+    pub connections: u64,
+    /// Number of idle connections.
+    pub idle: u64,
+    /// Number of connections being opened.
+    pub opening: u64,
+    /// Number of requests that wait for a connection.
+    pub waiting: u64,
+    /// Wait time of the request that has waited longest.
+    pub longest_wait_ms: u64,
+}
