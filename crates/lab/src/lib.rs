@@ -3,6 +3,7 @@
 //! All processes listen on loopback only, on ports that no other lab has. They end with the process
 //! that started them, even if that process is killed.
 
+pub mod attack;
 pub mod balancer;
 pub mod bench;
 mod cgroup;

@@ -8,7 +8,7 @@ mod up;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use evenkeel_lab::{bench, chaos, compat, row, stop, table};
+use evenkeel_lab::{attack, bench, chaos, compat, row, stop, table};
 
 /// Runs real database and web servers on loopback to test and benchmark Evenkeel; removes them on
 /// exit.
@@ -68,6 +68,8 @@ enum Command {
     Chaos(chaos::Options),
     /// Run third-party test suites directly and through a pooler, and compare.
     Compat(compat::Options),
+    /// Send hostile HTTP requests through Evenkeel to several servers, and check what they saw.
+    Attack(attack::Options),
     /// Measure Evenkeel and its rivals in interleaved blocks and print ratios.
     Measure(measure::Options),
 }
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => bench::compare::run(&options),
         Command::Chaos(options) => chaos::command(&options),
         Command::Compat(options) => compat::command(&options),
+        Command::Attack(options) => attack::command(&options),
         Command::Measure(options) => measure::run(&options),
     };
     outcome.unwrap_or_else(|error| {

@@ -217,80 +217,86 @@ fn without_the_key_there_is_no_line() {
 
 #[test]
 fn each_end_has_its_reason() {
-    on_both(ends_have_reasons);
+    on_both(|io| {
+        let bed = Bed::new(io, &origin(), "access_log = \"json\"\nbody_bytes_max = 10");
+        refused_requests(&bed);
+        unfinished_responses(&bed);
+    });
 }
 
-fn ends_have_reasons(io: &str) {
-    {
-        let bed = Bed::new(io, &origin(), "access_log = \"json\"\nbody_bytes_max = 10");
-        bed.exchange("GET / HTTP/1.1\r\nHost : x\r\n\r\n", 10_000);
-        check(&bed.lines(1)[0], Some(400), "refused", Some("request"), " ");
-        let large = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n";
-        bed.exchange(large, 10_000);
-        let line = &bed.lines(2)[1];
-        check(
-            line,
-            Some(413),
-            "refused",
-            Some("request"),
-            "body_bytes_max",
-        );
-        assert_eq!(line["from_client_bytes"], large.len());
-        bed.exchange("GET / HTTP/1.1\r\n", 10_000);
-        check(
-            &bed.lines(3)[2],
-            Some(408),
-            "timed out",
-            Some("request"),
-            "header_ms",
-        );
-        bed.exchange(&get("/silent"), 10_000);
-        check(
-            &bed.lines(4)[3],
-            Some(504),
-            "timed out",
-            Some("first byte"),
-            "first_byte_ms",
-        );
-        let mut client = TcpStream::connect(&bed.listen).unwrap();
-        client.write_all(get("/silent").as_bytes()).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        drop(client);
-        check(
-            &bed.lines(5)[4],
-            Some(499),
-            "client left",
-            Some("first byte"),
-            "disconnected",
-        );
-        bed.exchange(&get("/cut"), 10_000);
-        check(
-            &bed.lines(6)[5],
-            Some(200),
-            "server cut",
-            Some("body"),
-            "closed",
-        );
-        bed.exchange(&get("/half"), 10_000);
-        check(
-            &bed.lines(7)[6],
-            Some(200),
-            "timed out",
-            Some("body"),
-            "body_idle_ms",
-        );
-        let mut client = TcpStream::connect(&bed.listen).unwrap();
-        client.write_all(get("/half").as_bytes()).unwrap();
-        client.read_exact(&mut [0; 10]).unwrap();
-        drop(client);
-        check(
-            &bed.lines(8)[7],
-            Some(200),
-            "client left",
-            Some("body"),
-            " ",
-        );
-    });
+/// Leaves three lines.
+fn refused_requests(bed: &Bed) {
+    bed.exchange("GET / HTTP/1.1\r\nHost : x\r\n\r\n", 10_000);
+    check(&bed.lines(1)[0], Some(400), "refused", Some("request"), " ");
+    let large = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\n";
+    bed.exchange(large, 10_000);
+    let line = &bed.lines(2)[1];
+    check(
+        line,
+        Some(413),
+        "refused",
+        Some("request"),
+        "body_bytes_max",
+    );
+    assert_eq!(line["from_client_bytes"], large.len());
+    bed.exchange("GET / HTTP/1.1\r\n", 10_000);
+    check(
+        &bed.lines(3)[2],
+        Some(408),
+        "timed out",
+        Some("request"),
+        "header_ms",
+    );
+}
+
+/// Adds five lines to three.
+fn unfinished_responses(bed: &Bed) {
+    bed.exchange(&get("/silent"), 10_000);
+    check(
+        &bed.lines(4)[3],
+        Some(504),
+        "timed out",
+        Some("first byte"),
+        "first_byte_ms",
+    );
+    let mut client = TcpStream::connect(&bed.listen).unwrap();
+    client.write_all(get("/silent").as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    drop(client);
+    check(
+        &bed.lines(5)[4],
+        Some(499),
+        "client left",
+        Some("first byte"),
+        "disconnected",
+    );
+    bed.exchange(&get("/cut"), 10_000);
+    check(
+        &bed.lines(6)[5],
+        Some(200),
+        "server cut",
+        Some("body"),
+        "closed",
+    );
+    bed.exchange(&get("/half"), 10_000);
+    check(
+        &bed.lines(7)[6],
+        Some(200),
+        "timed out",
+        Some("body"),
+        "body_idle_ms",
+    );
+    let mut client = TcpStream::connect(&bed.listen).unwrap();
+    client.write_all(get("/half").as_bytes()).unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+    drop(client);
+    check(
+        &bed.lines(8)[7],
+        Some(200),
+        "client left",
+        Some("body"),
+        " ",
+    );
 }
 
 #[test]

@@ -3,12 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+#[path = "harness/certificates.rs"]
+#[allow(dead_code, reason = "other test programs use the rest")]
+mod certificates;
 #[path = "http/client.rs"]
 mod client;
 #[path = "http/flow.rs"]
 mod flow;
 #[path = "http/framing.rs"]
 mod framing;
+#[path = "http/identity.rs"]
+mod identity;
 #[path = "http/interim.rs"]
 mod interim;
 #[path = "http/limits.rs"]
@@ -19,8 +24,14 @@ mod operate;
 mod origin;
 #[path = "peer/peer.rs"]
 mod peer;
+#[path = "http/race.rs"]
+mod race;
+#[path = "http/real.rs"]
+mod real;
 #[path = "http/reuse.rs"]
 mod reuse;
+#[path = "http/slow.rs"]
+mod slow;
 #[path = "http/websocket.rs"]
 mod websocket;
 

@@ -9,6 +9,7 @@ use crate::peer::{self, until, until_service};
 use crate::{Bed, on_both_drivers};
 
 on_both_drivers! {
+    no_limit_is_shorter_than_configured
     a_slow_head_is_a_408
     a_slow_body_is_a_408
     a_body_that_never_begins_is_a_408
@@ -34,6 +35,20 @@ fn assert_refused(client: &mut Client, status: u16, key: &str) {
     assert!(answer.text().contains(key), "{}", answer.text());
     assert_eq!(answer.field("Connection").as_deref(), Some("close"));
     assert_eq!(client.end(), Ended::Clean);
+}
+
+/// Sessions look at the clock at intervals of half a second only.
+fn no_limit_is_shorter_than_configured(io: &str) {
+    let origin = Origin::echo();
+    let bed = Bed::new(io, &[&origin], "[service.times]\nkeepalive_ms = 450\n");
+    let mut shortest = Duration::MAX;
+    for number in 0..12 {
+        std::thread::park_timeout(Duration::from_millis(number * 41));
+        let started = Instant::now();
+        assert_eq!(bed.client().end(), Ended::Clean);
+        shortest = shortest.min(started.elapsed());
+    }
+    assert!(shortest >= Duration::from_millis(450), "{shortest:?}");
 }
 
 fn a_slow_head_is_a_408(io: &str) {
