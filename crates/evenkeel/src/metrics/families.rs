@@ -99,7 +99,7 @@ pub(super) static PROCESS: &[Family<Status>] = &[
         |status, emit| emit(&[], Now(status.config.problems.len() as f64)),
     ),
     counter(
-        "evenkeel_access_log_lost_requests",
+        "evenkeel_process_requests_not_logged",
         "Requests missing in the access log because its writer was too slow",
         None,
         |status, emit| emit(&[], Count(status.engine.requests_not_logged_total)),

@@ -210,7 +210,7 @@ fn every_name_is_object_what_unit() {
         assert_eq!(words[0], "evenkeel", "{family}");
         let objects = [
             "build", "process", "config", "worker", "cluster", "service", "server", "pool", "user",
-            "digest", "rule",
+            "digest", "rule", "http",
         ];
         assert!(objects.contains(&words[1]), "{family}: unknown object");
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

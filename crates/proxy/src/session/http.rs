@@ -43,7 +43,7 @@ use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
 use crate::service::http::stats::HttpStats;
 use crate::service::http::{HttpService, HttpTimeLimits};
-use crate::session::handle::{SessionEvent, SessionHandle};
+use crate::session::handle::{SWEEP_INTERVAL, SessionEvent, SessionHandle};
 use crate::upstream::worker_pool::{WaitResult, WaitSlot};
 use crate::worker::Worker;
 
@@ -344,7 +344,10 @@ impl Session<'_> {
             true => u64::MAX,
             false => start_ms + limit.as_millis() as u64,
         };
-        let mut deadline_ms = after(self.worker.last_sweep_ms(), limit(limits));
+        // The sweep may be as long ago as its interval, and no limit may be shorter than
+        // configured.
+        let now_ms = self.worker.last_sweep_ms() + SWEEP_INTERVAL.as_millis() as u64;
+        let mut deadline_ms = after(now_ms, limit(limits));
         if self.exchange.has_begun() && !matches!(self.stage, Stage::Tunnel) {
             let began_ms = self.exchange.began_us / 1_000;
             deadline_ms = deadline_ms.min(after(began_ms, limits.request));

@@ -101,7 +101,9 @@ async fn health_is_that_of_the_best_service() {
     assert_eq!(world.tcp("GET /healthz", &[], "").await.code, 200);
 
     let mut status = sample::status();
-    status.services[0].state = ServiceState::Down;
+    for service in &mut status.services {
+        service.state = ServiceState::Down;
+    }
     let world = World::with(None, status).await;
     let answer = world.tcp("GET /healthz", &[], "").await;
     assert_eq!(answer.code, 503);

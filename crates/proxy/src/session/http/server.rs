@@ -1,6 +1,6 @@
 //! Connections to HTTP servers, which requests of all clients use one after another.
 
-use std::future::ready;
+use std::future::{poll_fn, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,6 +70,9 @@ impl PoolableConnection for ServerConnection {
             let mut early = Vec::new();
             let shaken = stream.shake_hands(worker, &[], &mut early).await;
             shaken.map_err(|error| fault(error.to_string()))?;
+            // The last message of the handshake may still be under way.
+            let sent = poll_fn(|context| stream.poll_sent(context)).await;
+            sent.map_err(|error| fault(error.to_string()))?;
             match early.is_empty() {
                 true => Ok(stream),
                 false => Err(fault("the server speaks before it is asked".to_owned())),
