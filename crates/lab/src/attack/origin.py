@@ -42,7 +42,8 @@ class Handler(BaseHTTPRequestHandler):
         fields = [text for field in self.headers.items() for text in field]
         record = {
             "method": self.command,
-            "target": self.path,
+            # The module itself joins slashes at the beginning of a path.
+            "target": self.requestline.split(" ")[1],
             "host": self.headers.get("Host", ""),
             "body": body.hex(),
             "fields": fields,

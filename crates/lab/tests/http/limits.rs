@@ -102,9 +102,12 @@ fn a_body_that_never_begins_is_a_408(io: &str) {
 }
 
 fn a_server_that_takes_no_body_is_a_504(io: &str) {
-    let origin = Origin::scripted(|incoming, _| {
+    let (_hold, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let origin = Origin::scripted(move |incoming, _| {
         incoming.head();
-        peer::end_of_peer(incoming.socket);
+        // Until the end of the test.
+        let _ = gate.lock().unwrap().recv();
     });
     let times = "[service.times]\nbody_idle_ms = 600\nfirst_byte_ms = 1500\n";
     let bed = Bed::new(io, &[&origin], times);

@@ -226,12 +226,6 @@ pub(crate) fn end_of(mut socket: &Socket) -> End {
     }
 }
 
-/// Waits until the peer has gone, and reads nothing.
-pub(crate) fn end_of_peer(socket: &Socket) {
-    let peer = socket.peer_addr().unwrap().as_socket().unwrap();
-    until("the end of the peer", || !is_connected_to(peer));
-}
-
 pub(crate) fn is_reset(error: &io::Error) -> bool {
     matches!(
         error.kind(),
