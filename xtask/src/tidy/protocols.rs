@@ -210,19 +210,28 @@ mod tests {
     use super::*;
     use crate::tidy::assert_found;
 
-    const ENUMS: &str = "pub mod mysql;\n\
-                         pub enum Protocol<D, H> {\n    /// None.\n    Tcp,\n    Sql(D),\n}\n\
+    const ENUMS: &str = "pub mod http;\npub mod mysql;\n\
+                         pub enum Protocol<D, H> {\n    /// None.\n    Tcp,\n    Http(H),\n    Sql(D),\n}\n\
                          pub enum SqlProtocol {\n    Mysql,\n}\n";
 
     /// The files of a repository with one protocol of each kind.
-    const COMPLETE: [(&str, &str); 17] = [
+    const COMPLETE: [(&str, &str); 22] = [
         (LIST, ENUMS),
         ("crates/lab/src/lib.rs", "pub mod mysql;"),
-        ("crates/proxy/src/session.rs", "mod mysql;\nmod tcp;"),
-        ("crates/monitor/src/probe.rs", "mod mysql;\nmod tcp;"),
+        (
+            "crates/proxy/src/session.rs",
+            "mod mysql;\nmod http;\nmod tcp;",
+        ),
+        (
+            "crates/monitor/src/probe.rs",
+            "mod mysql;\nmod http;\nmod tcp;",
+        ),
         ("crates/sql/src/lib.rs", "pub mod mysql;"),
-        ("fuzz/Cargo.toml", "path = \"fuzz_targets/mysql_login.rs\""),
-        ("docs/configuration-reference.md", "`tcp`, `mysql`"),
+        (
+            "fuzz/Cargo.toml",
+            "\"fuzz_targets/mysql_login.rs\" \"fuzz_targets/http_login.rs\"",
+        ),
+        ("docs/configuration-reference.md", "`tcp`, `http`, `mysql`"),
         ("crates/proxy/src/session/tcp.rs", ""),
         ("crates/monitor/src/probe/tcp.rs", ""),
         ("crates/lab/src/web.rs", ""),
@@ -233,6 +242,11 @@ mod tests {
         ("crates/monitor/src/probe/mysql.rs", ""),
         ("crates/lab/src/mysql.rs", ""),
         ("docs/differences-mysql.md", ""),
+        ("crates/wire/src/http.rs", ""),
+        ("crates/proxy/src/session/http.rs", ""),
+        ("crates/monitor/src/probe/http.rs", ""),
+        ("fuzz/fuzz_targets/http_login.rs", ""),
+        ("docs/differences-http.md", ""),
     ];
     const FUZZ_TARGET: (&str, &str) = ("fuzz/fuzz_targets/mysql_login.rs", "");
 
@@ -248,7 +262,9 @@ mod tests {
             let mut files = complete();
             let (path, _) = files.remove(without);
             let part = path.trim_end_matches("login.rs");
-            assert_found(check, &files, &[(&place, part)]);
+            // TCP and HTTP share the web servers.
+            let count = if part.ends_with("web.rs") { 2 } else { 1 };
+            assert_found(check, &files, &vec![(&*place, part); count]);
         }
     }
 

@@ -103,7 +103,8 @@ fn check(config: &str, users: &str, certificates: &Certificates) -> Vec<Problem>
 /// Returns the keys whose values name files that must exist, with these names.
 fn named_files(value: &Value) -> Vec<(String, String)> {
     let names_file = |key: &str| {
-        key.ends_with("_file") || ["certificate", "key", "ca", "client_ca"].contains(&key)
+        let names = ["certificate", "key", "ca", "client_ca", "directory"];
+        key.ends_with("_file") || names.contains(&key)
     };
     match value {
         Value::Table(table) => table
@@ -120,6 +121,10 @@ fn named_files(value: &Value) -> Vec<(String, String)> {
 
 /// Writes the file that the value of `key` names.
 fn write_named(key: &str, path: &Path, users: &str, certificates: &Certificates) {
+    if key == "directory" {
+        fs::create_dir_all(path).expect("a directory can be made");
+        return;
+    }
     let copy = |name: &str| fs::read_to_string(certificates.at(name)).expect("a certificate");
     let text = match key {
         "users_file" => users.to_owned(),

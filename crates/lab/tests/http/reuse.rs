@@ -1,5 +1,6 @@
 //! Tests of connections that serve many requests: reuse, order, and ends between two requests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -40,14 +41,15 @@ fn requests_of_all_clients_share_a_server_connection(io: &str) {
 }
 
 fn pipelined_requests_are_answered_in_order_one_at_a_time(io: &str) {
-    static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
-    static HIGHEST: AtomicUsize = AtomicUsize::new(0);
-    let origin = Origin::new(|seen| {
-        HIGHEST.fetch_max(IN_FLIGHT.fetch_add(1, SeqCst) + 1, SeqCst);
+    // Of this test alone: the tests of both drivers run side by side.
+    let (in_flight, highest) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let seen_highest = Arc::clone(&highest);
+    let origin = Origin::new(move |seen| {
+        seen_highest.fetch_max(in_flight.fetch_add(1, SeqCst) + 1, SeqCst);
         // The first takes the longest: without order, it would be answered last.
         let pause = if seen.path() == "/0" { 30 } else { 0 };
         std::thread::sleep(Duration::from_millis(pause));
-        IN_FLIGHT.fetch_sub(1, SeqCst);
+        in_flight.fetch_sub(1, SeqCst);
         Some(ok(seen.path()))
     });
     let bed = Bed::new(io, &[&origin], "");
@@ -62,7 +64,7 @@ fn pipelined_requests_are_answered_in_order_one_at_a_time(io: &str) {
     for number in 0..50 {
         assert_eq!(client.answer().text(), format!("/{number}"));
     }
-    assert_eq!(HIGHEST.load(SeqCst), 1);
+    assert_eq!(highest.load(SeqCst), 1);
 }
 
 fn a_server_that_closes_after_a_response_is_not_asked_again_on_that_connection(io: &str) {

@@ -51,7 +51,7 @@ fn settings_are_named_in_lower_case_with_the_value_that_the_server_makes_of_it()
             "SET SESSION AUTHORIZATION 'x'",
             &["session_authorization = x"],
         ),
-        ("SET x.ünlaut = 1", &[SETTINGS, UNLISTED, ROLE]),
+        ("SET x.ünlaut = 1", &[SETTINGS, ROLE, UNLISTED]),
         ("SET a.b = 'Ärger'", &["a.b = Ärger"]),
     ]);
 }
@@ -118,7 +118,7 @@ fn what_cannot_be_followed_binds() {
         ("SET a.b = U&'\\0041'", &[VALUES]),
         ("SET a.b = 'x'\n'y'", &[VALUES]),
         ("SELECT set_config('a.b', $1, false)", &[VALUES]),
-        ("SELECT set_config($1, $2, $3)", &[SETTINGS, ROLE, UNLISTED]),
+        ("SELECT set_config($1, $2, $3)", &[SETTINGS, UNLISTED, ROLE]),
         ("SELECT set_config('role', $1, false)", &[SETTINGS, ROLE]),
         ("SET ROLE FROM CURRENT", &[SETTINGS, ROLE]),
         ("SET role = U&'\\0041'", &[SETTINGS, ROLE]),
