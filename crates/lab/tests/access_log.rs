@@ -333,6 +333,10 @@ fn the_status_counts_requests_and_their_connections() {
         http = bed.balancer.status().unwrap()["services"][0]["http"].clone();
         http["pools"][0]["requests"] == 1
     });
+    let server = &bed.balancer.status().unwrap()["services"][0]["servers"][0];
+    let received = server["bytes"]["from_clients"].as_u64().unwrap();
+    let sent = (get("/").len() + get("/silent").len()) as u64;
+    assert!(received >= sent, "{server}");
     assert_eq!(http["requests_total"], 2, "{http}");
     assert_eq!(http["responses"][1]["count"], 1, "{http}");
     assert_eq!(http["responses"][3]["count"], 1, "{http}");

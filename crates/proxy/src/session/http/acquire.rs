@@ -111,6 +111,10 @@ impl Session<'_> {
         self.exchange.kept.add(&out, self.kept_length_max());
         let server = self.exchange.place.as_ref().map(|place| &place.server);
         self.handle.set_request_server(server);
+        if let Some(server) = server {
+            let bytes = server.counters.bytes.of(self.worker.index());
+            bytes.add_from_client(out.len() as u64);
+        }
         let sent = connection.core.stream.send_own(self.worker, out);
         self.exchange.server = Some(connection);
         self.exchange.sent_us = clock::now_us();
