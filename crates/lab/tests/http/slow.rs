@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use socket2::Socket;
 
 use crate::client::Client;
-use crate::origin::{Origin, ok};
+use crate::origin::{Origin, ok, reply};
 use crate::peer::{self, until};
 use crate::{Bed, on_both_drivers};
 
@@ -75,12 +75,17 @@ const ATTACKS: [Attack; 4] = [
 
 fn slow_heads_bodies_and_readers_harm_no_other_client(io: &str) {
     let large = ok(&"x".repeat(8 << 20));
-    let origin = Origin::new(move |seen| {
-        Some(if seen.path() == "/large" {
-            large.clone()
-        } else {
-            ok("small")
-        })
+    let origin = Origin::scripted(move |incoming, log| {
+        while let Some(seen) = incoming.request() {
+            log(&seen);
+            let is_sent = match seen.path() {
+                "/large" => reply(incoming.socket, &large),
+                _ => reply(incoming.socket, ok("small")),
+            };
+            if !is_sent {
+                return;
+            }
+        }
     });
     let times = "max_connections = 5000\n[service.times]\nheader_ms = 3000\nbody_idle_ms = 3000\n";
     let bed = Bed::new(io, &[&origin], times);
@@ -103,6 +108,15 @@ fn slow_heads_bodies_and_readers_harm_no_other_client(io: &str) {
                     sockets.iter().for_each(|socket| drip(socket, attack.then));
                     std::thread::park_timeout(Duration::from_millis(100));
                 }
+            });
+            // The buffers of the slow readers are filled first, which is ordinary work.
+            let sent = || bed.status()["bytes"]["to_clients"].as_u64().unwrap();
+            let (mut last, mut since) = (sent(), Instant::now());
+            until("buffers to be full", || {
+                if sent() > last + 1_000_000 {
+                    (last, since) = (sent(), Instant::now());
+                }
+                since.elapsed() > Duration::from_millis(300)
             });
             let attacked_us = p99_us(&bed, 2_000);
             let grown_kb = bed.balancer.memory_kb().saturating_sub(before_kb);
