@@ -167,6 +167,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let core = connection.core_mut();
         core.checkout = Some(HeldCheckout::new(checkout, &self.lost));
         if core.stream.has_arrived() {
+            connection.note_idle_end(&self.service);
             self.release(connection, Condition::Unclean);
             return None;
         }

@@ -9,7 +9,7 @@ use evenkeel_engine::clock;
 use evenkeel_tls::ServerEncryption;
 
 use crate::service::Service;
-use crate::service::http::HttpService;
+use crate::service::http::{HttpService, now_s};
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::{Credential, PoolHandle, PoolUser};
@@ -109,6 +109,14 @@ impl PoolableConnection for ServerConnection {
         _: Rc<CancelTarget>,
     ) -> Pin<Box<dyn Future<Output = bool>>> {
         Box::pin(ready(true))
+    }
+
+    /// Learns the server's idle limit. The end may have come up to half a second earlier.
+    fn note_idle_end(&self, service: &Service) {
+        if let (Some(http), 1..) = (service.http(), self.usage.responses) {
+            let server = http.server(self.core.pool_handle.server.id);
+            server.idle.closed(now_s(), self.usage.idle_ms());
+        }
     }
 
     fn write_terminate(_: &mut Vec<u8>) {}

@@ -51,6 +51,9 @@ pub(crate) trait PoolableConnection: Sized + 'static {
         target: Rc<CancelTarget>,
     ) -> Pin<Box<dyn Future<Output = bool>>>;
 
+    /// Learns from an idle connection that its server has ended. Most protocols learn nothing.
+    fn note_idle_end(&self, _: &Service) {}
+
     /// Writes the protocol's termination message, so that the server does not report a lost
     /// connection.
     fn write_terminate(out: &mut Vec<u8>);

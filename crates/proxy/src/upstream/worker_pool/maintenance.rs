@@ -61,9 +61,10 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let connections = self.connections.borrow();
         let idle = connections.iter();
         let ended: Vec<_> = idle
-            .filter_map(|(number, connection)| Some((number, connection.as_ref()?.core())))
-            .filter(|(_, core)| core.stream.has_arrived())
-            .map(|(number, core)| (number, Arc::clone(&core.pool_handle)))
+            .filter_map(|(number, connection)| Some((number, connection.as_ref()?)))
+            .filter(|(_, connection)| connection.core().stream.has_arrived())
+            .inspect(|(_, connection)| connection.note_idle_end(&self.service))
+            .map(|(number, connection)| (number, Arc::clone(&connection.core().pool_handle)))
             .collect();
         drop(connections);
         for (number, pool_handle) in ended {
