@@ -116,7 +116,6 @@ fn error_type(status: u16) -> &'static str {
         502 => "connection_terminated",
         503 => "destination_unavailable",
         504 => "http_response_timeout",
-        413 | 414 | 431 => "http_request_error",
         _ => "http_request_error",
     }
 }

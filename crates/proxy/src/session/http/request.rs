@@ -106,7 +106,6 @@ impl Session<'_> {
             websocket: head.upgrade(),
             upload: Upload::new(head.framing()),
             outgoing: self.worker.take_spare(),
-            kept: self.kept(head, http),
             began_us: clock::now_us(),
             noted: self.noted(head, http, bytes),
             ..Exchange::default()
@@ -122,7 +121,10 @@ impl Session<'_> {
         self.exchange.client = client;
         match self.admit((head, bytes), http, client) {
             Admitted::Forward { service, route } => {
-                self.route_to(service, route, http);
+                if !self.route_to(service, route, http) {
+                    self.exchange.keeps_client = false;
+                    return self.answer(503, "the service of the route cannot answer requests");
+                }
             }
             answer => {
                 if self.exchange.upload.is_done() {
@@ -131,6 +133,7 @@ impl Session<'_> {
                 return self.answer_admission(answer);
             }
         }
+        self.exchange.kept = self.kept(head);
         self.exchange.hash_key = self.hash_key((head, bytes), http, client);
         self.exchange.sticky = self.sticky_cookie(head, bytes);
         self.write_request(head, bytes, client);
@@ -142,19 +145,21 @@ impl Session<'_> {
         self.acquire()
     }
 
-    /// Sets the service whose servers answer the request, and its route.
+    /// Sets the service whose servers answer the request, and its route. Returns false if the
+    /// service has no servers for requests: they must not go to those of another service.
     fn route_to(
         &mut self,
         service: Option<Arc<Service>>,
         route: Option<usize>,
         http: &HttpSnapshot,
-    ) {
+    ) -> bool {
         self.exchange.route = http.routes.clone().zip(route);
-        let other = service.filter(|service| service.id != self.own.service.id);
-        self.exchange.target = other.and_then(|service| {
-            let shared = service.http()?;
-            Target::new(self.worker, &service, shared)
-        });
+        let Some(other) = service.filter(|service| service.id != self.own.service.id) else {
+            return true;
+        };
+        let shared = other.http();
+        self.exchange.target = shared.and_then(|http| Target::new(self.worker, &other, http));
+        self.exchange.target.is_some()
     }
 
     fn hold_rest(&mut self, rest: &[u8]) {
@@ -164,10 +169,13 @@ impl Session<'_> {
     }
 
     /// Returns memory for a copy of the request, if it may be sent again after a server has
-    /// received it.
-    fn kept(&self, head: &RequestHead, http: &HttpSnapshot) -> Kept {
+    /// received it, by the settings of the service whose servers answer.
+    fn kept(&self, head: &RequestHead) -> Kept {
         let method = method_text(head.method());
-        let is_repeatable = may_race(&http.retry.replay, method, Body::Held);
+        let view = self.target().service.snapshot();
+        let is_repeatable = view
+            .http()
+            .is_some_and(|http| may_race(&http.retry.replay, method, Body::Held));
         match is_repeatable && head.upgrade().is_none() {
             true => Kept::Whole(self.worker.take_spare()),
             false => Kept::Gone,
