@@ -12,7 +12,8 @@
 //!    sends the `State`
 //! 6. new: accepts clients, and sends `Serving`
 //! 7. old: detaches the new process, so that it is no longer a child, makes it the main process of
-//!    the service, stops accepting and sends `Report`s until its last session has ended
+//!    the service, stops accepting, then reports success to the command, and sends `Report`s until
+//!    its last session has ended
 //!
 //! The new process cannot be replaced before the old one has exited: there are never three
 //! processes. On `EndDraining` from the new process, the old one terminates its sessions

@@ -28,7 +28,8 @@ use crate::upgrade::state::{DrainReport, Purpose};
 use crate::upgrade::successor::{Successor, SuccessorCommand, SuccessorEvent};
 use crate::upgrade::{LIMIT_MS_DEFAULT, LIMIT_MS_MAX};
 
-/// Interval between checks whether the last accept has ended, before the new process may begin.
+/// Interval between checks whether the last accept has ended: before the new process may begin, and
+/// before the upgrade is reported.
 const POLL_INTERVAL_MS: u64 = 1;
 
 /// Interval between reports to the new process, and between checks whether this process may exit.
@@ -36,6 +37,9 @@ const REPORT_INTERVAL_MS: u64 = 50;
 
 /// Interval between reports that include counters. Permits are reported more often.
 const COUNTS_INTERVAL_MS: u64 = 1_000;
+
+/// Time that the workers have to end their accepts before an upgrade is reported.
+const ANSWER_LIMIT_MS: u64 = 1_000;
 
 /// Process id of a container's first process, whose exit ends all others.
 const FIRST_PROCESS: u32 = 1;
@@ -99,6 +103,16 @@ struct ActiveSuccessor {
     /// True if a stop signal has arrived since the takeover. A service manager sends it to all
     /// processes of the service, and this one is stopping anyway.
     is_stopping: bool,
+    /// The command that waits until this process accepts no client. `None`: answered.
+    unanswered: Option<Unanswered>,
+}
+
+/// An upgrade that has succeeded, and whose command still waits for the reply.
+struct Unanswered {
+    new_pid: u32,
+    /// Time by which the reply is sent even if a worker still accepts.
+    by_ms: u64,
+    answer: oneshot::Sender<Reply>,
 }
 
 impl ControlPlane {
@@ -206,12 +220,10 @@ impl ControlPlane {
     fn resume_serving(&mut self, was_stopped: bool) {
         let is_intended = was_stopped || self.is_over();
         let successor = &mut self.upgrades.successor;
-        if successor
-            .take_if(|successor| !successor.is_stopping && !is_intended)
-            .is_none()
-        {
+        let Some(lost) = successor.take_if(|successor| !successor.is_stopping && !is_intended)
+        else {
             return;
-        }
+        };
         self.stop_by_ms = None;
         for service in &self.services {
             self.adopt_protocol_plan(service);
@@ -228,6 +240,10 @@ impl ControlPlane {
         let what = format!("process {pid} resumed serving");
         let event = NewEvent::new(EventKind::Process, Severity::Error, what);
         self.record_event(event.cause("the new process exited"));
+        if let Some(unanswered) = lost.unanswered {
+            let why = format!("upgrade failed, process {pid} serves: the new process exited");
+            let _ = unanswered.answer.send(Reply::failed(why));
+        }
     }
 
     /// Aborts an upgrade in progress, because this process received a stop signal. Returns whether
@@ -311,29 +327,52 @@ impl ControlPlane {
             next_report_ms: now_ms,
             next_counts_ms: now_ms,
             is_stopping: false,
+            unanswered: Some(Unanswered {
+                new_pid,
+                by_ms: now_ms + ANSWER_LIMIT_MS,
+                answer: pending.answer,
+            }),
         });
+        self.answer_when_retired(now_ms);
+    }
+
+    /// Reports the success of the upgrade once this process accepts no client, so that each client
+    /// that comes after the reply is one of the new process.
+    fn answer_when_retired(&mut self, now_ms: u64) {
+        let is_accepting = self.data_plane.is_accepting_any();
+        let successor = self.upgrades.successor.as_mut();
+        let unanswered = successor.map(|successor| &mut successor.unanswered);
+        let due = unanswered
+            .and_then(|unanswered| unanswered.take_if(|one| !is_accepting || now_ms >= one.by_ms));
+        if let Some(due) = due {
+            self.report_upgrade(due);
+        }
+    }
+
+    fn report_upgrade(
+        &mut self,
+        Unanswered {
+            new_pid, answer, ..
+        }: Unanswered,
+    ) {
         let (pid, sessions) = (std::process::id(), self.sessions());
-        let limit_s = limit_ms as f64 / 1e3;
+        let limit_s = self.plan.engine.shutdown_limit_ms as f64 / 1e3;
         let message = format!(
             "pid {new_pid} serves; pid {pid} drains {sessions} sessions within {limit_s} s"
         );
         let what = format!("upgrade complete: {message}");
         self.record_event(NewEvent::new(EventKind::Process, Severity::Info, what));
-        let _ = pending.answer.send(Reply::done(message));
+        // A client that no longer waits is not an error.
+        let _ = answer.send(Reply::done(message));
     }
 
     pub(super) fn upgrade_due_ms(&self) -> Option<u64> {
-        let waits = self
-            .upgrades
-            .pending
-            .as_ref()
-            .is_some_and(|u| u.is_state_due);
+        let pending = self.upgrades.pending.as_ref();
+        let successor = self.upgrades.successor.as_ref();
+        let waits = pending.is_some_and(|pending| pending.is_state_due)
+            || successor.is_some_and(|successor| successor.unanswered.is_some());
         let poll_ms = waits.then(|| now_ms() + POLL_INTERVAL_MS);
-        let report_ms = self
-            .upgrades
-            .successor
-            .as_ref()
-            .map(|successor| successor.next_report_ms);
+        let report_ms = successor.map(|successor| successor.next_report_ms);
         let times = poll_ms.into_iter().chain(report_ms);
         times.chain(self.drain_poll_due_ms()).min()
     }
@@ -341,6 +380,7 @@ impl ControlPlane {
     pub(super) fn run_upgrade_tasks(&mut self, now_ms: u64) {
         self.upgrade_when_drained(now_ms);
         self.send_state_when_due();
+        self.answer_when_retired(now_ms);
         self.report_to_successor(now_ms);
     }
 

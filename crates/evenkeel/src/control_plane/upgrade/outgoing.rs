@@ -246,7 +246,10 @@ impl ControlPlane {
     pub(in crate::control_plane) fn send_final_report(&mut self) {
         self.lower_claims();
         self.send_report(true);
-        if let Some(successor) = self.upgrades.successor.take() {
+        if let Some(mut successor) = self.upgrades.successor.take() {
+            if let Some(unanswered) = successor.unanswered.take() {
+                self.report_upgrade(unanswered);
+            }
             successor.successor.finish();
         }
     }
