@@ -97,15 +97,17 @@ fn memory_does_not_grow_by_what_clients_did_that_are_gone() {
         let bed = TestBed::set_up(io, Setup::default());
         let rounds = |from: usize, to: usize| {
             (from..to).for_each(|round| demand(&bed, round));
-            // The process returns memory a little later.
-            thread::sleep(Duration::from_millis(300));
-            bed.balancer.memory_kb()
         };
         // By then the pool has its maximum of statements and buffers.
-        let early_kb = rounds(0, 16);
-        let late_kb = rounds(16, 36);
-        let grown_kb = late_kb.saturating_sub(early_kb);
-        assert!(grown_kb < 4_000, "{io}: {early_kb} kB, then {late_kb} kB");
+        rounds(0, 16);
+        thread::sleep(Duration::from_millis(300));
+        let early_kb = bed.balancer.memory_kb();
+        rounds(16, 36);
+        // The process returns memory a little later, on a busy machine much later.
+        let what = format!("{io}: less than 4,000 kB more than {early_kb} kB");
+        wait_until(&bed.balancer, &what, || {
+            bed.balancer.memory_kb() < early_kb + 4_000
+        });
     }
 }
 
