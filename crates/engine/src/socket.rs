@@ -118,6 +118,17 @@ impl Socket {
         received
     }
 
+    /// Appends available bytes without waiting, up to a length of `length_max`, which must exceed
+    /// the length. Zero bytes mean that the peer has ended its sending.
+    pub fn receive_more(&self, bytes: &mut Vec<u8>, length_max: usize) -> io::Result<usize> {
+        let wanted = length_max - bytes.len();
+        let received = self.raw.receive_more(bytes, length_max);
+        if let Some(readiness) = self.readiness() {
+            readiness.after_receive(&received, wanted);
+        }
+        received
+    }
+
     /// Reads available bytes without removing them from the socket.
     pub fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let seen = self.raw.receive(buffer, RecvFlags::PEEK);

@@ -125,14 +125,10 @@ impl Stream {
     /// after [`Self::poll_chunk`] has returned a chunk and before it is called again: then no other
     /// receive is in progress.
     pub fn receive_more(&mut self, bytes: &mut Vec<u8>, length_max: usize) -> io::Result<()> {
-        let length = bytes.len();
-        if self.tls.is_some() || length >= length_max {
+        if self.tls.is_some() || bytes.len() >= length_max {
             return Ok(());
         }
-        bytes.resize(length_max, 0);
-        let received = self.socket.receive_now(&mut bytes[length..]);
-        bytes.truncate(length + *received.as_ref().unwrap_or(&0));
-        match received {
+        match self.socket.receive_more(bytes, length_max) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error),

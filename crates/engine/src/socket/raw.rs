@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::time::Timespec;
@@ -48,6 +49,23 @@ impl RawSocket {
             #[cfg(any(test, feature = "scripted"))]
             Self::Scripted(script) => script.receive(buffer, flags.contains(RecvFlags::PEEK)),
         }
+    }
+
+    /// Appends received bytes, up to a length of `length_max`, which must exceed the length.
+    pub(super) fn receive_more(&self, bytes: &mut Vec<u8>, length_max: usize) -> io::Result<usize> {
+        let length = bytes.len();
+        bytes.reserve_exact(length_max - length);
+        if let Self::Kernel(socket) = self
+            && bytes.capacity() == length_max
+        {
+            let flags = RecvFlags::DONTWAIT;
+            let (received, _) = rustix::net::recv(socket, spare_capacity(bytes), flags)?;
+            return Ok(received);
+        }
+        bytes.resize(length_max, 0);
+        let received = self.receive(&mut bytes[length..], RecvFlags::empty());
+        bytes.truncate(length + *received.as_ref().unwrap_or(&0));
+        received
     }
 
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
@@ -190,5 +208,36 @@ fn tcp_info(socket: &socket2::Socket) -> Option<libc::tcp_info> {
         let into = info.as_mut_ptr().cast();
         let result = libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut length);
         (result == 0).then(|| info.assume_init())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// TO SEE THIS RED: receive into the whole spare capacity. Bytes of the next message would then
+    /// be taken for a part of this one.
+    #[test]
+    fn no_more_is_received_than_requested_whatever_the_capacity() {
+        let stream = socket2::Type::STREAM;
+        let (ours, theirs) = socket2::Socket::pair(socket2::Domain::UNIX, stream, None).unwrap();
+        (&theirs).write_all(b"abcdefghijklmnop").unwrap();
+        let socket = RawSocket::Kernel(Rc::new(ours));
+        for (capacity, expected) in [(0, "xabcd"), (5, "xefgh"), (100, "xijkl")] {
+            let mut bytes = Vec::with_capacity(capacity);
+            bytes.push(b'x');
+            assert_eq!(socket.receive_more(&mut bytes, 5).unwrap(), 4);
+            assert_eq!(bytes, expected.as_bytes());
+        }
+        let mut rest = b"x".to_vec();
+        assert_eq!(socket.receive_more(&mut rest, 100).unwrap(), 4);
+        assert_eq!(rest, b"xmnop");
+        let empty = socket.receive_more(&mut rest, 100).unwrap_err();
+        assert_eq!(
+            (empty.kind(), &*rest),
+            (io::ErrorKind::WouldBlock, &b"xmnop"[..])
+        );
     }
 }
