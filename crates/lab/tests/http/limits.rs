@@ -15,6 +15,7 @@ on_both_drivers! {
     a_body_that_never_begins_is_a_408
     a_server_that_takes_no_body_is_a_504
     a_silent_server_is_a_504
+    what_a_frozen_server_does_not_answer_another_one_does
     an_answer_that_stops_is_a_reset
     a_client_that_takes_no_answer_is_cut
     a_client_that_takes_no_last_bytes_is_cut
@@ -159,6 +160,33 @@ fn a_silent_server_is_a_504(io: &str) {
         2,
         "a request is not repeated after a time limit"
     );
+}
+
+/// TO SEE THIS RED: answer each request after the limit, or send a POST again.
+fn what_a_frozen_server_does_not_answer_another_one_does(io: &str) {
+    let frozen = Origin::scripted(|incoming, log| {
+        while let Some(seen) = incoming.request() {
+            log(&seen);
+        }
+    });
+    let origin = Origin::echo();
+    let times = "[service.times]\nfirst_byte_ms = 300\n";
+    let bed = Bed::new(io, &[&frozen, &origin], times);
+    let mut client = bed.client();
+    until("a request to the frozen server", || {
+        client.send(get("/"));
+        assert_eq!(client.answer().status, 200);
+        !frozen.seen().is_empty()
+    });
+    let (before, answered) = (frozen.seen().len(), origin.seen().len());
+    until("a POST to the frozen server", || {
+        let mut client = bed.client();
+        client.send(crate::client::post("/", "x"));
+        client.answer().status == 504
+    });
+    assert_eq!(frozen.seen().len(), before + 1);
+    let posts = origin.seen().len() - answered;
+    assert!(posts <= 1, "{posts} POSTs reached the other server");
 }
 
 fn an_answer_that_stops_is_a_reset(io: &str) {

@@ -183,6 +183,23 @@ impl Session<'_> {
         }
     }
 
+    /// Handles a server that has not begun its response within the limit. The request is sent once
+    /// more if that is safe and there is another server: this one may be frozen.
+    pub(super) fn server_late(&mut self) -> Result<(), ExitReason> {
+        self.judge(Outcome::Late);
+        let is_first = self.exchange.attempts.failures == 0 && self.exchange.held.is_empty();
+        if is_first && self.has_other_server() && self.is_repeated(Progress::Sent) {
+            self.close_server();
+            self.exclude_server();
+            if let Some(kept) = self.exchange.kept.take() {
+                return self.send_again(kept);
+            }
+        }
+        self.exchange.keeps_client = false;
+        let why = "the server does not respond ([service.times] first_byte_ms)";
+        self.time_out(504, why)
+    }
+
     /// Sends the request again, perhaps to another server.
     fn send_again(&mut self, kept: Vec<u8>) -> Result<(), ExitReason> {
         self.exchange.outgoing = kept;

@@ -99,14 +99,7 @@ impl Session<'_> {
                 let why = "no connection to a server became free ([service.pool] wait_ms)";
                 self.time_out(503, why)
             }
-            Stage::Response if self.exchange.upload.is_done() => {
-                self.exchange.keeps_client = false;
-                self.judge(Outcome::Late);
-                self.time_out(
-                    504,
-                    "the server does not respond ([service.times] first_byte_ms)",
-                )
-            }
+            Stage::Response if self.exchange.upload.is_done() => self.server_late(),
             Stage::Response if self.is_server_slow() => {
                 self.judge(Outcome::Late);
                 self.time_out(
@@ -158,7 +151,7 @@ impl Session<'_> {
     }
 
     /// Answers a request after a time limit.
-    fn time_out(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
+    pub(super) fn time_out(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
         self.note_own_end(RequestEnd::TimedOut, why);
         self.answer(status, why)
     }
