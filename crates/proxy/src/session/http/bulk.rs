@@ -10,8 +10,8 @@ use crate::worker::Worker;
 /// Length in bytes of a chunk after which more is likely to have arrived: that of a ring's buffer.
 const FULL_CHUNK: usize = 4 * 1024;
 
-/// Length in bytes of a piece: longer pieces need fewer wakeups of both peers. The allocator returns
-/// memory of 128 kB and more to the kernel with each piece.
+/// Length in bytes of a piece: longer pieces need fewer wakeups of both peers. The allocator
+/// returns memory of 128 kB and more to the kernel with each piece.
 const PIECE_LENGTH_MAX: u64 = 120 * 1024;
 
 /// Returns whether more of a body is likely to have arrived after a chunk.
