@@ -6,6 +6,8 @@
 #[path = "harness/certificates.rs"]
 #[allow(dead_code, reason = "other test programs use the rest")]
 mod certificates;
+#[path = "http/route/choice.rs"]
+mod choice;
 #[path = "http/client.rs"]
 mod client;
 #[path = "http/flow.rs"]
@@ -32,6 +34,8 @@ mod real;
 mod reuse;
 #[path = "http/slow.rs"]
 mod slow;
+#[path = "http/route/sticky.rs"]
+mod sticky;
 #[path = "http/websocket.rs"]
 mod websocket;
 

@@ -11,7 +11,7 @@ use evenkeel_policy::http::route::{
 use toml::de::DeValue;
 
 use super::keys;
-use super::plan::{RoutePlan, RouteTarget};
+use super::plan::{RouteLimitsPlan, RoutePlan, RouteTarget};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, wrong_type};
 use super::service::networks;
@@ -20,11 +20,13 @@ use super::sources::Sources;
 pub(super) use fields::is_token;
 
 /// Keys that change a request on its way to a server.
-const FORWARD_KEYS: [&str; 4] = [
+const FORWARD_KEYS: [&str; 6] = [
     "strip_prefix",
     "replace_prefix",
     "set_request",
     "remove_request",
+    "body_bytes_max",
+    "request_ms",
 ];
 
 /// Places of a route and of its parts.
@@ -69,6 +71,10 @@ fn read_one(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Ro
         remove_request: fields::removed(table, problems),
         allow_from: read_allow_from(table, problems),
         rate: read_rate(table, problems),
+        limits: RouteLimitsPlan {
+            body_bytes_max: table.number("body_bytes_max", problems),
+            request_ms: table.number("request_ms", problems),
+        },
     };
     check_forwarding(table, &route.target, problems);
     route

@@ -142,10 +142,15 @@ fn size_limits(limits: &HttpLimitsPlan) -> HttpSizeLimits {
     HttpSizeLimits {
         head: usize::try_from(limits.head_bytes_max).unwrap_or(usize::MAX),
         fields: usize::try_from(limits.fields_max).unwrap_or(usize::MAX),
-        body: match limits.body_bytes_max {
-            0 => u64::MAX,
-            bytes => bytes,
-        },
+        body: body_bytes(limits.body_bytes_max),
+    }
+}
+
+/// Returns a limit of a body as the data plane has it.
+fn body_bytes(bytes_max: u64) -> u64 {
+    match bytes_max {
+        0 => u64::MAX,
+        bytes => bytes,
     }
 }
 

@@ -188,6 +188,14 @@ fn describe<'a>(
         );
         explanation.assumed.push(assumed);
     }
+    if let Some(bytes @ 1..) = route.limits.body_bytes_max {
+        let assumed = format!("the body has at most {bytes} bytes");
+        explanation.assumed.push(assumed);
+    }
+    if let Some(time_ms @ 1..) = route.limits.request_ms {
+        let assumed = format!("the response is complete within {time_ms} ms");
+        explanation.assumed.push(assumed);
+    }
 }
 
 /// Returns the changes that a route makes to a request and its response.

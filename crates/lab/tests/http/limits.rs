@@ -13,6 +13,8 @@ on_both_drivers! {
     a_slow_head_is_a_408
     a_slow_body_is_a_408
     a_body_that_never_begins_is_a_408
+    a_body_below_the_minimum_rate_is_a_408
+    a_request_that_takes_too_long_is_a_504_or_cut
     a_server_that_takes_no_body_is_a_504
     a_silent_server_is_a_504
     what_a_frozen_server_does_not_answer_another_one_does
@@ -100,6 +102,79 @@ fn a_body_that_never_begins_is_a_408(io: &str) {
     let mut client = bed.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     assert_refused(&mut client, 408, "[service.times] body_idle_ms");
+}
+
+/// Bytes that come steadily prolong the limit of silence, but not that of the rate.
+fn a_body_below_the_minimum_rate_is_a_408(io: &str) {
+    let origin = Origin::echo();
+    let times = "[service.times]\nbody_rate_bytes_min = 1000\nbody_idle_ms = 5000\n";
+    let bed = Bed::new(io, &[&origin], times);
+    let (mut slow, mut fast) = (bed.client(), bed.client());
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+    let started = Instant::now();
+    slow.send(head);
+    fast.send(head);
+    let mut steps = 0;
+    while started.elapsed() < Duration::from_secs(9) {
+        slow.send("x".repeat(20));
+        fast.send("x".repeat(500));
+        steps += 1;
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
+    while steps < 200 {
+        fast.send("x".repeat(500));
+        steps += 1;
+        // Below the limit of silence, and above the rate on average.
+        std::thread::park_timeout(Duration::from_millis(30));
+    }
+    assert_refused(&mut slow, 408, "[service.times] body_rate_bytes_min");
+    assert!(started.elapsed() >= Duration::from_secs(10));
+    assert_eq!(fast.answer().status, 200);
+}
+
+fn a_request_that_takes_too_long_is_a_504_or_cut(io: &str) {
+    let (_hold, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let origin = Origin::scripted(move |incoming, log| {
+        while let Some(seen) = incoming.request() {
+            log(&seen);
+            let begins = seen.path() == "/drip";
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
+            if begins && !reply(incoming.socket, head) {
+                return;
+            }
+            // Steadily, which prolongs only the limit of silence.
+            while begins && reply(incoming.socket, "x") {
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+            if seen.path() == "/silent" {
+                let _ = gate.lock().unwrap().recv();
+            }
+            reply(incoming.socket, ok("done"));
+        }
+    });
+    let times = "[service.times]\nrequest_ms = 1200\n[service.http]\naccess_log = \"json\"\n";
+    let bed = Bed::new(io, &[&origin], times);
+    let started = Instant::now();
+    let mut client = bed.client();
+    for _ in 0..3 {
+        // The limit is of each request, not of the connection.
+        assert_eq!(client.get("/").status, 200);
+        std::thread::park_timeout(Duration::from_millis(500));
+    }
+    client.send(get("/silent"));
+    assert_refused(&mut client, 504, "[service.times] request_ms");
+    assert!(started.elapsed() >= Duration::from_millis(2_700));
+    // A part of a response is never ended like a whole.
+    let mut client = bed.client();
+    client.send(get("/drip"));
+    let (ended, part) = client.try_answer(false).unwrap_err();
+    assert_eq!(ended, Ended::Reset, "{part}");
+    until("the reason in the log", || {
+        let log = bed.balancer.log();
+        let mut lines = log.lines().filter(|line| line.contains("/drip"));
+        lines.any(|line| line.contains("[service.times] request_ms"))
+    });
 }
 
 fn a_server_that_takes_no_body_is_a_504(io: &str) {

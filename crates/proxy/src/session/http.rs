@@ -11,6 +11,7 @@ mod bulk;
 mod exchange;
 mod finish;
 mod forward;
+mod limits;
 mod log;
 mod request;
 mod response;
@@ -41,9 +42,9 @@ use super::{STEPS_MAX, lingering_close, proxy_protocol};
 use crate::access_log::AccessLog;
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
+use crate::service::http::HttpService;
 use crate::service::http::stats::HttpStats;
-use crate::service::http::{HttpService, HttpTimeLimits};
-use crate::session::handle::{SWEEP_INTERVAL, SessionEvent, SessionHandle};
+use crate::session::handle::{SessionEvent, SessionHandle};
 use crate::upstream::worker_pool::{WaitResult, WaitSlot};
 use crate::worker::Worker;
 
@@ -332,33 +333,6 @@ impl Session<'_> {
 
     fn stats(&self) -> &HttpStats {
         &self.own.shared.stats()[self.worker.index()]
-    }
-
-    /// Sets the time limit of the current step, which ends with that of the request at the latest.
-    fn limit_step(&self, limit: impl FnOnce(&HttpTimeLimits) -> Duration) {
-        let view = self.target().service.snapshot();
-        let Some(limits) = view.http().map(|http| &http.time_limits) else {
-            return;
-        };
-        let after = |start_ms: u64, limit: Duration| match limit.is_zero() {
-            true => u64::MAX,
-            false => start_ms + limit.as_millis() as u64,
-        };
-        // The sweep may be as long ago as its interval, and no limit may be shorter than
-        // configured.
-        let now_ms = self.worker.last_sweep_ms() + SWEEP_INTERVAL.as_millis() as u64;
-        let mut deadline_ms = after(now_ms, limit(limits));
-        if self.exchange.has_begun() && !matches!(self.stage, Stage::Tunnel) {
-            let began_ms = self.exchange.began_us / 1_000;
-            deadline_ms = deadline_ms.min(after(began_ms, limits.request));
-        }
-        // No deadline is zero.
-        let deadline_ms = if deadline_ms == u64::MAX {
-            0
-        } else {
-            deadline_ms
-        };
-        self.handle.set_request_deadline(deadline_ms);
     }
 
     /// Closes the client's connection, and returns the reason for the record.

@@ -80,6 +80,8 @@ pub static ROUTE: Section = Section {
         text("remove_request"),
         text("allow_from"),
         text("rate"),
+        number("body_bytes_max", 0, 1 << 50),
+        number("request_ms", 0, DAY_MS),
     ],
 };
 

@@ -26,6 +26,17 @@ pub struct RoutePlan {
     pub allow_from: Option<Vec<IpNet>>,
     /// Limit for the requests of each client. `None`: no limit.
     pub rate: Option<RateLimit>,
+    /// Limits in the place of those of the service whose servers answer.
+    pub limits: RouteLimitsPlan,
+}
+
+/// Limits of each request of a route. `None`: that of the service whose servers answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteLimitsPlan {
+    /// Size of a request body, in bytes; 0: no limit.
+    pub body_bytes_max: Option<u64>,
+    /// Limit from the head of a request to the end of its response, in milliseconds; 0: no limit.
+    pub request_ms: Option<u64>,
 }
 
 impl RoutePlan {

@@ -2,6 +2,7 @@
 //! one publication to the next.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use evenkeel_policy::http::client_address::TrustedProxies;
 use evenkeel_policy::http::keyed_hash::HashKey;
@@ -11,7 +12,8 @@ use evenkeel_policy::http::sticky::StickyServers;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::http::routes::{
-    ClientSettings, FixedAnswer, HashSource, Https, RouteAction, RouteTarget, Routes, StickyCookie,
+    ClientSettings, FixedAnswer, HashSource, Https, RouteAction, RouteLimits, RouteTarget, Routes,
+    StickyCookie,
 };
 use sha2::{Digest, Sha256};
 
@@ -115,6 +117,10 @@ fn action(
             let key = key_of(name, plan);
             Arc::new(RateTable::new(limit, RATE_BYTES_MAX, key))
         }),
+        limits: RouteLimits {
+            body: route.limits.body_bytes_max.map(super::body_bytes),
+            request: route.limits.request_ms.map(Duration::from_millis),
+        },
     }
 }
 

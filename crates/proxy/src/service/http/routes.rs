@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use evenkeel_policy::http::client_address::TrustedProxies;
 use evenkeel_policy::http::rate::RateTable;
@@ -36,6 +37,17 @@ pub struct RouteAction {
     pub allow_from: Option<Vec<IpNet>>,
     /// Limit for the requests of each client. `None`: no limit.
     pub rate: Option<Arc<RateTable>>,
+    /// Limits in the place of those of the service whose servers answer.
+    pub limits: RouteLimits,
+}
+
+/// Limits of each request of a route. `None`: that of the service whose servers answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RouteLimits {
+    /// Limit of the request body, in bytes; [`u64::MAX`]: none.
+    pub body: Option<u64>,
+    /// Limit from the head of a request to the end of its response; zero: none.
+    pub request: Option<Duration>,
 }
 
 /// Target of the requests of a route.

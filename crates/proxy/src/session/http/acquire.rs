@@ -307,9 +307,8 @@ impl Session<'_> {
 
     /// Returns the length in bytes up to which a request is kept for another attempt.
     pub(super) fn kept_length_max(&self) -> usize {
-        let view = self.target().service.snapshot();
-        view.http()
-            .map_or(0, |http| http.size_limits.head + http.retry.body_hold_bytes)
+        let limits = self.exchange.limits.as_ref();
+        limits.map_or(0, |limits| limits.kept_bytes)
     }
 }
 

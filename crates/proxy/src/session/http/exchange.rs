@@ -7,12 +7,13 @@ use std::sync::Arc;
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{Fault, Framing, Method, Version, WebSocketKey};
 
+use super::limits::RequestLimits;
 use super::log::{Noted, OwnEnd, Sent};
 use super::server::ServerConnection;
 use super::target::Target;
 use crate::server::Server;
 use crate::service::ServiceSnapshot;
-use crate::service::http::routes::Routes;
+use crate::service::http::routes::{RouteAction, Routes};
 use crate::service::http::{HttpServer, HttpSnapshot};
 
 /// A request from its head to the end of its response.
@@ -22,6 +23,8 @@ pub(super) struct Exchange {
     pub(super) target: Option<Rc<Target>>,
     /// Snapshot and index of the request's route.
     pub(super) route: Option<(Arc<Routes>, usize)>,
+    /// Limits of the request; `None`: its route is not known yet.
+    pub(super) limits: Option<RequestLimits>,
     /// Address of the client, perhaps reported by a proxy.
     pub(super) client: Option<IpAddr>,
     /// Key that the `source` algorithm hashes.
@@ -201,6 +204,12 @@ impl Exchange {
     /// Returns whether a request is in progress.
     pub(super) fn has_begun(&self) -> bool {
         self.began_us != 0
+    }
+
+    /// Returns the treatment of the request by its route, if it has one.
+    pub(super) fn action(&self) -> Option<&RouteAction> {
+        let (routes, index) = self.route.as_ref()?;
+        Some(&routes.table.routes()[*index].target)
     }
 }
 

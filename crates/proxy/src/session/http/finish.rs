@@ -107,27 +107,11 @@ impl Session<'_> {
                     "the server does not take the body ([service.times] body_idle_ms)",
                 )
             }
-            Stage::Response => self.time_out(
-                408,
-                "the request body is incomplete ([service.times] body_idle_ms)",
-            ),
+            Stage::Response => self.time_out(408, self.passed_body_limit()),
             Stage::Body(_) | Stage::Answer | Stage::Tunnel | Stage::Closing(_) => {
                 Err(ExitReason::TimedOut(TerminationReason::IdleTimeout))
             }
         }
-    }
-
-    /// Returns whether the limit of the whole request has passed.
-    fn is_request_over(&self) -> bool {
-        if !self.exchange.has_begun() || matches!(self.stage, Stage::Tunnel) {
-            return false;
-        }
-        let view = self.target().service.snapshot();
-        let limit = view.http().map(|http| http.time_limits.request);
-        let began_ms = self.exchange.began_us / 1_000;
-        limit.is_some_and(|limit| {
-            !limit.is_zero() && clock::now_ms() >= began_ms + limit.as_millis() as u64
-        })
     }
 
     /// Ends a request whose limit has passed.
@@ -137,8 +121,7 @@ impl Session<'_> {
             Stage::Waiting { .. } | Stage::Response => {
                 self.exchange.keeps_client = false;
                 self.judge(Outcome::Late);
-                let why = "the request is not answered in time ([service.times] request_ms)";
-                self.time_out(504, why)
+                self.time_out(504, self.request_limit_text())
             }
             _ => Err(ExitReason::TimedOut(TerminationReason::IdleTimeout)),
         }

@@ -2,7 +2,6 @@
 //! the service change in it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use evenkeel_policy::http::path::normalised;
 use evenkeel_policy::http::rewrite::Rewrite;
@@ -11,6 +10,7 @@ use evenkeel_wire::http::forwarded::append_address;
 use evenkeel_wire::http::{KnownName, PathEdit, RequestEdit, RequestHead, write_request};
 
 use super::Session;
+use crate::service::http::HttpSnapshot;
 
 /// Fields by which strangers could pose as proxies, besides those that are set.
 const OF_PROXIES: [&[u8]; 4] = [
@@ -45,8 +45,7 @@ impl Session<'_> {
         // A trusted proxy knows the scheme and the host that the client used.
         let is_reported = is_proxy && head.has(KnownName::XForwardedProto);
         let forwarded = if is_reported { &new[..1] } else { &new[..] };
-        let route = self.exchange.route.as_ref();
-        let action = route.map(|(routes, index)| &routes.table.routes()[*index].target);
+        let action = self.exchange.action();
         let path = action
             .filter(|action| action.rewrite != Rewrite::Keep)
             .map(|action| {
@@ -64,26 +63,21 @@ impl Session<'_> {
         remove.extend(cookies.as_ref().map(|_| &b"Cookie"[..]));
         let removed = action.iter().flat_map(|action| &action.remove_request);
         remove.extend(removed.map(|name| name.as_bytes()));
-        let service = Arc::clone(&self.target().service);
         let edit = RequestEdit {
             path: path.as_deref().map_or(PathEdit::Keep, PathEdit::Replace),
             // RFC 9112 §3.2: a request of HTTP/1.1 has the field, even if the host is unknown.
-            host: host.is_none().then_some(service.name.as_bytes()),
+            host: host
+                .is_none()
+                .then_some(self.target().service.name.as_bytes()),
             remove: &remove,
             set: &set,
             forwarded,
             upgrade: true,
             ..RequestEdit::default()
         };
-        write_request(&mut self.exchange.outgoing, head, bytes, &edit);
-    }
-
-    /// Returns the value of the cookie that names a server. `None`: the service has no such cookie,
-    /// or the client has sent none.
-    pub(super) fn sticky_cookie(&self, head: &RequestHead, bytes: &[u8]) -> Option<Vec<u8>> {
-        let name = self.sticky_name()?;
-        let cookies = head.get_all(bytes, KnownName::Cookie);
-        cookie::find(cookies, name.as_bytes()).map(<[u8]>::to_vec)
+        let mut out = self.worker.take_spare();
+        write_request(&mut out, head, bytes, &edit);
+        self.exchange.outgoing = out;
     }
 
     /// Returns the client's cookies without the one that names a server, which is not meant for the
@@ -108,6 +102,18 @@ impl Session<'_> {
             false => b"http",
         }
     }
+}
+
+/// Returns the value of the cookie that names a server. `None`: the service has no such cookie, or
+/// the client has sent none.
+pub(super) fn sticky_cookie(
+    target: &HttpSnapshot,
+    head: &RequestHead,
+    bytes: &[u8],
+) -> Option<Vec<u8>> {
+    let sticky = target.sticky.as_ref()?;
+    let cookies = head.get_all(bytes, KnownName::Cookie);
+    cookie::find(cookies, sticky.name.as_bytes()).map(<[u8]>::to_vec)
 }
 
 /// Returns the addresses that proxies have reported, and that of the last one.

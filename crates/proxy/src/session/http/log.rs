@@ -152,14 +152,6 @@ impl Session<'_> {
         }
     }
 
-    /// Names the time limit that ends a message without an answer.
-    fn passed_limit(&self) -> &'static str {
-        match self.stage {
-            Stage::Tunnel => "no byte in the tunnel ([service.times] tunnel_idle_ms)",
-            _ => "no byte of the response was taken or sent ([service.times] body_idle_ms)",
-        }
-    }
-
     fn log(&self, noted: Noted, end: (RequestEnd, RequestPhase), why: &str, now_us: u64) {
         let exchange = &self.exchange;
         let began_us = exchange.began_us;

@@ -12,6 +12,8 @@ use evenkeel_wire::http::{Fault, Framing, HeadLimits, Limit, Parsed, RequestHead
 use super::acquire::method_text;
 use super::admit::Admitted;
 use super::exchange::{Exchange, Kept, Upload};
+use super::forward::sticky_cookie;
+use super::limits::RequestLimits;
 use super::target::Target;
 use super::upload::BodyFault;
 use super::{ExitReason, HeadProgress, Session, Stage};
@@ -105,18 +107,11 @@ impl Session<'_> {
             awaits_continue: head.expects_continue(),
             websocket: head.upgrade(),
             upload: Upload::new(head.framing()),
-            outgoing: self.worker.take_spare(),
             began_us: clock::now_us(),
             noted: self.noted(head, http, bytes),
             ..Exchange::default()
         };
         self.exchange = exchange;
-        if let Framing::Length(length) = head.framing()
-            && length > http.size_limits.body
-        {
-            self.hold(rest);
-            return self.refuse_body(http.size_limits.body);
-        }
         let client = self.client_address(head, bytes, http);
         self.exchange.client = client;
         match self.admit((head, bytes), http, client) {
@@ -133,9 +128,15 @@ impl Session<'_> {
                 return self.answer_admission(answer);
             }
         }
-        self.exchange.kept = self.kept(head);
+        self.adopt_settings(http, head, bytes);
+        let body_bytes_max = self.body_bytes_max();
+        if let Framing::Length(length) = head.framing()
+            && length > body_bytes_max
+        {
+            self.hold(rest);
+            return self.refuse_body(body_bytes_max);
+        }
         self.exchange.hash_key = self.hash_key((head, bytes), http, client);
-        self.exchange.sticky = self.sticky_cookie(head, bytes);
         self.write_request(head, bytes, client);
         let used = match self.take_body(rest) {
             Ok(used) => used,
@@ -162,6 +163,20 @@ impl Session<'_> {
         self.exchange.target.is_some()
     }
 
+    /// Sets what the request needs of the settings of the service whose servers answer, which are
+    /// read once for each request.
+    fn adopt_settings(&mut self, own: &HttpSnapshot, head: &RequestHead, bytes: &[u8]) {
+        let target = self.exchange.target.as_ref();
+        let other = target.map(|target| Arc::clone(&target.service));
+        let view = other.as_ref().map(|service| service.snapshot());
+        let http = view.as_ref().map_or(Some(own), |view| view.http());
+        let http = http.unwrap_or(own);
+        let route = self.exchange.action().map(|action| &action.limits);
+        self.exchange.limits = Some(RequestLimits::new(http, route));
+        self.exchange.kept = self.kept(head, http);
+        self.exchange.sticky = sticky_cookie(http, head, bytes);
+    }
+
     fn hold_rest(&mut self, rest: &[u8]) {
         if !rest.is_empty() {
             self.hold(rest);
@@ -170,12 +185,9 @@ impl Session<'_> {
 
     /// Returns memory for a copy of the request, if it may be sent again after a server has
     /// received it, by the settings of the service whose servers answer.
-    fn kept(&self, head: &RequestHead) -> Kept {
+    fn kept(&self, head: &RequestHead, http: &HttpSnapshot) -> Kept {
         let method = method_text(head.method());
-        let view = self.target().service.snapshot();
-        let is_repeatable = view
-            .http()
-            .is_some_and(|http| may_race(&http.retry.replay, method, Body::Held));
+        let is_repeatable = may_race(&http.retry.replay, method, Body::Held);
         match is_repeatable && head.upgrade().is_none() {
             true => Kept::Whole(self.worker.take_spare()),
             false => Kept::Gone,
@@ -215,7 +227,8 @@ impl Session<'_> {
     fn refuse_body(&mut self, limit: u64) -> Result<(), ExitReason> {
         self.stats().refused.add(1);
         self.exchange.keeps_client = false;
-        let why = format!("the body has more than {limit} bytes ([service.http] body_bytes_max)");
+        let key = self.body_limit_key();
+        let why = format!("the body has more than {limit} bytes ({key})");
         self.note_own_end(RequestEnd::Refused, &why);
         self.answer(413, &why)
     }

@@ -113,13 +113,8 @@ impl Session<'_> {
     }
 
     fn response_limits(&self) -> HeadLimits {
-        let view = self.target().service.snapshot();
-        let default = HeadLimits::default();
-        view.http().map_or(default, |http| HeadLimits {
-            head_bytes_max: http.size_limits.head,
-            fields_max: http.size_limits.fields,
-            ..default
-        })
+        let limits = self.exchange.limits.as_ref();
+        limits.map_or_else(HeadLimits::default, |limits| limits.response)
     }
 
     /// Appends an interim response for a client that can use it: clients of HTTP/1.0 know none, and
@@ -179,8 +174,7 @@ impl Session<'_> {
     fn write_response(&self, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) -> Written {
         let exchange = &self.exchange;
         let mut set: Vec<(&[u8], &[u8])> = Vec::new();
-        if let Some((routes, index)) = &exchange.route {
-            let action = &routes.table.routes()[*index].target;
+        if let Some(action) = exchange.action() {
             let fields = action.set_response.iter();
             set.extend(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         }

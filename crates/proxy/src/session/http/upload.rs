@@ -1,7 +1,6 @@
 //! Passes the body of a request on to the server.
 
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
@@ -9,7 +8,6 @@ use evenkeel_wire::http::Fault;
 
 use super::exchange::{Recoded, Upload};
 use super::{ExitReason, Session, Stage};
-use crate::service::http::BODY_RATE_GRACE;
 use crate::session::http::bulk::{is_bulk, receive_bulk};
 
 /// Reason for which the body of a request is refused.
@@ -118,7 +116,7 @@ impl Session<'_> {
     /// Appends the part of the bytes that belongs to the body to the bytes for the server. Returns
     /// its length.
     pub(super) fn take_body(&mut self, bytes: &[u8]) -> Result<usize, BodyFault> {
-        let length_max = self.body_length_max();
+        let length_max = self.body_bytes_max();
         if self.exchange.outgoing.capacity() == 0 {
             self.exchange.outgoing = self.worker.take_spare();
         }
@@ -152,38 +150,6 @@ impl Session<'_> {
                 }
             }
         }
-    }
-
-    /// Returns the limit of a request body in bytes.
-    fn body_length_max(&self) -> u64 {
-        let view = self.target().service.snapshot();
-        view.http().map_or(u64::MAX, |http| http.size_limits.body)
-    }
-
-    /// Sets the time limit of a body, unless the response has begun, which has its own: a silence,
-    /// and the time in which what was received had to be received.
-    fn limit_upload(&self) {
-        if !matches!(self.stage, Stage::Response) {
-            return;
-        }
-        let exchange = &self.exchange;
-        let now_ms = self.worker.last_sweep_ms();
-        let elapsed_ms = now_ms.saturating_sub(exchange.began_us / 1_000);
-        self.limit_step(|limits| match limits.body_rate_min {
-            0 => limits.body_idle,
-            rate => {
-                let earned_ms = exchange.body_bytes.saturating_mul(1_000) / rate;
-                let grace_ms = BODY_RATE_GRACE.as_millis() as u64;
-                let left_ms = grace_ms
-                    .saturating_add(earned_ms)
-                    .saturating_sub(elapsed_ms);
-                let left = Duration::from_millis(left_ms.max(1));
-                match limits.body_idle.is_zero() {
-                    true => left,
-                    false => limits.body_idle.min(left),
-                }
-            }
-        });
     }
 
     fn end_upload(&mut self) {
