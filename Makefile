@@ -26,7 +26,7 @@ setup: ## install the servers and load generators that are missing (asks apt; ne
 	  echo 'cargo not found: install Rust first, see https://rustup.rs' >&2; exit 1; }
 	@scripts/install-packages
 
-rivals: setup ## build a root file system with the servers that Debian stable lacks (once, about a minute; needs root)
+rivals: setup ## build a root file system with the servers that Debian stable lacks (once, two minutes; needs root)
 	$(call step,rivals,cargo xtask rivals)
 
 build: ## compile everything, for development

@@ -5,8 +5,12 @@
 
 mod inputs;
 mod origin;
+mod proxy;
 mod reference;
+mod responses;
 mod run;
+mod tap;
+mod through;
 
 use std::process::ExitCode;
 
@@ -16,15 +20,20 @@ use clap::Args;
 use crate::{row, table};
 pub use inputs::{Input, all};
 pub use origin::{Kind, Origin, Record};
+pub use proxy::{Proxy, ProxyKind};
 pub use reference::{Request, read};
 pub use run::{Row, Verdict, run};
+pub use through::run_through;
 
 /// Options of the command.
 #[derive(Args)]
 pub struct Options {
-    /// Servers; all that are installed when absent.
+    /// Servers; all that are installed when absent, one of them for proxies.
     #[arg(long, value_enum, value_delimiter = ',')]
     origin: Vec<Kind>,
+    /// Proxies in front of the balancer.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    front: Vec<ProxyKind>,
     /// Only inputs whose name contains this text.
     #[arg(long)]
     only: Option<String>,
@@ -45,39 +54,70 @@ pub fn command(options: &Options) -> Result<ExitCode> {
     if let Some(text) = &options.only {
         inputs.retain(|input| input.name.contains(text));
     }
-    let kinds = match options.origin.as_slice() {
-        [] => Kind::ALL.to_vec(),
-        chosen => chosen.to_vec(),
-    };
-    let mut rows = vec![row![
-        "input", "origin", "strict", "seen", "answer", "verdict"
-    ]];
-    let mut totals = vec![row!["origin", "inputs", "exact", "refused", "faults"]];
-    let mut is_clean = true;
-    for kind in kinds {
-        let origin = match Origin::start(kind) {
-            Ok(origin) => origin,
+    let mut report = Report::new(options.all);
+    if options.front.is_empty() {
+        let kinds = match options.origin.as_slice() {
+            [] => &Kind::ALL,
+            chosen => chosen,
+        };
+        for kind in kinds {
+            let rows = Origin::start(*kind).map(|origin| run(&options.io, &origin, &inputs));
+            report.add(&format!("{kind:?}"), &inputs, rows)?;
+        }
+    }
+    for proxy in &options.front {
+        let kind = options.origin.first().copied().unwrap_or(Kind::Node);
+        let name = format!("{proxy:?} before {kind:?}");
+        let rows = Origin::start(kind);
+        let rows = rows.map(|origin| run_through(&options.io, *proxy, &origin, &inputs));
+        report.add(&name, &inputs, rows)?;
+    }
+    Ok(report.print())
+}
+
+/// Results of all servers.
+struct Report {
+    shows_all: bool,
+    rows: Vec<Vec<String>>,
+    totals: Vec<Vec<String>>,
+    has_faults: bool,
+}
+
+impl Report {
+    fn new(shows_all: bool) -> Report {
+        Report {
+            shows_all,
+            rows: vec![row![
+                "input", "server", "strict", "seen", "answer", "verdict"
+            ]],
+            totals: vec![row!["server", "inputs", "exact", "refused", "faults"]],
+            has_faults: false,
+        }
+    }
+
+    /// Adds the results of a server; one that does not start is named and left out.
+    fn add(&mut self, name: &str, inputs: &[Input], rows: Result<Result<Vec<Row>>>) -> Result<()> {
+        let results = match rows {
+            Ok(results) => results?,
             Err(error) => {
-                eprintln!("skipped: {kind:?}: {error:#}");
-                continue;
+                eprintln!("skipped: {name}: {error:#}");
+                return Ok(());
             }
         };
-        let results = run(&options.io, &origin, &inputs)?;
         let count =
             |is: fn(&Verdict) -> bool| results.iter().filter(|row| is(&row.verdict)).count();
         let faults = count(|verdict| matches!(verdict, Verdict::Fault(_)));
-        is_clean &= faults == 0;
-        totals.push(row![
-            format!("{kind:?}"),
+        self.has_faults |= faults > 0;
+        self.totals.push(row![
+            name,
             inputs.len(),
             count(|verdict| *verdict == Verdict::Exact),
             count(|verdict| *verdict == Verdict::Refused),
             faults,
         ]);
-        let shown = results
-            .into_iter()
-            .filter(|row| options.all || matches!(row.verdict, Verdict::Fault(_)));
-        rows.extend(shown.map(|result| {
+        let is_shown = |row: &Row| self.shows_all || matches!(row.verdict, Verdict::Fault(_));
+        let shown = results.into_iter().filter(is_shown);
+        self.rows.extend(shown.map(|result| {
             let verdict = match result.verdict {
                 Verdict::Exact => "exact".to_owned(),
                 Verdict::Refused => "refused".to_owned(),
@@ -85,20 +125,24 @@ pub fn command(options: &Options) -> Result<ExitCode> {
             };
             row![
                 result.name,
-                format!("{kind:?}"),
+                name,
                 result.expected,
                 result.seen,
                 result.answer,
                 verdict
             ]
         }));
+        Ok(())
     }
-    if rows.len() > 1 {
-        println!("{}", table::columns(&rows));
+
+    fn print(self) -> ExitCode {
+        if self.rows.len() > 1 {
+            println!("{}", table::columns(&self.rows));
+        }
+        println!("{}", table::columns(&self.totals));
+        match self.has_faults {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
+        }
     }
-    println!("{}", table::columns(&totals));
-    Ok(match is_clean {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
 }

@@ -29,6 +29,9 @@ const STAMP: &str = "etc/evenkeel-rivals";
 /// Directory with a separate root file system for MariaDB's packages, which conflict with MySQL's.
 const OF_MARIADB: &str = "opt/mariadb";
 
+/// Directory with a separate root file system for web servers and proxies.
+const OF_WEB: &str = "opt/web";
+
 const DIRECTORIES: [&str; 2] = ["usr/sbin", "usr/bin"];
 
 /// Returns why no program in it can run here; `None` if they can.
@@ -76,6 +79,11 @@ pub(crate) fn find_of_mariadb(name: &str) -> Result<Program> {
     find_below(path().join(OF_MARIADB), name)
 }
 
+/// Returns the web server or proxy with this name, from the separate root file system.
+pub(crate) fn find_of_web(name: &str) -> Result<Program> {
+    find_below(path().join(OF_WEB), name)
+}
+
 /// Returns the program in a directory of it, for example `usr/lib/postgresql/18/bin`.
 pub(crate) fn find_in(directory: &str, name: &str) -> Result<Option<Program>> {
     program_in(path(), directory, name)
@@ -95,7 +103,10 @@ fn program_in(root: PathBuf, directory: &str, name: &str) -> Result<Option<Progr
         bail!("{name}: {why}");
     }
     let inside = Path::new(directory).join(name);
-    Ok(root.join(&inside).is_file().then(|| Program {
+    // Alternatives of Debian are links to absolute paths, which are valid inside only.
+    let outside = root.join(&inside);
+    let is_there = outside.is_file() || outside.is_symlink();
+    Ok(is_there.then(|| Program {
         path: Path::new("/").join(inside),
         root: Some(root),
     }))

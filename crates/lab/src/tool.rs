@@ -34,6 +34,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mvn", "maven"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("go", "golang-go"),
+    ("varnishd", "varnish"),
 ];
 
 /// Returns the program's full path, from PATH and Debian's directories of servers.
@@ -49,6 +51,15 @@ pub(crate) fn find(name: &str) -> Result<PathBuf> {
         .find(|(program, _)| *program == name)
         .map_or(name, |entry| entry.1);
     bail!("{name} not found: apt-get install {package}");
+}
+
+/// Returns the compiler of Go, which its own packages install outside PATH.
+pub(crate) fn find_go() -> Result<PathBuf> {
+    let own = PathBuf::from("/usr/local/go/bin/go");
+    match find("go") {
+        Err(_) if own.is_file() => Ok(own),
+        found => found,
+    }
 }
 
 /// Returns a PostgreSQL server program: Debian has them outside PATH, one directory per version.

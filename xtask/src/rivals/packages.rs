@@ -9,7 +9,7 @@ pub(crate) struct RootfsSpec {
 }
 
 /// The lab's servers and rivals. The packages of MySQL and MariaDB conflict with each other.
-pub(crate) const ROOTFS_SPECS: [RootfsSpec; 2] = [
+pub(crate) const ROOTFS_SPECS: [RootfsSpec; 3] = [
     RootfsSpec {
         directory: "",
         wanted: &[
@@ -28,6 +28,28 @@ pub(crate) const ROOTFS_SPECS: [RootfsSpec; 2] = [
     RootfsSpec {
         directory: "opt/mariadb",
         wanted: &["mariadb-server"],
+    },
+    // Servers of `evenkeel-lab attack`, and proxies in front of the balancer.
+    RootfsSpec {
+        directory: "opt/web",
+        wanted: &[
+            "apache2-bin",
+            "caddy",
+            "gunicorn",
+            "haproxy",
+            "lighttpd",
+            "nginx",
+            "php-cli",
+            "puma",
+            "python3-aiohttp",
+            "python3-httptools",
+            "python3-hypercorn",
+            "python3-tornado",
+            "python3-uvicorn",
+            "python3-waitress",
+            "ruby-webrick",
+            "squid",
+        ],
     },
 ];
 
@@ -108,10 +130,12 @@ mod tests {
         let installed = [
             "haproxy 3.2-1 installed\nperl 5.42 installed\npgpool2 4.7 half-configured\n",
             "mariadb-server 1:11.8 installed\nhaproxy 3.0 installed\n",
+            "caddy 2.6 installed\nmaxscale 1 installed\n",
         ];
         assert_eq!(
             outcome.versions(&installed.map(str::to_owned)),
-            "haproxy 3.2-1\nmariadb-server 1:11.8\nproxysql: not packaged in Debian unstable\n\
+            "haproxy 3.2-1\nmariadb-server 1:11.8\ncaddy 2.6\n\
+             proxysql: not packaged in Debian unstable\n\
              pgpool2: cannot be installed at present\n"
         );
     }

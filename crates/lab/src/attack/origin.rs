@@ -1,9 +1,13 @@
 //! Starts servers that record each complete request, and answer with its target.
 
-use std::fs;
+pub(super) mod front;
+mod kind;
+pub(super) mod launch;
+
+use std::fs::{self, Permissions};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,36 +15,10 @@ use serde::Deserialize;
 
 use crate::process::{Launch, Process};
 use crate::scratch::Scratch;
-use crate::{eventually, free_port, tool};
+use crate::{eventually, free_port};
+pub use kind::Kind;
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
-
-/// Program of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
-    /// nginx; it does not record fields.
-    Nginx,
-    /// The module `http` of Node.
-    Node,
-    /// The module `http.server` of Python.
-    Python,
-    /// The package `net/http` of Go.
-    Go,
-}
-
-impl Kind {
-    /// All programs.
-    pub const ALL: [Kind; 4] = [Kind::Nginx, Kind::Node, Kind::Python, Kind::Go];
-
-    fn program(self) -> &'static str {
-        match self {
-            Kind::Nginx => "nginx",
-            Kind::Node => "node",
-            Kind::Python => "python3",
-            Kind::Go => "go",
-        }
-    }
-}
 
 /// Request as a server has recorded it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -91,7 +69,7 @@ pub struct Origin {
     /// Address, as the configuration names it.
     pub address: String,
     log: PathBuf,
-    _process: Process,
+    _processes: Vec<Process>,
     _scratch: Scratch,
 }
 
@@ -101,38 +79,20 @@ impl Origin {
     /// # Errors
     /// The program is not installed, or does not start.
     pub fn start(kind: Kind) -> Result<Origin> {
-        let program = find(kind)?;
         let scratch = Scratch::new("origin")?;
         let log = scratch.path().join("requests");
         fs::write(&log, "")?;
+        // Servers that root starts serve requests as another user.
+        fs::set_permissions(&log, Permissions::from_mode(0o666))?;
         let port = free_port();
-        let (program, mut arguments) = prepare(kind, program, &scratch, port)?;
-        if kind != Kind::Nginx {
-            arguments.extend([port.to_string(), log.display().to_string()]);
-        }
-        let process = Process::new(Launch {
-            name: kind.program().to_owned(),
-            program,
-            arguments,
-            log: scratch.path().join("log"),
-            note: scratch.note(kind.program()),
-            stop_signal: libc::SIGTERM,
-            keep_environment: kind == Kind::Python,
-            ..Launch::default()
-        });
-        process.start()?;
+        let parts = launch::prepare(kind, scratch.path(), port)?;
+        let processes = start_all(kind.name(), &scratch, parts)?;
         let address = format!("127.0.0.1:{port}");
-        eventually(READY_LIMIT, "a connection to the origin", || {
-            if !process.is_running() {
-                bail!("{} ended: {}", kind.program(), process.log_tail());
-            }
-            Ok(TcpStream::connect(&address).ok())
-        })?;
         Ok(Origin {
             kind,
             address,
             log,
-            _process: process,
+            _processes: processes,
             _scratch: scratch,
         })
     }
@@ -151,68 +111,40 @@ impl Origin {
     }
 }
 
-fn find(kind: Kind) -> Result<PathBuf> {
-    let own = PathBuf::from("/usr/local/go/bin/go");
-    match tool::find(kind.program()) {
-        Err(_) if kind == Kind::Go && own.is_file() => Ok(own),
-        found => found,
-    }
+/// A program of a server, and the port at which it accepts connections.
+pub(super) struct Part {
+    pub(super) launch: Launch,
+    pub(super) port: u16,
 }
 
-/// Writes the server's file; returns the program to start and its first arguments.
-fn prepare(
-    kind: Kind,
-    program: PathBuf,
-    scratch: &Scratch,
-    port: u16,
-) -> Result<(PathBuf, Vec<String>)> {
-    let (name, text) = match kind {
-        Kind::Nginx => ("nginx.conf", nginx(scratch, port)),
-        Kind::Node => ("origin.js", include_str!("origin.js").to_owned()),
-        Kind::Python => ("origin.py", include_str!("origin.py").to_owned()),
-        Kind::Go => ("origin.go", include_str!("origin.go").to_owned()),
-    };
-    let file = scratch.path().join(name);
-    fs::write(&file, text)?;
-    let file = file.display().to_string();
-    match kind {
-        Kind::Nginx => Ok((
-            program,
-            vec!["-e".into(), "stderr".into(), "-c".into(), file],
-        )),
-        Kind::Node | Kind::Python => Ok((program, vec![file])),
-        Kind::Go => {
-            let built = scratch.path().join("origin");
-            let output = Command::new(program)
-                .args(["build", "-o"])
-                .args([&built.display().to_string(), &file])
-                .env("GO111MODULE", "off")
-                .output()?;
-            if !output.status.success() {
-                bail!("go build: {}", String::from_utf8_lossy(&output.stderr));
-            }
-            Ok((built, Vec::new()))
+/// Starts the programs of a server in their order, and waits until each accepts connections.
+///
+/// # Errors
+/// A program does not start.
+pub(super) fn start_all(name: &str, scratch: &Scratch, parts: Vec<Part>) -> Result<Vec<Process>> {
+    let numbered = parts.into_iter().enumerate();
+    let started = numbered.map(|(number, Part { launch, port })| {
+        let part = format!("{name}-{number}");
+        let process = Process::new(Launch {
+            log: scratch.path().join(format!("log-{number}")),
+            note: scratch.note(&part),
+            name: part,
+            stop_signal: libc::SIGTERM,
+            ..launch
+        });
+        process.start()?;
+        wait_until_listening(port, &process)?;
+        Ok(process)
+    });
+    started.collect()
+}
+
+fn wait_until_listening(port: u16, process: &Process) -> Result<()> {
+    eventually(READY_LIMIT, "a connection to the server", || {
+        if !process.is_running() {
+            bail!("it ended: {}", process.log_tail());
         }
-    }
-}
-
-/// Returns a configuration in which one server passes requests to another, so that it reads and
-/// records their bodies.
-fn nginx(scratch: &Scratch, port: u16) -> String {
-    let directory = scratch.path().display();
-    let inner = free_port();
-    format!(
-        "daemon off;\nmaster_process off;\npid {directory}/pid;\n\
-         events {{ worker_connections 2000; }}\n\
-         http {{\n  client_body_temp_path {directory}/t1;\n  proxy_temp_path {directory}/t2;\n\
-         \x20 fastcgi_temp_path {directory}/t3;\n  uwsgi_temp_path {directory}/t4;\n\
-         \x20 scgi_temp_path {directory}/t5;\n  keepalive_timeout 60s;\n\
-         \x20 log_format record escape=json '{{\"method\":\"$request_method\",\"target\":\"$request_uri\",\
-         \"host\":\"$http_host\",\"body_text\":\"$request_body\",\"id\":\"$http_x_id\",\"status\":$status}}';\n\
-         \x20 server {{\n    listen 127.0.0.1:{port} backlog=1024;\n    access_log {directory}/requests record;\n\
-         \x20   client_body_in_single_buffer on;\n    client_body_buffer_size 64k;\n\
-         \x20   location / {{ proxy_pass http://127.0.0.1:{inner}; proxy_set_header X-Target $request_uri; }}\n  }}\n\
-         \x20 server {{\n    listen 127.0.0.1:{inner} backlog=1024;\n    access_log off;\n\
-         \x20   location / {{ return 200 \"$http_x_target\"; }}\n  }}\n}}\n"
-    )
+        Ok(TcpStream::connect(("127.0.0.1", port)).ok())
+    })?;
+    Ok(())
 }

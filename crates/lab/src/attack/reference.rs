@@ -17,11 +17,18 @@ pub struct Request {
 }
 
 /// Returns the complete requests up to the first violation, or to the end of the bytes.
-pub fn read(mut bytes: &[u8]) -> Vec<Request> {
+pub fn read(bytes: &[u8]) -> Vec<Request> {
+    let requests = read_with_bytes(bytes).into_iter();
+    requests.map(|(request, _)| request).collect()
+}
+
+/// Returns the requests as [`read`] does, each with its bytes.
+pub(super) fn read_with_bytes(mut bytes: &[u8]) -> Vec<(Request, &[u8])> {
     let mut requests = Vec::new();
     while let Some((request, length, keeps)) = request(bytes) {
-        requests.push(request);
-        bytes = &bytes[length..];
+        let (own, rest) = bytes.split_at(length);
+        requests.push((request, own));
+        bytes = rest;
         if !keeps {
             break;
         }
@@ -161,7 +168,7 @@ fn is_host(text: &str) -> bool {
 }
 
 /// Reads a chunked body; returns its data, and its length with the framing.
-fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+pub(super) fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
         let line = line(bytes, &mut at)?;
@@ -213,7 +220,7 @@ fn line<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     is_clean.then_some(line)
 }
 
-fn find(bytes: &[u8], mark: &[u8]) -> Option<usize> {
+pub(super) fn find(bytes: &[u8], mark: &[u8]) -> Option<usize> {
     bytes.windows(mark.len()).position(|at| at == mark)
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::inputs::Input;
-use super::origin::{Origin, Record};
+use super::origin::{Kind, Origin, Record};
 use super::reference::{self, Request};
 use crate::{Balancer, free_port};
 
@@ -68,35 +68,17 @@ pub struct Row {
 /// The balancer does not start, or the server's records cannot be read.
 pub fn run(io: &str, origin: &Origin, inputs: &[Input]) -> Result<Vec<Row>> {
     let listen = format!("127.0.0.1:{}", free_port());
-    let config = format!(
-        "[engine]\nio = {io:?}\nworkers = 2\n[[service]]\nname = \"attack\"\nprotocol = \"http\"\n\
-         listen = {listen:?}\nservers = [{:?}]\n[service.times]\nheader_ms = 500\n\
-         body_idle_ms = 500\nkeepalive_ms = 500\nfirst_byte_ms = 10000\n\
-         [service.health]\nprobe = \"off\"\n",
-        origin.address
-    );
-    let balancer = Balancer::start(&config)?;
-    let (next, answers) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
-                while let Some(input) = take(inputs, &next) {
-                    let answer = attack(&listen, input.0, input.1);
-                    let mut answers = answers.lock().expect("no holder of the lock panics");
-                    answers.insert(input.0, answer);
-                }
-            });
-        }
-    });
+    let balancer = Balancer::start(&config(io, &listen, origin, 500))?;
+    let answers = attack_all(&listen, inputs);
     if !balancer.is_running() {
         bail!("the balancer has ended: {}", balancer.log());
     }
-    let answers = answers.into_inner().expect("no holder of the lock panics");
     let seen = by_input(origin.records()?);
     let rows = inputs.iter().enumerate().map(|(number, input)| {
         let none = Vec::new();
         let answer = answers.get(&number).context("each input is sent")?;
         Ok(judge(
+            origin.kind,
             number,
             input,
             seen.get(&number).unwrap_or(&none),
@@ -114,6 +96,34 @@ pub fn run(io: &str, origin: &Origin, inputs: &[Input]) -> Result<Vec<Row>> {
         });
     }
     Ok(rows)
+}
+
+/// Returns a configuration with short limits, but this one for idle clients.
+pub(super) fn config(io: &str, listen: &str, origin: &Origin, keepalive_ms: u32) -> String {
+    let (server, more) = (&origin.address, origin.kind.keys());
+    format!(
+        "[engine]\nio = {io:?}\nworkers = 2\n[[service]]\nname = \"attack\"\nprotocol = \"http\"\n\
+         listen = {listen:?}\nservers = [{server:?}]\n[service.times]\nheader_ms = 500\n\
+         body_idle_ms = 500\nkeepalive_ms = {keepalive_ms}\nfirst_byte_ms = 10000\n\
+         [service.health]\nprobe = \"off\"\n{more}"
+    )
+}
+
+/// Sends all inputs to the address by many clients; returns the answers by the inputs' numbers.
+pub(super) fn attack_all(listen: &str, inputs: &[Input]) -> BTreeMap<usize, Answer> {
+    let (next, answers) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while let Some(input) = take(inputs, &next) {
+                    let answer = attack(listen, input.0, input.1);
+                    let mut answers = answers.lock().expect("no holder of the lock panics");
+                    answers.insert(input.0, answer);
+                }
+            });
+        }
+    });
+    answers.into_inner().expect("no holder of the lock panics")
 }
 
 fn take<'a>(inputs: &'a [Input], next: &AtomicUsize) -> Option<(usize, &'a Input)> {
@@ -147,8 +157,8 @@ fn bytes_of(number: usize, input: &Input) -> Vec<u8> {
 }
 
 /// Response to an attack, and the one to an ordinary client after it.
-struct Answer {
-    last_line: String,
+pub(super) struct Answer {
+    pub(super) last_line: String,
     follower: Result<String>,
 }
 
@@ -189,7 +199,7 @@ fn exchange(listen: &str, bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Groups the records by the input whose word they carry; others are under `usize::MAX`.
-fn by_input(records: Vec<Record>) -> BTreeMap<usize, Vec<Record>> {
+pub(super) fn by_input(records: Vec<Record>) -> BTreeMap<usize, Vec<Record>> {
     let mut groups: BTreeMap<usize, Vec<Record>> = BTreeMap::new();
     for record in records {
         let is_unread = record.is_refused() && record.target.is_empty();
@@ -213,13 +223,14 @@ fn number_of(record: &Record) -> Option<usize> {
     parts.find_map(number_in)
 }
 
-fn number_in(text: &str) -> Option<usize> {
+pub(super) fn number_in(text: &str) -> Option<usize> {
     let mut words = text.split(|byte: char| !byte.is_ascii_alphanumeric());
     words.find_map(|word| word.strip_prefix('q')?.strip_suffix('z')?.parse().ok())
 }
 
-fn judge(number: usize, input: &Input, records: &[Record], answer: &Answer) -> Row {
+fn judge(kind: Kind, number: usize, input: &Input, records: &[Record], answer: &Answer) -> Row {
     let expected = reference::read(&bytes_of(number, input));
+    let expected: Vec<Request> = expected.into_iter().map(|one| kind.reported(one)).collect();
     let served: Vec<&Record> = records.iter().filter(|one| !one.is_refused()).collect();
     let seen: Vec<Request> = served.iter().map(|one| request_of(one)).collect();
     let verdict = match wrong_follower(number, answer).or_else(|| wrong_fields(&served)) {
@@ -244,7 +255,7 @@ fn is_part(seen: &[Request], expected: &[Request]) -> bool {
     seen.iter().all(|one| expected.any(|other| other == one))
 }
 
-fn request_of(record: &Record) -> Request {
+pub(super) fn request_of(record: &Record) -> Request {
     Request {
         method: record.method.clone(),
         target: record.target.clone(),
@@ -253,18 +264,26 @@ fn request_of(record: &Record) -> Request {
     }
 }
 
-fn wrong_follower(number: usize, answer: &Answer) -> Option<String> {
+pub(super) fn wrong_follower(number: usize, answer: &Answer) -> Option<String> {
     let own = format!("/check/{}", id(number));
     match &answer.follower {
-        Ok(text) if text.starts_with("HTTP/1.1 200") && text.ends_with(&own) => None,
+        Ok(text) if is_echo(text, &own) => None,
         Ok(text) => Some(format!("the next client got {text:?}")),
         Err(error) => Some(format!("the next client got no response: {error:#}")),
     }
 }
 
+/// Returns whether the text is one response with this body, which may be a chunk.
+fn is_echo(text: &str, body: &str) -> bool {
+    let chunk = format!("\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let is_only = text.matches("HTTP/1.").count() == 1;
+    let has_body = text.ends_with(&format!("\r\n\r\n{body}")) || text.ends_with(&chunk);
+    is_only && text.starts_with("HTTP/1.1 200") && has_body
+}
+
 /// Returns what is wrong with the fields: one that decides is repeated, in any spelling, or the
 /// client's word for its own address was believed.
-fn wrong_fields(records: &[&Record]) -> Option<String> {
+pub(super) fn wrong_fields(records: &[&Record]) -> Option<String> {
     for record in records {
         let mut counts: BTreeMap<String, u32> = BTreeMap::new();
         for field in record.fields.chunks(2) {

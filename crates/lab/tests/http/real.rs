@@ -1,9 +1,9 @@
-//! Tests with real servers and clients: nginx, Node, Python and Go, and hostile requests to each.
+//! Tests with real servers and proxies: ordinary and hostile requests to each.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use evenkeel_lab::attack::{self, Kind, Origin, Verdict};
+use evenkeel_lab::attack::{self, Input, Kind, Origin, ProxyKind, Row, Verdict};
 
 use crate::{Bed, on_both_drivers};
 
@@ -13,7 +13,7 @@ on_both_drivers! {
 }
 
 fn origins() -> Vec<Origin> {
-    let started = Kind::ALL.into_iter().map(Origin::start);
+    let started = Kind::QUICK.into_iter().map(Origin::start);
     let origins: Vec<Origin> = started
         .filter_map(|started| {
             started
@@ -60,12 +60,10 @@ fn real_servers_answer_ordinary_requests(io: &str) {
 fn real_servers_see_what_was_sent_or_nothing(io: &str) {
     let all = attack::all();
     assert!(all.len() >= 400, "{}", all.len());
-    let inputs: Vec<attack::Input> = all.into_iter().step_by(6).collect();
+    let inputs: Vec<Input> = all.into_iter().step_by(6).collect();
     for origin in origins() {
         let rows = attack::run(io, &origin, &inputs).unwrap();
-        let is_fault = |row: &&attack::Row| matches!(row.verdict, Verdict::Fault(_));
-        let faults: Vec<_> = rows.iter().filter(is_fault).collect();
-        assert!(faults.is_empty(), "{:?}: {faults:#?}", origin.kind);
+        assert_clean(&format!("{:?}", origin.kind), &rows);
         let exact = rows
             .iter()
             .filter(|row| row.verdict == Verdict::Exact)
@@ -81,5 +79,50 @@ fn real_servers_see_what_was_sent_or_nothing(io: &str) {
             origin.kind,
             rows.len()
         );
+    }
+}
+
+#[track_caller]
+fn assert_clean(name: &str, rows: &[Row]) {
+    let is_fault = |row: &&Row| matches!(row.verdict, Verdict::Fault(_));
+    let faults: Vec<_> = rows.iter().filter(is_fault).collect();
+    assert!(faults.is_empty(), "{name}: {faults:#?}");
+}
+
+/// Returns a few inputs of each kind.
+fn few() -> Vec<Input> {
+    attack::all().into_iter().step_by(25).collect()
+}
+
+/// Prints why there are no results: a program that is not installed is no failure.
+fn started(name: &str, rows: anyhow::Result<Vec<Row>>) -> Option<Vec<Row>> {
+    rows.inspect_err(|error| println!("skipped: {name}: {error:#}"))
+        .ok()
+}
+
+#[test]
+fn many_more_servers_see_what_was_sent_or_nothing() {
+    let inputs = few();
+    let others = Kind::ALL.iter().filter(|kind| !Kind::QUICK.contains(kind));
+    for kind in others {
+        let name = format!("{kind:?}");
+        let rows = Origin::start(*kind).and_then(|origin| attack::run("auto", &origin, &inputs));
+        if let Some(rows) = started(&name, rows) {
+            assert_clean(&name, &rows);
+        }
+    }
+}
+
+#[test]
+fn proxies_in_front_desynchronise_nothing() {
+    let inputs = few();
+    for kind in ProxyKind::ALL {
+        let name = format!("{kind:?}");
+        let origin = Origin::start(Kind::Python).unwrap();
+        let rows = attack::run_through("auto", kind, &origin, &inputs);
+        if let Some(rows) = started(&name, rows) {
+            assert_clean(&name, &rows);
+            assert!(rows.iter().any(|row| row.seen > 0), "{name}");
+        }
     }
 }
