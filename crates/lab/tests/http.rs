@@ -14,6 +14,8 @@ mod client;
 mod flow;
 #[path = "http/framing.rs"]
 mod framing;
+#[path = "http/hostile.rs"]
+mod hostile;
 #[path = "http/identity.rs"]
 mod identity;
 #[path = "http/interim.rs"]

@@ -12,6 +12,7 @@ on_both_drivers! {
     curl_sends_its_body_after_100
     a_refused_expectation_closes_the_connection
     interim_responses_pass_and_desynchronise_nothing
+    interim_responses_without_end_are_a_504
     a_client_of_http_1_0_gets_no_interim_response
     an_early_answer_reaches_a_client_that_still_sends
     an_early_answer_and_a_reset_of_the_server_are_not_lost
@@ -134,6 +135,25 @@ fn interim_responses_pass_and_desynchronise_nothing(io: &str) {
         assert_eq!(answer.text(), path);
     }
     assert!(origin.server.total() <= 2, "interim responses end nothing");
+}
+
+fn interim_responses_without_end_are_a_504(io: &str) {
+    let origin = Origin::scripted(|incoming, log| {
+        if let Some(seen) = incoming.request() {
+            log(&seen);
+            while reply(
+                incoming.socket,
+                "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+            ) {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    });
+    let bed = Bed::new(io, &[&origin], "[service.times]\nfirst_byte_ms = 300\n");
+    assert_eq!(bed.client().get("/").status, 504);
+    until("the end of the server connection", || {
+        origin.server.current() == 0
+    });
 }
 
 fn a_client_of_http_1_0_gets_no_interim_response(io: &str) {
