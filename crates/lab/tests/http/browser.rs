@@ -1,0 +1,112 @@
+//! Tests with a real browser, headless Chromium: a page with pictures, an upload, a download, a
+//! WebSocket and an EventSource, plain and over TLS.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use serde_json::{Value, json};
+
+use crate::certificates::Certificates;
+use crate::peer::{self, Kind};
+use crate::{Bed, on_both_drivers};
+
+on_both_drivers! {
+    a_browser_can_do_all_that_its_page_asks
+}
+
+/// Limit for the start of the browser and the page.
+const PAGE_LIMIT: Duration = Duration::from_secs(60);
+
+/// A program that ends with the test, with its children.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.0.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a program; prints why it cannot run and returns `None` if it is not installed.
+fn start(program: &str, arguments: &[&str]) -> Option<Ending> {
+    let started = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let started = started.inspect_err(|error| println!("skipped: {program}: {error}"));
+    started.ok().map(Ending)
+}
+
+fn a_browser_can_do_all_that_its_page_asks(io: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/browser");
+    let page = sources.join("page.html").display().to_string();
+    let script = sources.join("origin.js").display().to_string();
+    let report = directory.path().join("report");
+    let server = peer::own_address(Kind::V4);
+    let port = server.rsplit(':').next().unwrap().to_owned();
+    let node = [&*script, &port, &page, report.to_str().unwrap()];
+    let Some(_server) = start("node", &node) else {
+        return;
+    };
+    peer::until("the page's server", || {
+        std::net::TcpStream::connect(&server).is_ok()
+    });
+    let Some(certificates) = Certificates::make() else {
+        return;
+    };
+    let tls = format!(
+        "[service.tls]\ncertificate = {:?}\nkey = {:?}\n",
+        certificates.at("server.crt"),
+        certificates.at("server.key")
+    );
+    for (scheme, more) in [("http", ""), ("https", &*tls)] {
+        let bed = Bed::of(io, &[&server], more);
+        let address = format!("{scheme}://{}/", bed.listen);
+        let Some(seen) = visit(&address, directory.path(), &report) else {
+            return;
+        };
+        let expected = json!({
+            "pictures": 20, "upload": true, "download": true, "webSocket": 3, "events": "0,1,2,3,4",
+        });
+        assert_eq!(seen, expected, "{address}");
+        let status = bed.status();
+        let sessions = status["sessions"]["total"].as_u64().unwrap();
+        println!("{io}, {scheme}: {sessions} connections for 25 requests");
+        assert!(sessions <= 12, "{status:#}");
+    }
+}
+
+/// Lets the browser load a page, and returns the page's report; `None`: there is no browser.
+fn visit(address: &str, directory: &Path, report: &Path) -> Option<Value> {
+    let profile = tempfile::tempdir_in(directory).unwrap();
+    let profile = format!("--user-data-dir={}", profile.path().display());
+    let arguments = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--ignore-certificate-errors",
+        "--remote-debugging-port=0",
+        &profile,
+        address,
+    ];
+    let _browser = start("chromium", &arguments)?;
+    let start = Instant::now();
+    while !report.is_file() {
+        assert!(start.elapsed() < PAGE_LIMIT, "{address}: no report");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let text = fs::read_to_string(report).unwrap();
+    fs::remove_file(report).unwrap();
+    Some(serde_json::from_str(&text).unwrap())
+}
