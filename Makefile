@@ -58,6 +58,7 @@ test: setup ## run all checks and tests
 bench: setup ## benchmark against nginx, HAProxy and PgBouncer, started as systemd does and as a shell does
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab measure --only speed,web,transfer,idle,mysql,postgres
+	@$(TARGET)/release/evenkeel-lab measure --only http --seconds 2
 	@$(TARGET)/release/evenkeel-lab measure --only speed,mysql,postgres --groups shared
 
 compat: rivals ## run third-party database and client test suites, directly and through Evenkeel
@@ -68,7 +69,7 @@ chaos: setup ## kill clients and servers for ten minutes and check the results (
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab chaos $(if $(CLUSTER),--cluster $(CLUSTER))
 
-bench-quick: setup ## repeat the five published experiments in under 40 minutes, with a report (root: complete)
+bench-quick: setup ## repeat the five published experiments in about 45 minutes, with a report (root: complete)
 	@cargo xtask rivals || echo 'going on without: balancers and servers of it are missing in the report' >&2
 	$(call step,release build,cargo build --release -p evenkeel -p evenkeel-lab)
 	@$(TARGET)/release/evenkeel-lab bench all --quick $(if $(OUT),--out $(OUT))

@@ -10,6 +10,8 @@ use crate::Server;
 pub struct Service {
     /// Name of the service.
     pub name: String,
+    /// Protocol, `tcp` or `http`.
+    pub protocol: String,
     /// Address on which it listens.
     pub listen: SocketAddr,
     /// Balancing algorithm.
@@ -32,6 +34,7 @@ impl Service {
     pub fn new(name: &str, listen: SocketAddr, probe: &str, servers: &[Server]) -> Service {
         Service {
             name: name.to_owned(),
+            protocol: "tcp".to_owned(),
             listen,
             balance: "round-robin".to_owned(),
             servers: servers
@@ -49,6 +52,7 @@ impl Service {
     pub fn toml(&self) -> String {
         let Service {
             name,
+            protocol,
             listen,
             balance,
             probe,
@@ -62,7 +66,7 @@ impl Service {
             .map(|(name, address)| format!("  {{ name = {name:?}, address = \"{address}\" }},\n"))
             .collect();
         let mut toml = format!(
-            "[[service]]\nname = {name:?}\nprotocol = \"tcp\"\n\
+            "[[service]]\nname = {name:?}\nprotocol = {protocol:?}\n\
              listen = \"{listen}\"\nbalance = {balance:?}\n\
              servers = [\n{}]\n",
             servers.concat()

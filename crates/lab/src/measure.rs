@@ -6,6 +6,7 @@
 mod blocks;
 mod failover;
 mod front;
+mod http;
 mod idle;
 mod logins;
 mod mysql;
@@ -83,8 +84,10 @@ pub(crate) struct Options {
 enum Part {
     /// MariaDB's point selects through TCP services and rivals.
     Speed,
-    /// HTTP requests, a new connection for each.
+    /// HTTP requests through TCP services and rivals, a new connection for each.
     Web,
+    /// HTTP requests through HTTP services and rivals, and the memory of their idle clients.
+    Http,
     /// One gigabyte through one connection.
     Transfer,
     /// Memory and processor time of idle connections.
@@ -106,7 +109,10 @@ enum Part {
 impl Part {
     /// Returns whether the part is measured by default.
     fn is_of_every_run(self) -> bool {
-        matches!(self, Part::Speed | Part::Web | Part::Transfer | Part::Idle)
+        matches!(
+            self,
+            Part::Speed | Part::Web | Part::Http | Part::Transfer | Part::Idle
+        )
     }
 }
 
@@ -120,6 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         match part {
             Part::Speed => speed::measure(options, &stop)?,
             Part::Web => web::measure(options, &stop)?,
+            Part::Http => http::measure(options, &stop)?,
             Part::Transfer => transfer::measure(options, &stop)?,
             Part::Idle => idle::measure(options, &stop)?,
             Part::Failover => failover::measure(options, &stop)?,

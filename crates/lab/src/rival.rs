@@ -32,10 +32,10 @@ const READY_LIMIT: Duration = Duration::from_secs(10);
 /// Number of workers: one per core of the machine of the published measurements.
 pub(crate) const WORKERS: u32 = 2;
 
-/// nginx's stream module, round robin, one listening socket per worker.
+/// nginx's stream module or HTTP proxy, round robin, one listening socket per worker.
 pub struct Nginx(Rival);
 
-/// HAProxy in TCP mode, round robin, two threads in one process.
+/// HAProxy in TCP or HTTP mode, round robin, two threads in one process.
 pub struct Haproxy(Rival);
 
 /// A running rival of any kind; killed on drop.
@@ -79,6 +79,12 @@ impl Nginx {
         Rival::nginx(&config, listen).map(Nginx)
     }
 
+    /// Starts nginx as an HTTP proxy in front of these servers, to which it keeps connections.
+    pub fn http(servers: &[SocketAddr], listen: SocketAddr) -> Result<Nginx> {
+        let config = nginx_frame() + &nginx_http("", "", servers, listen);
+        Rival::nginx(&config, listen).map(Nginx)
+    }
+
     /// Returns the process ids of master and workers.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()
@@ -94,15 +100,32 @@ impl Haproxy {
     /// Starts this machine's HAProxy in front of these servers.
     pub fn tcp(servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
         let program = Program::here(tool::find("haproxy")?);
-        Haproxy::start(program, servers, listen)
+        Haproxy::start(program, "  mode tcp\n", servers, listen)
     }
 
-    /// Starts the newest HAProxy, from the rivals' root file system; `None` if it is not there.
+    /// Starts HAProxy in HTTP mode in front of these servers, whose idle connections all clients
+    /// share: the newest one of the rivals' root file system, or this machine's.
+    pub fn http(servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
+        let newest = rootfs::find("haproxy");
+        let program = match newest {
+            Ok(program) => program,
+            Err(_) => Program::here(tool::find("haproxy")?),
+        };
+        Haproxy::start(
+            program,
+            "  mode http\n  http-reuse always\n",
+            servers,
+            listen,
+        )
+    }
+
+    /// Starts the newest HAProxy in TCP mode, from the rivals' root file system; `None` if it is not
+    /// there.
     pub fn newest_tcp(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<Haproxy>> {
         let Ok(program) = rootfs::find("haproxy") else {
             return Ok(None);
         };
-        Haproxy::start(program, servers, listen).map(Some)
+        Haproxy::start(program, "  mode tcp\n", servers, listen).map(Some)
     }
 
     /// Starts this machine's HAProxy in front of these servers, with ten health checks per second
@@ -145,13 +168,18 @@ impl Haproxy {
         Ok(servers.map(state).collect())
     }
 
-    fn start(program: Program, servers: &[SocketAddr], listen: SocketAddr) -> Result<Haproxy> {
+    fn start(
+        program: Program,
+        mode: &str,
+        servers: &[SocketAddr],
+        listen: SocketAddr,
+    ) -> Result<Haproxy> {
         let lines = server_lines(servers, "");
         // Two sockets per connection, and some for HAProxy itself.
         let connections = files_max() / 2 - 100;
         let config = format!(
             "global\n  nbthread {WORKERS}\n  maxconn {connections}\n\
-             defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
+             defaults\n{mode}  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
              listen all\n  bind {listen}\n  balance roundrobin\n{lines}"
         );
         Rival::haproxy(program, &config, listen).map(Haproxy)
@@ -353,6 +381,32 @@ pub(crate) fn nginx_frame() -> String {
     format!(
         "{user}daemon off;\nworker_processes {WORKERS};\nworker_rlimit_nofile {files};\n\
          pid {{room}}/pid;\nevents {{ worker_connections {files}; }}\n"
+    )
+}
+
+/// Returns nginx's configuration as an HTTP proxy that keeps connections to these servers.
+///
+/// `clients` are directives about clients, `balance` those of the upstream before its servers.
+pub(crate) fn nginx_http(
+    clients: &str,
+    balance: &str,
+    servers: &[SocketAddr],
+    listen: SocketAddr,
+) -> String {
+    let servers: String = servers
+        .iter()
+        .map(|server| format!("server {server}; "))
+        .collect();
+    // After `keepalive_requests`, a connection is replaced by a new one.
+    format!(
+        "http {{\n  access_log off;\n  keepalive_requests 1000000;\n\
+         \x20 proxy_temp_path {{room}}/t1;\n  client_body_temp_path {{room}}/t2;\n\
+         \x20 fastcgi_temp_path {{room}}/t3;\n  uwsgi_temp_path {{room}}/t4;\n\
+         \x20 scgi_temp_path {{room}}/t5;\n{clients}\
+         \x20 upstream servers {{ {balance}{servers}keepalive 512; keepalive_requests 1000000; }}\n\
+         \x20 server {{\n    listen {listen} reuseport backlog=4096;\n\
+         \x20   location / {{\n      proxy_pass http://servers;\n      proxy_http_version 1.1;\n\
+         \x20     proxy_set_header Connection \"\";\n    }}\n  }}\n}}\n"
     )
 }
 

@@ -6,6 +6,8 @@
 mod disk;
 #[path = "bench/glb.rs"]
 mod glb;
+#[path = "bench/http.rs"]
+mod http;
 #[path = "bench/mishaps.rs"]
 mod mishaps;
 #[path = "bench/resume.rs"]

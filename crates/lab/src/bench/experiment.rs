@@ -2,6 +2,7 @@
 
 mod check;
 mod library;
+mod load;
 
 use std::net::SocketAddr;
 
@@ -12,6 +13,7 @@ use crate::web::WebProgram;
 
 pub(crate) use check::parse;
 pub(crate) use library::{all, find};
+pub(crate) use load::{Load, Sends, Sweep, Tool};
 
 /// One experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -202,6 +204,12 @@ pub(crate) struct Target {
     /// Balancing algorithm; the program's default if absent.
     #[serde(default)]
     pub(crate) balance: Option<Balance>,
+    /// True if a cookie keeps the requests of a session on one server.
+    #[serde(default)]
+    pub(crate) sticky: bool,
+    /// True if a trusted proxy is in front: the client's address is that of `X-Forwarded-For`.
+    #[serde(default)]
+    pub(crate) forwarded: bool,
     /// True if quick runs include this target.
     #[serde(default = "yes")]
     pub(crate) quick: bool,
@@ -265,97 +273,6 @@ pub(crate) enum Balance {
     RandomTwo,
     LeastLatency,
     First,
-}
-
-/// Requests that are sent, and the tool that sends them.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Load {
-    /// Name, unique in the experiment.
-    pub(crate) name: String,
-    /// Title for readers; the name if absent.
-    #[serde(default)]
-    pub(crate) title: String,
-    pub(crate) tool: Tool,
-    /// A mix of sysbench or the path of the user's script; for pgbench, a file of SQL.
-    #[serde(default)]
-    pub(crate) script: String,
-    /// Queries instead of a script; `{1..500}` stands for a random number.
-    #[serde(default)]
-    pub(crate) sql: Vec<String>,
-    /// Further arguments of the tool.
-    #[serde(default)]
-    pub(crate) options: Vec<String>,
-    /// Page to request, for HTTP tools.
-    #[serde(default)]
-    pub(crate) page: String,
-    /// Port to use at a target with `roles`.
-    #[serde(default)]
-    pub(crate) sends: Sends,
-    /// Quantity that the sweep varies.
-    pub(crate) sweep: Sweep,
-    /// Threads or connections when the sweep varies something else.
-    #[serde(default = "ten")]
-    pub(crate) at_once: u32,
-    pub(crate) points: Points,
-    #[serde(default = "yes")]
-    pub(crate) quick: bool,
-    /// True if the open-loop companion runs for this load.
-    #[serde(default)]
-    pub(crate) open_loop: bool,
-}
-
-/// A load generator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Tool {
-    Sysbench,
-    Pgbench,
-    Ab,
-    Wrk,
-    Httperf,
-    /// A program of the user's.
-    Command,
-}
-
-/// Kind of requests in a load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Sends {
-    /// Reads only: any server can answer them.
-    #[default]
-    Reads,
-    /// Reads and writes, which need the primary.
-    Writes,
-}
-
-/// Quantity that varies from point to point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Sweep {
-    Threads,
-    Connections,
-    /// Requests per second.
-    Rate,
-    /// Total number of requests.
-    Requests,
-}
-
-/// The points of the sweep at each depth.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Points {
-    pub(crate) quick: Vec<u32>,
-    pub(crate) normal: Vec<u32>,
-    pub(crate) full: FullPoints,
-}
-
-/// A list of the points, or their first and last one.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum FullPoints {
-    List(Vec<u32>),
-    Range { from: u32, to: u32, step: u32 },
 }
 
 /// A fault that is injected under load and then repaired.
@@ -431,27 +348,6 @@ impl Servers {
     }
 }
 
-impl Load {
-    pub(crate) fn path(&self) -> &str {
-        if self.page.is_empty() {
-            "/"
-        } else {
-            &self.page
-        }
-    }
-
-    pub(crate) fn points(&self, depth: Depth) -> Vec<u32> {
-        match (depth, &self.points.full) {
-            (Depth::Quick, _) => self.points.quick.clone(),
-            (Depth::Normal, _) => self.points.normal.clone(),
-            (Depth::Full, FullPoints::List(points)) => points.clone(),
-            (Depth::Full, FullPoints::Range { from, to, step }) => {
-                (*from..=*to).step_by(*step as usize).collect()
-            }
-        }
-    }
-}
-
 impl Fault {
     /// Returns whether the fault is to be tested with this target, if possible.
     pub(crate) fn names(&self, target: &Target) -> bool {
@@ -467,10 +363,6 @@ impl Target {
 
 fn one() -> u32 {
     1
-}
-
-fn ten() -> u32 {
-    10
 }
 
 fn thousand() -> u32 {

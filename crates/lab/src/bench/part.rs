@@ -242,6 +242,12 @@ impl<'a> TestBed<'a> {
         self.mend_servers(experiment, at)?;
         self.mend(number, experiment, at);
         settle(&self.topology)?;
+        // Web servers have no roles: each of them is to be used.
+        if self.topology.keeps_nothing()
+            && let Some(front) = self.front(number)
+        {
+            front.wait_servers_up();
+        }
         sleep(Duration::from_millis(self.effort.pause_ms));
         Ok(())
     }

@@ -112,7 +112,8 @@ mod tests {
             .iter()
             .map(|step| (step.block, step.load, step.point, step.target))
             .collect();
-        let points = part.load[0].points(Depth::Quick).len();
+        let loads = part.load.iter().filter(|load| load.quick);
+        let points: usize = loads.map(|load| load.points(Depth::Quick).len()).sum();
         assert_eq!(steps.len(), 3 * points * part.target.len());
         assert_eq!(runs.len(), steps.len());
     }

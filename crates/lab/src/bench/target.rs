@@ -295,6 +295,13 @@ impl Front {
         }
     }
 
+    /// Waits until the balancer uses all servers, if it reports them.
+    pub(crate) fn wait_servers_up(&self) {
+        if let Process::Evenkeel(balancer) = &self.process {
+            evenkeel::wait_servers_up(balancer);
+        }
+    }
+
     /// Kills the balancer as `kill -9` does.
     pub(crate) fn kill(&self) -> Result<()> {
         match &self.process {

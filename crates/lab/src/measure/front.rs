@@ -17,9 +17,22 @@ pub(crate) enum Kind {
     Epoll,
     Nginx,
     Haproxy,
+    IoUringHttp,
+    EpollHttp,
+    NginxHttp,
+    HaproxyHttp,
 }
 
-/// All kinds, in the order of the tables.
+/// Kinds that parse HTTP, and none, in the order of the tables.
+pub(crate) const HTTP: [Kind; 5] = [
+    Kind::IoUringHttp,
+    Kind::EpollHttp,
+    Kind::NginxHttp,
+    Kind::HaproxyHttp,
+    Kind::Direct,
+];
+
+/// Kinds that forward connections, and none, in the order of the tables.
 pub(crate) const ALL: [Kind; 5] = [
     Kind::IoUring,
     Kind::Epoll,
@@ -29,13 +42,23 @@ pub(crate) const ALL: [Kind; 5] = [
 ];
 
 impl Kind {
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Direct => "direct",
-            Kind::IoUring => "evenkeel io_uring",
-            Kind::Epoll => "evenkeel epoll",
+            Kind::IoUring | Kind::IoUringHttp => "evenkeel io_uring",
+            Kind::Epoll | Kind::EpollHttp => "evenkeel epoll",
             Kind::Nginx => "nginx stream",
             Kind::Haproxy => "haproxy tcp",
+            Kind::NginxHttp => "nginx http",
+            Kind::HaproxyHttp => "haproxy http",
+        }
+    }
+
+    /// Returns the protocol of Evenkeel's service.
+    fn protocol(self) -> &'static str {
+        match self {
+            Kind::IoUringHttp | Kind::EpollHttp => "http",
+            _ => "tcp",
         }
     }
 }
@@ -64,14 +87,17 @@ impl Front {
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let evenkeel = |io| {
             let binary = program.binary.clone().map_or_else(find_binary, Ok)?;
-            Balancer::start_binary(binary, &config(io, listen, servers))
+            let protocol = program.kind.protocol();
+            Balancer::start_binary(binary, &config(io, protocol, listen, servers))
         };
         let (address, process) = match program.kind {
             Kind::Direct => (addresses[0], Running::Nothing),
-            Kind::IoUring => (listen, Running::Evenkeel(evenkeel("io_uring")?)),
-            Kind::Epoll => (listen, Running::Evenkeel(evenkeel("epoll")?)),
+            Kind::IoUring | Kind::IoUringHttp => (listen, Running::Evenkeel(evenkeel("io_uring")?)),
+            Kind::Epoll | Kind::EpollHttp => (listen, Running::Evenkeel(evenkeel("epoll")?)),
             Kind::Nginx => (listen, Running::Nginx(Nginx::stream(&addresses, listen)?)),
             Kind::Haproxy => (listen, Running::Haproxy(Haproxy::tcp(&addresses, listen)?)),
+            Kind::NginxHttp => (listen, Running::Nginx(Nginx::http(&addresses, listen)?)),
+            Kind::HaproxyHttp => (listen, Running::Haproxy(Haproxy::http(&addresses, listen)?)),
         };
         Ok(Front {
             name: program.name.clone(),
@@ -113,8 +139,9 @@ impl Front {
 }
 
 /// Returns a config with a TCP probe every two seconds; the rivals here do not probe.
-fn config(io: &str, listen: SocketAddr, servers: &[Server]) -> String {
+fn config(io: &str, protocol: &str, listen: SocketAddr, servers: &[Server]) -> String {
     let mut service = Service::new("measured", listen, "tcp", servers);
+    service.protocol = protocol.to_owned();
     service.interval_ms = 2000;
     service.extra.push("max_connections = 20000".to_owned());
     format!("[engine]\nio = \"{io}\"\nworkers = 2\n\n{}", service.toml())

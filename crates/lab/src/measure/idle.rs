@@ -28,27 +28,36 @@ const KINDS: [Kind; 4] = [Kind::IoUring, Kind::Epoll, Kind::Nginx, Kind::Haproxy
 /// Time after the last byte for programs to release memory.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Measures memory without and with the connections. Every run is a new process, so that it starts
-/// small.
 pub(crate) fn measure(options: &Options, stop: &Stop) -> Result<()> {
-    raise_open_files_limit();
     let lab = Lab::new("idle")?;
-    let servers = lab.web(2)?;
     let title = format!(
         "{} idle connections that have each sent a request",
         options.connections
     );
+    compare(&title, (&KINDS, Kind::Haproxy), &lab.web(2)?, options, stop)
+}
+
+/// Measures memory of these kinds without and with the connections, against a rival. Every run is
+/// a new process, so that it starts small.
+pub(super) fn compare(
+    title: &str,
+    (kinds, rival): (&[Kind], Kind),
+    servers: &[Server],
+    options: &Options,
+    stop: &Stop,
+) -> Result<()> {
+    raise_open_files_limit();
     let comparison = Comparison {
-        title: &title,
+        title,
         metrics: METRICS,
-        rival: Kind::Haproxy.name(),
+        rival: rival.name(),
         // Memory does not vary from block to block.
         blocks: options.blocks.min(2),
     };
-    let programs = programs(&KINDS, Kind::name, options);
+    let programs = programs(kinds, Kind::name, options);
     let mut targets: Vec<Target> = programs
         .iter()
-        .map(|program| target(program, &servers, options))
+        .map(|program| target(program, servers, options))
         .collect();
     interleaved(&comparison, &mut targets, stop)
 }

@@ -87,6 +87,15 @@ fn check_load(load: &Load, speech: Speech) -> Result<()> {
     if load.tool == Tool::Command && load.options.is_empty() {
         bail!("tool = \"command\" needs options: the words of the command");
     }
+    if load.session_requests == Some(0) || load.client_addresses == Some(0) {
+        bail!("session_requests and client_addresses must be at least 1");
+    }
+    if load.session_requests.is_some() && load.tool != Tool::Httperf {
+        bail!("session_requests is of httperf only");
+    }
+    if load.client_addresses.is_some() && load.tool != Tool::Wrk {
+        bail!("client_addresses is of wrk only");
+    }
     if load.tool == Tool::Wrk && load.sweep == Sweep::Requests {
         bail!("wrk cannot run for a number of requests");
     }
@@ -122,13 +131,19 @@ fn check_target(target: &Target, servers: usize) -> Result<()> {
 /// Rejects a mode that the program does not have.
 fn check_mode(target: &Target) -> Result<()> {
     let modes: &[Mode] = match target.program {
-        Program::Evenkeel => &[Mode::Tcp, Mode::Mysql, Mode::Postgres],
+        Program::Evenkeel => &[Mode::Tcp, Mode::Http, Mode::Mysql, Mode::Postgres],
         Program::Haproxy | Program::Nginx => &[Mode::Tcp, Mode::Http],
         // These programs have one protocol, or the lab cannot configure them.
         _ => &[Mode::Tcp],
     };
     if !modes.contains(&target.mode) {
         bail!("this program has no such mode: leave it out, or choose one of {modes:?}");
+    }
+    if (target.sticky || target.forwarded) && target.mode != Mode::Http {
+        bail!("sticky and forwarded need mode = \"http\"");
+    }
+    if target.sticky && target.program == Program::Nginx {
+        bail!("sticky: nginx before 1.29.6 sets no such cookie");
     }
     Ok(())
 }
@@ -323,7 +338,15 @@ mod tests {
                 "no such balance",
             ),
             ("program = \"haproxy\"\nmode = \"mysql\"", "no such mode"),
-            ("program = \"evenkeel\"\nmode = \"http\"", "no such mode"),
+            ("program = \"pgpool\"\nmode = \"http\"", "no such mode"),
+            (
+                "program = \"nginx\"\nmode = \"http\"\nsticky = true",
+                "sticky: nginx",
+            ),
+            (
+                "program = \"evenkeel\"\nforwarded = true",
+                "need mode = \"http\"",
+            ),
             (
                 "program = \"pgpool\"\nbalance = \"source\"",
                 "not set for this program",
@@ -337,6 +360,8 @@ mod tests {
             let error = parse_error(&target(words));
             assert!(error.contains(why), "{words}: {error}");
         }
+        let sessions = SMALLEST.replace("sweep =", "session_requests = 5\nsweep =");
+        assert!(parse_error(&sessions).contains("of httperf only"));
         let first = "program = \"haproxy\"\nmode = \"http\"\nbalance = \"first\"";
         parse(&target(first)).expect("it is right");
     }

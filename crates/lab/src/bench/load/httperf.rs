@@ -10,10 +10,13 @@ use crate::{process, tool};
 /// Timeout of a connection, as in the studies.
 const TIMEOUT_S: u32 = 5;
 
+/// Option with the number of sessions and their length.
+const SESSIONS: &str = "--wsess=";
+
 pub(super) fn command(task: &Task) -> Result<Command> {
     let address = task.addresses.first().context("no address to load")?;
     let rate = task.rate.unwrap_or(f64::from(task.point)).max(1.0);
-    let connections = task
+    let requests = task
         .requests
         .unwrap_or((rate * f64::from(task.seconds)).ceil() as u64);
     let mut command = Command::new(tool::find("httperf")?);
@@ -23,11 +26,28 @@ pub(super) fn command(task: &Task) -> Result<Command> {
         .arg(format!("--server={}", address.ip()))
         .arg(format!("--port={}", address.port()))
         .arg(format!("--uri={}", task.load.path()))
-        .arg(format!("--rate={rate:.0}"))
-        .arg(format!("--num-conns={connections}"))
+        .args(work(rate, requests, task.load.session_requests))
         .arg(format!("--timeout={TIMEOUT_S}"))
         .args(&task.load.options);
     Ok(command)
+}
+
+/// Returns the options for connections, or for sessions of this many requests, which start at a
+/// rate.
+fn work(rate: f64, requests: u64, session_requests: Option<u32>) -> Vec<String> {
+    let Some(length) = session_requests else {
+        return vec![
+            format!("--rate={rate:.0}"),
+            format!("--num-conns={requests}"),
+        ];
+    };
+    let sessions = requests.div_ceil(u64::from(length));
+    vec![
+        format!("--rate={:.3}", rate / f64::from(length)),
+        // A session sends its next request once it has the answer, without a pause.
+        format!("{SESSIONS}{sessions},{length},0"),
+        "--session-cookies".to_owned(),
+    ]
 }
 
 pub(super) fn read(text: &str) -> Result<Report, String> {
@@ -39,7 +59,10 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
     let bad = line("Reply status:").map_or(0.0, |line| {
         number_after(line, "4xx=").unwrap_or(0.0) + number_after(line, "5xx=").unwrap_or(0.0)
     });
-    let times = line("Connection time [ms]: min").unwrap_or_default();
+    let latency = match session_requests(text) {
+        Some(_) => latency_of_replies(line("Reply time [ms]:").unwrap_or_default()),
+        None => latency_of_connections(line("Connection time [ms]: min").unwrap_or_default()),
+    };
     Ok(Report {
         requests: replies as u64,
         requests_per_s: if seconds > 0.0 {
@@ -48,19 +71,38 @@ pub(super) fn read(text: &str) -> Result<Report, String> {
             0.0
         },
         errors: (errors.unwrap_or(0.0) + bad) as u64,
-        latency: Latency {
-            mean: number_after(times, "avg "),
-            p50: number_after(times, "median "),
-            p95: None,
-            p99: None,
-            max: number_after(times, "max "),
-        },
+        latency,
         offered_per_s: offered_per_s(text),
         ..Report::default()
     })
 }
 
-/// Returns the rate of new connections, the higher value in doubt: the duration ends with the last
+fn latency_of_connections(times: &str) -> Latency {
+    Latency {
+        mean: number_after(times, "avg "),
+        p50: number_after(times, "median "),
+        max: number_after(times, "max "),
+        ..Latency::default()
+    }
+}
+
+/// Returns the mean time of a request: until its answer begins, and until it ends.
+fn latency_of_replies(times: &str) -> Latency {
+    let begin = number_after(times, "response ");
+    let end = number_after(times, "transfer ");
+    Latency {
+        mean: begin.zip(end).map(|(begin, end)| begin + end),
+        ..Latency::default()
+    }
+}
+
+/// Returns the requests of a session, from the command that httperf repeats.
+fn session_requests(text: &str) -> Option<f64> {
+    let (_, rest) = text.split_once(SESSIONS)?;
+    rest.split(',').nth(1)?.parse().ok()
+}
+
+/// Returns the offered rate of requests, the higher value in doubt: the duration ends with the last
 /// answer. That may be as late as the longest connection, or as the timeout if any expired.
 fn offered_per_s(text: &str) -> Option<f64> {
     let line = |label: &str| text.lines().find(|line| line.starts_with(label));
@@ -74,7 +116,8 @@ fn offered_per_s(text: &str) -> Option<f64> {
         _ => longest_s,
     };
     // A run hardly longer than its last answer says nothing about the rate.
-    (seconds > 2.0 * tail_s).then(|| connections / (seconds - tail_s))
+    (seconds > 2.0 * tail_s)
+        .then(|| connections * session_requests(text).unwrap_or(1.0) / (seconds - tail_s))
 }
 
 /// Returns the timeout in the command that httperf repeats in its first line: the last option

@@ -18,7 +18,9 @@ const PERCENTILES: &str = "done = function(summary, latency, requests)\n\
 
 pub(super) fn command(task: &Task) -> Result<Command> {
     let script = task.work_dir.join("percentiles.lua");
-    fs::write(&script, PERCENTILES)?;
+    let clients = task.load.client_addresses;
+    let clients = clients.map_or_else(String::new, |count| addresses(count, task.seed));
+    fs::write(&script, format!("{clients}{PERCENTILES}"))?;
     let mut command = Command::new(tool::find("wrk")?);
     process::plain_environment(&mut command);
     let address = task.addresses.first().context("no address to load")?;
@@ -30,6 +32,20 @@ pub(super) fn command(task: &Task) -> Result<Command> {
         .args(&task.load.options)
         .arg(format!("http://{address}{}", task.load.path()));
     Ok(command)
+}
+
+/// Returns a script that writes one of `count` client addresses into each request, as a proxy in
+/// front does.
+fn addresses(count: u32, seed: u64) -> String {
+    format!(
+        "math.randomseed({seed})\n\
+         request = function()\n\
+         \x20 local client = math.random({count}) - 1\n\
+         \x20 wrk.headers[\"X-Forwarded-For\"] = string.format(\n\
+         \x20   \"10.%d.%d.%d\", client / 62500, client / 250 % 250, client % 250 + 1)\n\
+         \x20 return wrk.format()\n\
+         end\n"
+    )
 }
 
 pub(super) fn read(text: &str) -> Result<Report, String> {

@@ -46,7 +46,7 @@ fn verdict(html: &mut Html, verdict: Verdict) {
     let (opening, sign) = match verdict {
         Verdict::Holds => ("span class=\"verdict holds\"", "✓ "),
         Verdict::NotShown => ("span class=\"verdict open\"", "○ "),
-        Verdict::DoesNotHold => ("✗", "✗ "),
+        Verdict::DoesNotHold => ("span class=\"verdict fails\"", "✗ "),
     };
     html.element(opening, &format!("{sign}{}", verdict.words()));
 }

@@ -90,8 +90,14 @@ fn the_page_needs_nothing_from_elsewhere() {
 #[test]
 fn verdicts_stand_on_the_page_in_words() {
     let page = page(&sample::outcome(1));
-    for verdict in [Verdict::Holds, Verdict::NotShown, Verdict::DoesNotHold] {
-        assert!(page.contains(verdict.words()), "{verdict:?}");
+    for (verdict, class, sign) in [
+        (Verdict::Holds, "holds", "✓"),
+        (Verdict::NotShown, "open", "○"),
+        (Verdict::DoesNotHold, "fails", "✗"),
+    ] {
+        let words = verdict.words();
+        let written = format!("<span class=\"verdict {class}\">{sign} {words}</span>");
+        assert!(page.contains(&written), "{verdict:?}");
     }
     assert!(page.contains("not installed"));
     assert!(page.contains("The load generator was busy up to 93 %"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::super::experiment::{Balance, Mode, Speech};
+use super::super::experiment::{Balance, Mode, Speech, Target};
 use super::super::versions;
 use super::{Order, Process, Running, another_port};
 use crate::pooler::let_monitor_read;
@@ -15,6 +15,16 @@ use crate::{Balancer, eventually};
 
 /// Limit for its servers to be found up.
 const UP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Limit for a web server to be found up again.
+const RETURN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Probes of the lab's web servers. It restarts overloaded ones, which must be found up before the
+/// next run.
+const WEB_PROBE: &str = "[service.health]\nprobe = \"http\"\ndead_interval_ms_max = 1000\n";
+
+/// Probes of servers of which nothing is known.
+const EXTERNAL_PROBE: &str = "[service.health]\nprobe = \"tcp\"\n";
 
 /// Starts Evenkeel; `None` if this build does not support the requested protocol.
 pub(super) fn start(order: &Order) -> Result<Option<Running>> {
@@ -43,6 +53,20 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
     }))
 }
 
+/// Waits until every server is up, after an overload or a restart; a server that is not up in time
+/// shows in the runs.
+pub(super) fn wait_servers_up(balancer: &Balancer) {
+    let _ = eventually(RETURN_LIMIT, "servers that are up", || {
+        let status = balancer.status()?;
+        let services = status["services"].as_array().cloned().unwrap_or_default();
+        let servers = services
+            .iter()
+            .filter_map(|service| service["servers"].as_array());
+        let is_up = servers.flatten().all(|server| server["state"] == "up");
+        Ok(is_up.then_some(()))
+    });
+}
+
 /// Waits for the services; a service that is not up in time shows in the runs.
 fn wait_up(balancer: &Balancer) {
     let _ = eventually(UP_LIMIT, "services that are up", || {
@@ -56,7 +80,8 @@ fn wait_up(balancer: &Balancer) {
 fn config(order: &Order, writes: SocketAddr) -> String {
     let mut text = format!("[engine]\nworkers = {WORKERS}\n\n");
     let protocol = match order.target.mode {
-        Mode::Tcp | Mode::Http => "tcp",
+        Mode::Tcp => "tcp",
+        Mode::Http => "http",
         Mode::Mysql => "mysql",
         Mode::Postgres => "postgres",
     };
@@ -81,22 +106,11 @@ fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, furthe
         "[[service]]\nname = {name:?}\nprotocol = {protocol:?}\nlisten = \"{listen}\"\n\
          max_connections = 20000\n{balance}{further}servers = [\n{servers}]\n"
     );
-    if protocol == "tcp" {
-        let (probe, account) = match order.topology.speech {
-            Speech::Mysql => ("mysql", Some(("monitor", "monitor"))),
-            Speech::Postgres => ("postgres", Some(("postgres", "postgres"))),
-            Speech::Http => ("http", None),
-        };
-        // External servers have no account for a monitor.
-        let is_known = !order.topology.is_external();
-        let probe = if is_known { probe } else { "tcp" };
-        let _ = writeln!(text, "[service.health]\nprobe = {probe:?}");
-        if let Some((user, password)) = account.filter(|_| is_known) {
-            let _ = writeln!(
-                text,
-                "[service.monitor]\nuser = {user:?}\npassword = {password:?}"
-            );
-        }
+    if protocol == "http" {
+        text.push_str(&health(order));
+        text.push_str(&of_http(order.target));
+    } else if protocol == "tcp" {
+        text.push_str(&health(order));
     } else {
         let (user, password) = match order.topology.speech {
             Speech::Postgres => ("postgres", "postgres"),
@@ -115,6 +129,35 @@ fn service(order: &Order, name: &str, protocol: &str, listen: SocketAddr, furthe
         text.push_str("[service.server_tls]\nmode = \"off\"\n");
     }
     text.push('\n');
+    text
+}
+
+/// Returns the health check of a service that parses no SQL, with the monitor's account.
+fn health(order: &Order) -> String {
+    if order.topology.is_external() {
+        return EXTERNAL_PROBE.to_owned();
+    }
+    let (probe, account) = match order.topology.speech {
+        Speech::Mysql => ("mysql", "monitor"),
+        Speech::Postgres => ("postgres", "postgres"),
+        Speech::Http => return WEB_PROBE.to_owned(),
+    };
+    // The lab's accounts have their names as passwords.
+    format!(
+        "[service.health]\nprobe = {probe:?}\n\
+         [service.monitor]\nuser = {account:?}\npassword = {account:?}\n"
+    )
+}
+
+/// Returns the tables of a service that parses HTTP, except those of its servers.
+fn of_http(target: &Target) -> String {
+    let mut text = String::new();
+    if target.forwarded {
+        text.push_str("[service.http]\nforwarded_from = [\"127.0.0.0/8\"]\n");
+    }
+    if target.sticky {
+        text.push_str("[service.sticky]\ncookie = \"SERVER\"\n");
+    }
     text
 }
 

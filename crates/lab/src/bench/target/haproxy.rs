@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Result, bail};
 
-use super::super::experiment::{Balance, Mode, Speech};
+use super::super::experiment::{Balance, Mode, Speech, Target};
 use super::super::versions;
 use super::{Order, Process, Running, another_port};
 use crate::program::Program;
@@ -59,7 +59,12 @@ fn config(order: &Order, writes: SocketAddr, in_rootfs: bool) -> Result<String> 
          \x20 stats auth admin:admin\n",
         another_port()
     );
-    text.push_str(&listen(order, "servers", order.listen, ""));
+    text.push_str(&listen(
+        order,
+        "servers",
+        order.listen,
+        &of_http(order.target),
+    ));
     if writes != order.listen {
         let check = if order.follows_primary {
             let script = check_script(order, in_rootfs)?;
@@ -76,6 +81,24 @@ fn config(order: &Order, writes: SocketAddr, in_rootfs: bool) -> Result<String> 
     Ok(text)
 }
 
+/// Returns the lines of a target in HTTP mode: idle connections to servers are shared by all
+/// clients.
+fn of_http(target: &Target) -> String {
+    let mut text = String::new();
+    if target.mode == Mode::Http {
+        text.push_str("  http-reuse always\n");
+    }
+    if target.forwarded {
+        text.push_str(
+            "  http-request set-src req.hdr_ip(x-forwarded-for,-1) if { src 127.0.0.0/8 }\n",
+        );
+    }
+    if target.sticky {
+        text.push_str("  cookie SERVER insert indirect nocache\n");
+    }
+    text
+}
+
 /// Returns a `listen` section. The port for writes has only the primary, unless a check determines
 /// the primary.
 fn listen(order: &Order, name: &str, listen: SocketAddr, further: &str) -> String {
@@ -88,9 +111,13 @@ fn listen(order: &Order, name: &str, listen: SocketAddr, further: &str) -> Strin
     };
     let mut text = format!("listen {name}\n  bind {listen}\n  balance {balance}\n{further}");
     let only_primary = name == "writes" && further.is_empty();
+    let cookie = |server: &str| match order.target.sticky {
+        true => format!(" cookie {server}"),
+        false => String::new(),
+    };
     let count = if only_primary { 1 } else { order.servers.len() };
     for (name, address) in order.topology.named(&order.servers).take(count) {
-        let _ = writeln!(text, "  server {name} {address} check");
+        let _ = writeln!(text, "  server {name} {address} check{}", cookie(&name));
     }
     text
 }

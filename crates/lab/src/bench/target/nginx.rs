@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::super::experiment::{Balance, Mode};
 use super::super::versions;
 use super::{Order, Process, Running, another_port};
-use crate::rival::{Rival, nginx_frame};
+use crate::rival::{Rival, nginx_frame, nginx_http};
 use crate::tool;
 
 pub(super) fn start(order: &Order) -> Result<Option<Running>> {
@@ -42,15 +42,12 @@ pub(super) fn start(order: &Order) -> Result<Option<Running>> {
 }
 
 fn http(order: &Order) -> String {
-    format!(
-        "http {{\n  access_log off;\n  proxy_temp_path {{room}}/t1;\n\
-         \x20 client_body_temp_path {{room}}/t2;\n  fastcgi_temp_path {{room}}/t3;\n\
-         \x20 uwsgi_temp_path {{room}}/t4;\n  scgi_temp_path {{room}}/t5;\n{}\
-         \x20 server {{\n    listen {} reuseport backlog=4096;\n\
-         \x20   location / {{ proxy_pass http://servers; }}\n  }}\n}}\n",
-        upstream(order, "servers", &order.servers),
-        order.listen
-    )
+    let clients = match order.target.forwarded {
+        true => "  set_real_ip_from 127.0.0.0/8;\n  real_ip_header X-Forwarded-For;\n",
+        false => "",
+    };
+    let balance = format!("zone servers 64k; {}", balance(order));
+    nginx_http(clients, &balance, &order.servers, order.listen)
 }
 
 fn stream(order: &Order, writes: SocketAddr) -> String {
@@ -72,15 +69,19 @@ fn server(listen: SocketAddr, upstream: &str) -> String {
 }
 
 fn upstream(order: &Order, name: &str, servers: &[SocketAddr]) -> String {
-    let balance = match order.target.balance {
-        Some(Balance::LeastConnections) => "least_conn; ",
-        Some(Balance::Source) => "hash $remote_addr; ",
-        Some(Balance::RandomTwo) => "random two least_conn; ",
-        Some(Balance::RoundRobin | Balance::LeastLatency | Balance::First) | None => "",
-    };
+    let balance = balance(order);
     let servers: String = servers
         .iter()
         .map(|server| format!("server {server}; "))
         .collect();
     format!("  upstream {name} {{ zone {name} 64k; {balance}{servers}}}\n")
+}
+
+fn balance(order: &Order) -> &'static str {
+    match order.target.balance {
+        Some(Balance::LeastConnections) => "least_conn; ",
+        Some(Balance::Source) => "hash $remote_addr; ",
+        Some(Balance::RandomTwo) => "random two least_conn; ",
+        Some(Balance::RoundRobin | Balance::LeastLatency | Balance::First) | None => "",
+    }
 }
