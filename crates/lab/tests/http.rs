@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test ends the test")]
 
+#[path = "http/route/auth.rs"]
+mod auth;
 #[path = "http/browser.rs"]
 mod browser;
 #[path = "harness/certificates.rs"]

@@ -20,7 +20,7 @@ const BYTES_MAX: usize = 64 * 1024;
 const BATCHES_WAITING_MAX: usize = 256;
 
 /// Number of texts of a request.
-const TEXTS: usize = 10;
+const TEXTS: usize = 12;
 
 /// Access log of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +122,10 @@ pub struct RequestTexts<'a> {
     pub request_id: &'a [u8],
     /// Name of the service.
     pub service: &'a [u8],
+    /// Name of the route.
+    pub route: &'a [u8],
+    /// Name of the user that the client has sent.
+    pub user: &'a [u8],
     /// Address of the client. Empty on a Unix socket.
     pub client: &'a [u8],
     /// Address of the server.
@@ -191,6 +195,8 @@ impl<'a> RequestTexts<'a> {
             self.user_agent,
             self.request_id,
             self.service,
+            self.route,
+            self.user,
             self.client,
             self.server,
             self.reason,
@@ -206,6 +212,8 @@ impl<'a> RequestTexts<'a> {
             user_agent,
             request_id,
             service,
+            route,
+            user,
             client,
             server,
             reason,
@@ -218,6 +226,8 @@ impl<'a> RequestTexts<'a> {
             user_agent,
             request_id,
             service,
+            route,
+            user,
             client,
             server,
             reason,

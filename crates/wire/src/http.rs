@@ -6,6 +6,7 @@
 //! answered and the connection closed, never repaired.
 
 mod answer;
+pub mod basic;
 pub mod chunked;
 pub mod cookie;
 mod edit;

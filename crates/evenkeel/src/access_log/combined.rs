@@ -1,5 +1,5 @@
 //! Formats a request in the Combined Log Format of Apache's httpd:
-//! `host - - [time] "request" status bytes "referer" "user agent"`.
+//! `host - user [time] "request" status bytes "referer" "user agent"`.
 
 use std::io::Write as _;
 
@@ -12,7 +12,9 @@ pub(super) fn write(out: &mut Vec<u8>, time: &str, facts: &RequestFacts, texts: 
         b"" => out.push(b'-'),
         client => out.extend_from_slice(client),
     }
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    write_user(out, texts.user);
+    out.extend_from_slice(b" [");
     out.extend_from_slice(time.as_bytes());
     out.extend_from_slice(b"] \"");
     write_request(out, facts, texts);
@@ -40,6 +42,21 @@ fn write_request(out: &mut Vec<u8>, facts: &RequestFacts, texts: &RequestTexts<'
         Version::Http10 => b" HTTP/1.0",
         Version::Http11 => b" HTTP/1.1",
     });
+}
+
+/// Appends the name of a user, which separates the fields that follow: spaces are escaped, too.
+fn write_user(out: &mut Vec<u8>, user: &[u8]) {
+    match user {
+        b"" => out.push(b'-'),
+        user => user.split_inclusive(|byte| *byte == b' ').for_each(|part| {
+            let (text, space) = match part.strip_suffix(b" ") {
+                Some(text) => (text, &b"\\x20"[..]),
+                None => (part, &b""[..]),
+            };
+            write_escaped(out, text);
+            out.extend_from_slice(space);
+        }),
+    }
 }
 
 fn write_field(out: &mut Vec<u8>, value: &[u8]) {
@@ -78,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_request_is_one_line_of_the_combined_format() {
-        let expect = "192.0.2.1 - - [28/Nov/2026:01:02:03 +0000] \"GET /a?b=1 HTTP/1.1\" 200 1024 \
+        let expect = "192.0.2.1 - ann [28/Nov/2026:01:02:03 +0000] \"GET /a?b=1 HTTP/1.1\" 200 1024 \
              \"https://x/\" \"curl/8\"\n";
         assert_eq!(line(&facts(), &texts()), expect);
     }
@@ -96,9 +113,11 @@ mod tests {
     #[test]
     fn a_field_of_the_client_cannot_forge_a_line() {
         let forged = RequestTexts {
+            user: b"a b]",
             user_agent: b"a\"\n\\\xe4",
             ..texts()
         };
+        assert!(line(&facts(), &forged).contains(" - a\\x20b] ["));
         assert!(
             line(&facts(), &forged).ends_with("\"a\\x22\\x0A\\x5C\\xE4\"\n"),
             "{}",

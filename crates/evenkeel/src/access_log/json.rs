@@ -12,7 +12,9 @@ struct Line<'a> {
     time: &'a str,
     event: &'static str,
     service: Cow<'a, str>,
+    route: Option<Cow<'a, str>>,
     client: Cow<'a, str>,
+    user: Option<Cow<'a, str>>,
     method: Option<Cow<'a, str>>,
     host: Option<Cow<'a, str>>,
     target: Option<Cow<'a, str>>,
@@ -39,10 +41,12 @@ pub(super) fn write(out: &mut Vec<u8>, time: &str, facts: &RequestFacts, texts: 
         time,
         event: "request",
         service: String::from_utf8_lossy(texts.service),
+        route: text(texts.route),
         client: match texts.client {
             b"" => Cow::Borrowed("unix"),
             client => String::from_utf8_lossy(client),
         },
+        user: text(texts.user),
         method: text(texts.method),
         host: text(texts.host),
         target: text(texts.target),
@@ -101,7 +105,7 @@ mod tests {
         let (line, value) = line(&facts(), &texts());
         let expect = json!({
             "time": "2026-11-28T01:02:03.004Z", "event": "request", "service": "web",
-            "client": "192.0.2.1", "method": "GET", "host": "shop.example",
+            "route": "/a", "client": "192.0.2.1", "user": "ann", "method": "GET", "host": "shop.example",
             "target": "/a?b=1", "version": "1.1", "status": 200, "end": "complete",
             "phase": null, "reason": null, "server": "10.0.0.1:8080", "retries": 1,
             "wait_us": 20, "first_byte_us": 900, "total_us": 1_000, "from_client_bytes": 120,
@@ -127,7 +131,7 @@ mod tests {
         };
         let (_, value) = line(&facts, &reason);
         for key in [
-            "method", "host", "target", "version", "status", "server", "wait_us",
+            "route", "user", "method", "host", "target", "version", "status", "server", "wait_us",
         ] {
             assert_eq!(value[key], Value::Null, "{key}");
         }

@@ -34,6 +34,8 @@ pub(super) fn texts() -> RequestTexts<'static> {
         user_agent: b"curl/8",
         request_id: b"r-1",
         service: b"web",
+        route: b"/a",
+        user: b"ann",
         client: b"192.0.2.1",
         server: b"10.0.0.1:8080",
         reason: b"",

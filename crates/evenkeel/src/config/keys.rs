@@ -5,7 +5,7 @@ mod http;
 
 pub use self::database::{FAILOVER, POOL, POOL_DATABASE, POOL_USER, RULE, SPLIT};
 pub use self::http::{
-    CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, RESPOND, RETRY, ROUTE, STICKY, TIMES,
+    BASIC_AUTH, CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, RESPOND, RETRY, ROUTE, STICKY, TIMES,
 };
 
 use super::plan::{Health, PROTOCOL_NAMES, Probe};
@@ -367,7 +367,7 @@ pub static USER: Section = Section {
 };
 
 /// All tables of the config file, in the order of the documentation.
-pub static SECTIONS: [&Section; 33] = [
+pub static SECTIONS: [&Section; 34] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
@@ -399,6 +399,7 @@ pub static SECTIONS: [&Section; 33] = [
     &TIMES,
     &ROUTE,
     &RESPOND,
+    &BASIC_AUTH,
     &STICKY,
     &RETRY,
 ];

@@ -32,7 +32,9 @@ pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
 pub use protocol::{PROTOCOL_NAMES, Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 pub use role::{Fallback, OnPrimaryChange, Role};
-pub use route::{ContentPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget, route_table};
+pub use route::{
+    BasicAuthPlan, ContentPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget, route_table,
+};
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
 pub use tls::{OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};

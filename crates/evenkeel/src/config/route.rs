@@ -1,5 +1,6 @@
 //! Reads `[[service.route]]`: the requests that a route takes, and their treatment.
 
+mod auth;
 mod fields;
 mod target;
 
@@ -70,6 +71,7 @@ fn read_one(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Ro
         set_response: fields::set(table, "set_response", problems),
         remove_request: fields::removed(table, problems),
         allow_from: read_allow_from(table, problems),
+        basic_auth: auth::read(table, sources, problems),
         rate: read_rate(table, problems),
         limits: RouteLimitsPlan {
             body_bytes_max: table.number("body_bytes_max", problems),

@@ -12,7 +12,7 @@ pub(super) fn masked(text: &str) -> String {
         let (before, after) = rest.split_at(at + 1);
         out.push_str(before);
         rest = after;
-        if is_secret(key_before(before)) {
+        if is_secret(key_before(before)) || is_hash(rest) {
             let end = value_end(rest);
             out.extend(rest[..end].chars().map(cover));
             rest = &rest[end..];
@@ -33,6 +33,14 @@ fn key_before(text: &str) -> &str {
 fn is_secret(key: &str) -> bool {
     let key = key.to_lowercase();
     !key.ends_with("_file") && WORDS.iter().any(|word| key.contains(word))
+}
+
+/// Returns whether a value is a hash of a password, as htpasswd writes them.
+fn is_hash(value: &str) -> bool {
+    let value = value.trim_start_matches([' ', '\t', '"', '\'']);
+    ["$2", "$apr1$", "{SHA}"]
+        .iter()
+        .any(|start| value.starts_with(start))
 }
 
 /// Returns the end of a value: its closing quotes, or the end of the line.
@@ -100,6 +108,7 @@ mod tests {
             "password = \"\"\"a\nb\"\"\"\nuser = \"x\"",
             "password = \"\"\"*\n*\"\"\"\nuser = \"x\"",
         );
+        check("ann = \"$2y$05$x\"", "ann = \"********\"");
         check("password_file = \"p\"", "password_file = \"p\"");
         check("verifier = 'S$1:x'", "verifier = '*****'");
         check("md5 = 'md5x'", "md5 = '****'");

@@ -180,6 +180,11 @@ fn describe<'a>(
         let assumed = format!("the client is in {}", networks.join(", "));
         explanation.assumed.push(assumed);
     }
+    if let Some(auth) = &route.basic_auth {
+        let users = auth.users.len();
+        let assumed = format!("the client sends the password of one of {users} users");
+        explanation.assumed.push(assumed);
+    }
     if let Some(rate) = &route.rate {
         let (requests, period_ms) = (rate.requests, rate.period_ms);
         let assumed = format!(
@@ -209,6 +214,9 @@ fn changes(route: &RoutePlan, path: &str) -> Vec<String> {
     }
     let set = |(name, value): &(String, String)| format!("set {name}: {value}");
     changes.extend(route.set_request.iter().map(set));
+    if route.basic_auth.is_some() {
+        changes.push("remove Authorization".to_owned());
+    }
     let removed = route.remove_request.iter();
     changes.extend(removed.map(|name| format!("remove {name}")));
     let of_response = route.set_response.iter().map(set);

@@ -1,6 +1,7 @@
 //! Holds the state of an HTTP service: what its workers share for its lifetime, and the settings of
 //! a snapshot.
 
+pub mod basic_auth;
 pub mod routes;
 mod server;
 pub mod stats;
@@ -24,6 +25,7 @@ use self::stats::HttpStats;
 use super::stats::PoolInfo;
 use crate::access_log::AccessLogSettings;
 use crate::counters::work::LocalCounter;
+use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
 
 /// Settings that only services with `protocol = "http"` have.
@@ -105,6 +107,7 @@ pub struct HttpService {
     /// Servers by id.
     servers: Mutex<HashMap<u64, Arc<HttpServer>>>,
     pub(crate) retry_budget: RetryBudget,
+    pub(crate) password_rate_limit: PasswordRateLimit,
     /// True after the service has stopped to accept clients: each client connection ends after its
     /// request.
     is_draining: AtomicBool,
@@ -120,6 +123,7 @@ impl HttpService {
             pool_registry: Arc::new(PoolRegistry::new(pools)),
             servers: Mutex::default(),
             retry_budget: RetryBudget::default(),
+            password_rate_limit: PasswordRateLimit::default(),
             is_draining: AtomicBool::new(false),
             stats: (0..=workers).map(|_| HttpStats::default()).collect(),
         }

@@ -7,6 +7,7 @@
 mod acquire;
 mod admit;
 mod answer;
+mod auth;
 mod bulk;
 mod exchange;
 mod finish;
@@ -35,6 +36,7 @@ use evenkeel_engine::timers;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::http::{RequestHead, ResponseHead};
 
+use self::auth::{Checking, KnownPasswords};
 use self::exchange::{Download, Exchange};
 use self::server::ServerConnection;
 use self::target::Target;
@@ -74,6 +76,7 @@ struct Session<'a> {
     slot: Rc<WaitSlot<ServerConnection>>,
     heads: Rc<Heads>,
     log: Rc<AccessLog>,
+    passwords: Rc<KnownPasswords>,
     client: Stream,
     peer: Option<SocketAddr>,
     /// The peer's address as text; empty on a Unix socket.
@@ -88,6 +91,8 @@ struct Session<'a> {
 enum Stage {
     /// The next request head is awaited.
     Head(HeadProgress),
+    /// The password of the request's user is verified.
+    Checking(Box<Checking>),
     /// The request waits for a connection, until this time in milliseconds of the clock.
     Waiting { until_ms: u64 },
     /// The request is sent, as far as received, and the head of the response is awaited.
@@ -159,6 +164,7 @@ pub(super) async fn serve_session(
         slot: WaitSlot::new(),
         heads: worker.local::<Heads>(),
         log: worker.local::<AccessLog>(),
+        passwords: worker.local::<KnownPasswords>(),
         client,
         peer: record.client,
         peer_text: record
@@ -239,6 +245,7 @@ impl Session<'_> {
         }
         match &self.stage {
             Stage::Head(_) => self.step_head(context),
+            Stage::Checking(_) => self.step_checking(context),
             Stage::Waiting { .. } => self.step_waiting(context),
             Stage::Response | Stage::Body(_) => self.step_exchange(context),
             Stage::Answer => self.step_answer(context),

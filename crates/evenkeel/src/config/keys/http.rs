@@ -79,6 +79,7 @@ pub static ROUTE: Section = Section {
         table("set_response"),
         text("remove_request"),
         text("allow_from"),
+        table("basic_auth"),
         text("rate"),
         number("body_bytes_max", 0, 1 << 50),
         number("request_ms", 0, DAY_MS),
@@ -89,6 +90,12 @@ pub static ROUTE: Section = Section {
 pub static RESPOND: Section = Section {
     title: "[service.route.respond]",
     keys: &[number("status", 200, 599), text("file")],
+};
+
+/// `[service.route.basic_auth]`
+pub static BASIC_AUTH: Section = Section {
+    title: "[service.route.basic_auth]",
+    keys: &[table("users"), text("users_file"), text("realm")],
 };
 
 /// `[service.sticky]`

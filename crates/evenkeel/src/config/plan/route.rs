@@ -1,11 +1,14 @@
 //! Defines the routes of HTTP services.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use evenkeel_policy::http::rate::RateLimit;
 use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::{Conditions, Route, RouteTable};
 use ipnet::IpNet;
+
+use super::Secret;
 
 /// `[[service.route]]`: requests that it takes, and their treatment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +27,21 @@ pub struct RoutePlan {
     pub remove_request: Vec<String>,
     /// Networks of permitted clients. `None`: all.
     pub allow_from: Option<Vec<IpNet>>,
+    /// `basic_auth`: users that may use the route. `None`: all clients.
+    pub basic_auth: Option<BasicAuthPlan>,
     /// Limit for the requests of each client. `None`: no limit.
     pub rate: Option<RateLimit>,
     /// Limits in the place of those of the service whose servers answer.
     pub limits: RouteLimitsPlan,
+}
+
+/// Users of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicAuthPlan {
+    /// Name of the area that the password is for. Default `restricted`.
+    pub realm: String,
+    /// Hashes of passwords by user, as `htpasswd -B` writes them.
+    pub users: BTreeMap<String, Secret>,
 }
 
 /// Limits of each request of a route. `None`: that of the service whose servers answer.
@@ -42,7 +56,7 @@ pub struct RouteLimitsPlan {
 impl RoutePlan {
     /// Returns whether the route restricts access.
     pub fn protects(&self) -> bool {
-        self.allow_from.is_some()
+        self.allow_from.is_some() || self.basic_auth.is_some()
     }
 }
 

@@ -11,6 +11,7 @@ use evenkeel_policy::http::route::{Route, RouteTable};
 use evenkeel_policy::http::sticky::StickyServers;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Service;
+use evenkeel_proxy::http::basic_auth::BasicAuth;
 use evenkeel_proxy::http::routes::{
     ClientSettings, FixedAnswer, HashSource, Https, RouteAction, RouteLimits, RouteTarget, Routes,
     StickyCookie,
@@ -113,6 +114,11 @@ fn action(
         set_response: route.set_response.clone(),
         remove_request: route.remove_request.clone(),
         allow_from: route.allow_from.clone(),
+        basic_auth: route.basic_auth.as_ref().map(|auth| {
+            let users = auth.users.iter();
+            let users = users.map(|(name, hash)| (name.clone(), hash.expose().to_owned()));
+            BasicAuth::new(&auth.realm, users)
+        }),
         rate: route.rate.map(|limit| {
             let key = key_of(name, plan);
             Arc::new(RateTable::new(limit, RATE_BYTES_MAX, key))

@@ -11,6 +11,7 @@ use evenkeel_policy::http::route::RouteTable;
 use evenkeel_policy::http::sticky::StickyServers;
 use ipnet::IpNet;
 
+use super::basic_auth::BasicAuth;
 use crate::service::Service;
 
 /// Treatment of requests before and after they are balanced.
@@ -35,6 +36,8 @@ pub struct RouteAction {
     pub remove_request: Vec<String>,
     /// Networks of permitted clients. `None`: all.
     pub allow_from: Option<Vec<IpNet>>,
+    /// Users that may use the route. `None`: all.
+    pub basic_auth: Option<BasicAuth>,
     /// Limit for the requests of each client. `None`: no limit.
     pub rate: Option<Arc<RateTable>>,
     /// Limits in the place of those of the service whose servers answer.

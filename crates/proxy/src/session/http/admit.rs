@@ -16,6 +16,7 @@ use evenkeel_wire::http::{KnownName, RequestHead};
 
 use super::Session;
 use super::acquire::method_text;
+use super::auth::{Attempt, Login};
 use crate::service::Service;
 use crate::service::http::HttpSnapshot;
 use crate::service::http::routes::{HashSource, Https, RouteAction, RouteTarget};
@@ -23,11 +24,7 @@ use crate::service::http::routes::{HashSource, Https, RouteAction, RouteTarget};
 /// Decision about a request.
 pub(super) enum Admitted<'a> {
     /// A server answers it: of another service, or of the session's own.
-    Forward {
-        service: Option<Arc<Service>>,
-        /// Index of its route, if there is one.
-        route: Option<usize>,
-    },
+    Forward(Option<Arc<Service>>),
     /// A fixed answer of a route.
     Fixed(&'a RouteAction),
     /// A redirect to this location, with this status.
@@ -36,6 +33,10 @@ pub(super) enum Admitted<'a> {
     Refuse(u16, &'static str),
     /// A refusal because of too many requests, for this time in seconds.
     Limited(u64),
+    /// A refusal of a client that has shown no password.
+    Stranger,
+    /// The password must be verified first.
+    Unverified(Attempt),
 }
 
 impl Session<'_> {
@@ -60,9 +61,9 @@ impl Session<'_> {
         })
     }
 
-    /// Decides what becomes of a request.
+    /// Decides what becomes of a request, and sets its route.
     pub(super) fn admit<'h>(
-        &self,
+        &mut self,
         (head, bytes): (&RequestHead, &[u8]),
         http: &'h HttpSnapshot,
         client: Option<IpAddr>,
@@ -77,10 +78,7 @@ impl Session<'_> {
             }
         }
         let Some(routes) = &http.routes else {
-            return Admitted::Forward {
-                service: None,
-                route: None,
-            };
+            return Admitted::Forward(None);
         };
         let host = head.host(bytes).unwrap_or_default();
         let normal = normalised(head.path(bytes));
@@ -100,11 +98,45 @@ impl Session<'_> {
             .find(&request, |condition| holds(condition, head, bytes));
         match found {
             None if http.servers.is_empty() => Admitted::Refuse(404, "no route matches"),
-            None => Admitted::Forward {
-                service: None,
-                route: None,
+            None => Admitted::Forward(None),
+            Some(index) => {
+                self.exchange.route = Some((Arc::clone(routes), index));
+                let action = &routes.table.routes()[index].target;
+                self.admit_to(action, (head, bytes), client)
+            }
+        }
+    }
+
+    fn admit_to<'h>(
+        &mut self,
+        action: &'h RouteAction,
+        message: (&RequestHead, &[u8]),
+        client: Option<IpAddr>,
+    ) -> Admitted<'h> {
+        if !action.allows(client) {
+            return Admitted::Refuse(403, "the address is not permitted");
+        }
+        if let Some(auth) = &action.basic_auth {
+            match self.log_in(auth, message, client) {
+                Login::Known => {}
+                Login::Missing => return Admitted::Stranger,
+                Login::TooOften => return Admitted::Limited(1),
+                Login::Unverified(attempt) => return Admitted::Unverified(attempt),
+            }
+        }
+        if let (Some(rate), Some(client)) = (&action.rate, client)
+            && let Admission::Limited { retry_after_ms } = rate.admit(client, clock::now_us())
+        {
+            return Admitted::Limited(retry_after_ms.div_ceil(1_000));
+        }
+        match &action.target {
+            RouteTarget::Own => Admitted::Forward(None),
+            RouteTarget::Service(service) => match service.upgrade() {
+                Some(service) => Admitted::Forward(Some(service)),
+                None => Admitted::Refuse(503, "the service of the route was removed"),
             },
-            Some(index) => admit_to(&routes.table.routes()[index].target, index, client),
+            RouteTarget::Redirect(location) => Admitted::Redirect(307, Cow::Borrowed(location)),
+            RouteTarget::Respond(_) => Admitted::Fixed(action),
         }
     }
 
@@ -129,32 +161,6 @@ impl Session<'_> {
                 cookie::find(cookies, name.as_bytes()).map_or_else(address, key_of)
             }
         }
-    }
-}
-
-fn admit_to(action: &RouteAction, index: usize, client: Option<IpAddr>) -> Admitted<'_> {
-    if !action.allows(client) {
-        return Admitted::Refuse(403, "the address is not permitted");
-    }
-    if let (Some(rate), Some(client)) = (&action.rate, client)
-        && let Admission::Limited { retry_after_ms } = rate.admit(client, clock::now_us())
-    {
-        return Admitted::Limited(retry_after_ms.div_ceil(1_000));
-    }
-    match &action.target {
-        RouteTarget::Own => Admitted::Forward {
-            service: None,
-            route: Some(index),
-        },
-        RouteTarget::Service(service) => match service.upgrade() {
-            Some(service) => Admitted::Forward {
-                service: Some(service),
-                route: Some(index),
-            },
-            None => Admitted::Refuse(503, "the service of the route was removed"),
-        },
-        RouteTarget::Redirect(location) => Admitted::Redirect(307, Cow::Borrowed(location)),
-        RouteTarget::Respond(_) => Admitted::Fixed(action),
     }
 }
 

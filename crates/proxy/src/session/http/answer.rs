@@ -18,6 +18,16 @@ impl Session<'_> {
     /// Answers the current request instead of a server, and ends the exchange. `why` names the
     /// limit or the fault, and no server: a client must not learn of them.
     pub(super) fn answer(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
+        self.answer_also(status, why, &[])
+    }
+
+    /// Answers the current request as [`Session::answer`] does, with more fields.
+    pub(super) fn answer_also(
+        &mut self,
+        status: u16,
+        why: &str,
+        more: &[(&[u8], &[u8])],
+    ) -> Result<(), ExitReason> {
         self.note_own_end(RequestEnd::Answered, why);
         let body = format!("{status} {}: {why}\n", reason_phrase(status));
         let error = error_type(status);
@@ -30,6 +40,7 @@ impl Session<'_> {
         if status == 503 {
             fields.push((b"Retry-After", b"1"));
         }
+        fields.extend_from_slice(more);
         self.answer_with(status, &fields, body.as_bytes())
     }
 
@@ -39,8 +50,8 @@ impl Session<'_> {
             Admitted::Refuse(status, why) => self.answer(status, why),
             Admitted::Limited(seconds) => {
                 let seconds = seconds.to_string();
-                let fields = [(&b"Retry-After"[..], seconds.as_bytes())];
-                self.answer_with(429, &fields, b"429 Too Many Requests\n")
+                let why = "too many requests of this client";
+                self.answer_also(429, why, &[(b"Retry-After", seconds.as_bytes())])
             }
             Admitted::Redirect(status, location) => {
                 self.answer_with(status, &[(b"Location", location.as_bytes())], b"")
@@ -58,7 +69,10 @@ impl Session<'_> {
                 fields.extend(media_type.map(|media_type| (&b"Content-Type"[..], media_type)));
                 self.answer_with(fixed.status, &fields, fixed.content.as_bytes())
             }
-            Admitted::Fixed(_) | Admitted::Forward { .. } => self.answer(500, "no target"),
+            Admitted::Stranger => self.answer_stranger("a user name and a password are required"),
+            Admitted::Fixed(_) | Admitted::Forward(_) | Admitted::Unverified(_) => {
+                self.answer(500, "no target")
+            }
         }
     }
 

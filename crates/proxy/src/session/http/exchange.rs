@@ -27,6 +27,8 @@ pub(super) struct Exchange {
     pub(super) limits: Option<RequestLimits>,
     /// Address of the client, perhaps reported by a proxy.
     pub(super) client: Option<IpAddr>,
+    /// Name of a user that the client has sent, for the log.
+    pub(super) user: Option<Box<str>>,
     /// Key that the `source` algorithm hashes.
     pub(super) hash_key: u64,
     /// Value of the client's cookie that names a server.

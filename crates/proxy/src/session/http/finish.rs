@@ -90,6 +90,10 @@ impl Session<'_> {
                 let why = "the request head is incomplete ([service.times] header_ms)";
                 self.time_out(408, why)
             }
+            Stage::Checking(_) => {
+                self.exchange.keeps_client = false;
+                self.time_out(503, "the password is not verified in time")
+            }
             Stage::Waiting { until_ms } => {
                 let is_over = clock::now_ms() >= *until_ms;
                 // The connection may arrive while the wait is being given up.
@@ -146,7 +150,11 @@ impl Session<'_> {
             Stage::Body(_) | Stage::Tunnel => {
                 Err(ExitReason::ServerBroke("the server went down".to_owned()))
             }
-            Stage::Head(_) | Stage::Waiting { .. } | Stage::Answer | Stage::Closing(_) => Ok(()),
+            Stage::Head(_)
+            | Stage::Checking(_)
+            | Stage::Waiting { .. }
+            | Stage::Answer
+            | Stage::Closing(_) => Ok(()),
         }
     }
 }

@@ -61,6 +61,9 @@ impl Session<'_> {
             remove.extend(OF_PROXIES);
         }
         remove.extend(cookies.as_ref().map(|_| &b"Cookie"[..]));
+        // The password is Evenkeel's to verify, and not for servers.
+        let auth = action.and_then(|action| action.basic_auth.as_ref());
+        remove.extend(auth.map(|_| &b"Authorization"[..]));
         let removed = action.iter().flat_map(|action| &action.remove_request);
         remove.extend(removed.map(|name| name.as_bytes()));
         let edit = RequestEdit {

@@ -101,7 +101,7 @@ impl Session<'_> {
     /// Returns the progress of the current request.
     fn phase(&self) -> RequestPhase {
         match &self.stage {
-            Stage::Head(_) => RequestPhase::Request,
+            Stage::Head(_) | Stage::Checking(_) => RequestPhase::Request,
             Stage::Waiting { .. } => RequestPhase::Wait,
             Stage::Response if self.exchange.upload.is_done() => RequestPhase::FirstByte,
             Stage::Response => RequestPhase::Request,
@@ -184,6 +184,7 @@ impl Session<'_> {
             service: service.name.as_bytes(),
             client: client.as_deref().unwrap_or(&self.peer_text).as_bytes(),
             server: server.unwrap_or_default().as_bytes(),
+            user: exchange.user.as_deref().unwrap_or_default().as_bytes(),
             reason: why.as_bytes(),
             ..noted.texts()
         };

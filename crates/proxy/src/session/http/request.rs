@@ -84,7 +84,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn hold(&mut self, bytes: &[u8]) {
+    pub(super) fn hold(&mut self, bytes: &[u8]) {
         if self.input.capacity() == 0 {
             self.input = self.worker.take_spare();
         }
@@ -115,11 +115,15 @@ impl Session<'_> {
         let client = self.client_address(head, bytes, http);
         self.exchange.client = client;
         match self.admit((head, bytes), http, client) {
-            Admitted::Forward { service, route } => {
-                if !self.route_to(service, route, http) {
+            Admitted::Forward(service) => {
+                if !self.route_to(service) {
                     self.exchange.keeps_client = false;
                     return self.answer(503, "the service of the route cannot answer requests");
                 }
+            }
+            Admitted::Unverified(attempt) => {
+                self.begin_check(attempt, head.length(), bytes);
+                return Ok(());
             }
             answer => {
                 if self.exchange.upload.is_done() {
@@ -146,15 +150,9 @@ impl Session<'_> {
         self.acquire()
     }
 
-    /// Sets the service whose servers answer the request, and its route. Returns false if the
-    /// service has no servers for requests: they must not go to those of another service.
-    fn route_to(
-        &mut self,
-        service: Option<Arc<Service>>,
-        route: Option<usize>,
-        http: &HttpSnapshot,
-    ) -> bool {
-        self.exchange.route = http.routes.clone().zip(route);
+    /// Sets the service whose servers answer the request. Returns false if the service has no
+    /// servers for requests: they must not go to those of another service.
+    fn route_to(&mut self, service: Option<Arc<Service>>) -> bool {
         let Some(other) = service.filter(|service| service.id != self.own.service.id) else {
             return true;
         };
