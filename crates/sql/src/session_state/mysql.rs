@@ -21,12 +21,11 @@
 //! - temporary tables, PREPARE, HANDLER: until all known ones are dropped or closed;
 //! - GET_LOCK that returned 1: until as many RELEASE_LOCKs returned 1, or RELEASE_ALL_LOCKS;
 //! - LOCK TABLES, FLUSH … WITH READ LOCK, LOCK INSTANCE, BACKUP STAGE: until unlocked;
-//! - `sql_log_bin`, `gtid_next`, `profiling`, `optimizer_trace`, `sql_auto_is_null`: until they
-//!   have their usual values again.
+//! - `sql_log_bin`, `gtid_next`, `sql_auto_is_null`: until they have their usual values again.
 //!
 //! Pins until a reset: user variables that a routine sets; CALL, and functions with unread bodies;
-//! sequences, `rand_seed1`, `insert_id`. Permanent pins, so that the connection is closed with its
-//! client: roles, COMMIT RELEASE, and unknown statements.
+//! sequences, `rand_seed1`, `insert_id`, `profiling`, `optimizer_trace`. Permanent pins, so that
+//! the connection is closed with its client: roles, COMMIT RELEASE, and unknown statements.
 //!
 //! Results of the previous statement: LAST_INSERT_ID() is stored and restored ([`ResultReads`],
 //! [`SessionState::state_query`]). For warnings, FOUND_ROWS() and ROW_COUNT() the connection is

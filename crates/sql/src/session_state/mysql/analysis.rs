@@ -137,6 +137,9 @@ pub enum EffectKind {
     Pin(Pin),
     /// A pin if the statement succeeds.
     PinOnSuccess(Pin),
+    /// A variable, by its name in lower case, set to a value that pins until the server reports
+    /// another one. Pins until a reset unless the server reports this value.
+    SetPinning(Box<[u8]>, Pin),
     /// An event that ends pins.
     Release(UnpinEvent),
     /// An assignment of a literal to a user variable.

@@ -133,6 +133,17 @@ pub(super) fn handling(name: &[u8]) -> VariableHandling {
     known.map_or(VariableHandling::Tracked, |(_, handling)| *handling)
 }
 
+/// Returns whether nothing of a variable that pins remains once it has a harmless value again.
+/// `profiling` and `optimizer_trace` leave measurements, which SHOW PROFILES and the table
+/// `OPTIMIZER_TRACE` show until a reset.
+pub(super) fn is_undone(name: &[u8]) -> bool {
+    let leaves_measurements = matches!(name, b"profiling" | b"optimizer_trace");
+    match handling(name) {
+        VariableHandling::Pins(_, harmless) => !harmless.is_empty() && !leaves_measurements,
+        _ => false,
+    }
+}
+
 /// Returns whether servers report the variable although no session sets it.
 pub(super) fn is_no_setting(name: &[u8]) -> bool {
     let names: [&[u8]; 7] = [

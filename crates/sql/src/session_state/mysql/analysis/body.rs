@@ -22,7 +22,9 @@ impl TextAnalysis {
         }
         for effect in &self.effects {
             match &effect.kind {
-                EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => pins.add(*pin),
+                EffectKind::Pin(pin)
+                | EffectKind::PinOnSuccess(pin)
+                | EffectKind::SetPinning(_, pin) => pins.add(*pin),
                 EffectKind::SetUser { .. } | EffectKind::ComputeUser(_) => pins.add(Pin::Variables),
                 EffectKind::TakeLock(_) => pins.add(Pin::NamedLock),
                 EffectKind::Create(thing, _) | EffectKind::CreateUnknown(thing) => {

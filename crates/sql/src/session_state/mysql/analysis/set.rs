@@ -202,8 +202,12 @@ fn system(
         // The server reports it, too; only such a report removes the pin.
         VariableHandling::Pins(pin, harmless) => {
             let is_harmless = literal.is_some_and(|value| variables::is_one_of(&value, harmless));
-            if !is_harmless {
-                effects.pin_on_success(pin);
+            match is_harmless {
+                true => {}
+                false if variables::is_undone(&name) => {
+                    effects.push(EffectKind::SetPinning(name, pin));
+                }
+                false => effects.pin_on_success(pin),
             }
         }
         VariableHandling::Unfollowed => effects.pin_on_success(Pin::Settings),

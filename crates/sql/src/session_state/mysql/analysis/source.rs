@@ -21,6 +21,7 @@ impl EffectKind {
         match self {
             EffectKind::Pin(_)
             | EffectKind::PinOnSuccess(_)
+            | EffectKind::SetPinning(..)
             | EffectKind::SetUser { .. }
             | EffectKind::ComputeUser(_)
             | EffectKind::TakeLock(_)

@@ -94,6 +94,7 @@ fn shown(kind: &EffectKind) -> String {
         EffectKind::GiveLock(name) => format!("give {}", text(name.as_deref().unwrap_or(b"?"))),
         EffectKind::SetTracker => "track".to_owned(),
         EffectKind::SetVariable(name) => format!("set {}", text(name)),
+        EffectKind::SetPinning(name, pin) => format!("pinning {}: {pin:?}", text(name)),
         EffectKind::SetDefault(name) => format!("default {}", text(name)),
         EffectKind::Create(object, name) => format!("create {object:?} {}", text(name)),
         EffectKind::Drop(object, name) => format!("drop {object:?} {}", text(name)),
@@ -246,8 +247,9 @@ fn system_variables_follow_by_text_or_by_the_servers_word() {
         ),
         ("SET last_insert_id = 5", &["InsertIdUnknown"]),
         ("SET insert_id = 5", &["PinOnSuccess(Settings)"]),
-        ("SET sql_log_bin = 0", &["PinOnSuccess(Binlog)"]),
+        ("SET sql_log_bin = 0", &["pinning sql_log_bin: Binlog"]),
         ("SET sql_log_bin = ON", &[]),
+        ("SET profiling = 1", &["PinOnSuccess(Settings)"]),
         (
             "SET optimizer_trace = 'enabled=on'",
             &["PinOnSuccess(Settings)"],

@@ -197,6 +197,9 @@ impl SessionState {
     ) {
         match kind {
             EffectKind::Pin(pin) | EffectKind::PinOnSuccess(pin) => self.pin(*pin),
+            // The report has pinned or unpinned.
+            EffectKind::SetPinning(name, _) if self.was_reported(name) => {}
+            EffectKind::SetPinning(_, pin) => self.pin(*pin),
             EffectKind::Release(UnpinEvent::UnlockNamed) if self.is_limited_to_nothing() => {}
             EffectKind::Drop(SessionObject::NamedLock, _) if self.is_limited_to_nothing() => {}
             EffectKind::Release(release) => self.release(*release),

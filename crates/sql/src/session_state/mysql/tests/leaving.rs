@@ -352,6 +352,53 @@ fn variables_that_bind_let_go_as_the_server_tells() {
     assert_eq!(hear("session_track_schema", "OFF"), "unknown session state");
 }
 
+/// TO SEE THIS RED: let [`EffectKind::SetPinning`](super::super::EffectKind) pin always, or let
+/// `profiling` be undone.
+#[test]
+fn variables_with_their_usual_values_again_bind_no_longer_unless_they_have_left_something() {
+    let mut scene = Scene::new(1, 1);
+    let mut run = |text: &str, reported: Option<(&str, &str)>| {
+        let session_state = &mut scene.clients[0].session_state;
+        let on = &mut scene.core[0].on;
+        let analysis = session_state.read(text.as_bytes(), None);
+        session_state.sent(&analysis, on);
+        if let Some((name, value)) = reported {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            let change = Change::Variable { name, value };
+            session_state.record_report(&change, &scene.interner);
+        }
+        let reply = StatementReply::default();
+        session_state.succeeded(&analysis, 0, &reply, on, &scene.interner);
+        session_state.ready(Some(Status::AUTOCOMMIT), on, &scene.interner);
+        session_state.pins.to_string()
+    };
+    let log = "sql_log_bin or gtid_next";
+    assert_eq!(
+        run("SET sql_log_bin = 0", Some(("sql_log_bin", "OFF"))),
+        log
+    );
+    assert_eq!(run("SET sql_log_bin = 1", Some(("sql_log_bin", "ON"))), "");
+    let own = "sql_auto_is_null";
+    let settings = "untracked settings";
+    assert_eq!(run("SET sql_auto_is_null = 1", Some((own, "ON"))), settings);
+    assert_eq!(
+        run("SET sql_auto_is_null = DEFAULT", Some((own, "OFF"))),
+        ""
+    );
+    // SHOW PROFILES still shows the statements.
+    assert_eq!(
+        run("SET profiling = 1", Some(("profiling", "ON"))),
+        settings
+    );
+    assert_eq!(
+        run("SET profiling = 0", Some(("profiling", "OFF"))),
+        settings
+    );
+    // A server that does not report the variable by its name.
+    assert!(run("SET sql_log_bin = 0", None).contains(log));
+    assert!(run("SET sql_log_bin = 1", None).contains(log));
+}
+
 #[test]
 fn an_error_takes_back_what_was_not_run_and_keeps_what_may_have_been() {
     let after = |text: &str, code: u16| {
