@@ -16,7 +16,7 @@ use certificates::Certificates;
 use commands::Help;
 
 /// Pages whose examples must be run.
-const RUN: &[&str] = &["README.md", "docs/start.md"];
+const RUN: &[&str] = &["README.md", "docs/http.md", "docs/start.md"];
 
 #[test]
 fn every_configuration_on_a_page_passes_evenkeel_check() {

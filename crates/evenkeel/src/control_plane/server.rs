@@ -124,15 +124,20 @@ impl MonitorConfig {
         })
     }
 
-    /// Returns the TLS settings of server connections and role queries.
+    /// Returns the TLS settings of connections to a database server, role queries included.
     pub(super) fn tls(&self, address: &Address) -> Result<Tls, String> {
         self.tls_of_mode(self.tls.mode_for(address), address)
+    }
+
+    /// Returns the TLS settings of connections to a web server.
+    pub(super) fn http_tls(&self, address: &Address) -> Result<Tls, String> {
+        self.tls_of_mode(self.tls.mode_for_http(), address)
     }
 
     fn probe_tls(&self, address: &Address) -> Result<Tls, String> {
         let mode = match (self.health.tls, self.health.tls_use()) {
             (ProbeTls::Off, _) | (ProbeTls::Auto, TlsUse::Never) => TlsMode::Off,
-            (ProbeTls::Auto, TlsUse::IfConfigured) => self.tls.mode.unwrap_or(TlsMode::Off),
+            (ProbeTls::Auto, TlsUse::IfConfigured) => self.tls.mode_for_http(),
             (ProbeTls::Auto, TlsUse::AsSessions) => self.tls.mode_for(address),
             (ProbeTls::On, _) => self.tls.mode.unwrap_or(TlsMode::Verify),
         };

@@ -1,4 +1,4 @@
-//! Runs a page's examples on three machines with stock Debian servers, as `site.sh` creates them.
+//! Runs a page's examples on machines with stock Debian servers, as `site.sh` creates them.
 //!
 //! A block belongs to the run if its opening line names a machine: `sh db1`. SQL is sent to the
 //! superuser's client. TOML is the file with the next name: `toml evenkeel evenkeel.toml`. In a
@@ -13,7 +13,7 @@ use evenkeel_lab::own_uid;
 
 use crate::page::{Block, Location};
 
-const MACHINES: [&str; 3] = ["evenkeel", "db1", "db2"];
+const MACHINES: [&str; 5] = ["evenkeel", "db1", "db2", "web1", "web2"];
 
 /// Matches any text in an expected output, and any lines if on a line of its own.
 const ANYTHING: &str = "…";

@@ -1,8 +1,9 @@
 #!/bin/bash
-# site.sh EVENKEEL STEPS: runs the steps of a page on three machines, in the order of STEPS/list.
+# site.sh EVENKEEL STEPS: runs the steps of a page on machines, in the order of STEPS/list.
 #
-# The machines are network namespaces: `evenkeel` (10.0.0.10), `db1` (10.0.0.11) with PostgreSQL and
-# `db2` (10.0.0.12) with MariaDB, both as Debian installs them. Run this script as
+# The machines are network namespaces: `evenkeel` (10.0.0.10), `db1` (10.0.0.11) with PostgreSQL,
+# `db2` (10.0.0.12) with MariaDB, and `web1` and `web2` (10.0.0.21, 10.0.0.22) with nginx, all as
+# Debian installs them. Run this script as
 # `unshare --mount --net --pid --fork --mount-proc --kill-child=KILL`: files that it writes are in
 # memory, and its processes end with it. Prints the exit code of each step, or "not run: WHY" where
 # the machines cannot be made.
@@ -10,7 +11,8 @@ set -euo pipefail
 
 binary=$1 steps=$2
 commands=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
-declare -A address=([evenkeel]=10.0.0.10 [db1]=10.0.0.11 [db2]=10.0.0.12)
+declare -A address=([evenkeel]=10.0.0.10 [db1]=10.0.0.11 [db2]=10.0.0.12
+    [web1]=10.0.0.21 [web2]=10.0.0.22)
 
 skip() {
     echo "not run: $*"
@@ -26,7 +28,8 @@ make_files() {
     mount --bind /run/site/etc /etc
     install "$binary" /run/site/evenkeel
     local directory
-    for directory in /usr/local/bin /var/lib/mysql /var/lib/postgresql /var/log/postgresql; do
+    for directory in /usr/local/bin /var/lib/mysql /var/lib/postgresql /var/log/postgresql \
+        /var/www /var/log/nginx; do
         [[ -d $directory ]] || skip "no $directory here"
         mount -t tmpfs -o mode=755 tmpfs "$directory"
     done
@@ -35,6 +38,8 @@ make_files() {
     chown postgres: /run/postgresql /var/lib/postgresql /var/log/postgresql
     rm -rf /etc/postgresql
     install -d -o postgres -g postgres /etc/postgresql
+    mkdir -p /run/site/{web1,web2}/html
+    touch /run/nginx.pid /run/site/{web1,web2}/nginx.pid
 }
 
 make_networks() {
@@ -84,6 +89,16 @@ case "$*" in
     tail /run/mariadb.log
     exit 1
     ;;
+'start nginx' | 'restart nginx')
+    [[ ! -s /run/nginx.pid ]] || systemctl stop nginx
+    nginx
+    ;;
+'stop nginx')
+    stopped=$(cat /run/nginx.pid)
+    nginx -s stop
+    tail --pid="$stopped" -f /dev/null
+    : >/run/nginx.pid
+    ;;
 *) exit 64 ;;
 esac
 SYSTEMCTL
@@ -99,7 +114,9 @@ fi
 "$program" "$@" </dev/null >/run/evenkeel.log 2>&1 &
 echo $! >/run/evenkeel.pid
 for ((tries = 0; tries < 300; tries++)); do
-    [[ $("$program" status 2>/dev/null) != *'up, primary'* ]] || exit 0
+    status=$("$program" status 2>/dev/null) || true
+    [[ $status != *'up, primary'* ]] || exit 0
+    [[ $status != *', http, '* || $status = *' starting '* ]] || exit 0
     kill -0 $! 2>/dev/null || break
     sleep 0.1
 done
@@ -109,11 +126,14 @@ EVENKEEL
 }
 
 # Runs a script on a machine. On `evenkeel` no database has a Unix socket, so that clients cannot
-# connect past Evenkeel.
+# connect past Evenkeel. Web servers have directories of their own.
 on() {
     local machine=$1 script=$2 before='cd ~/evenkeel;'
     [[ $machine != evenkeel ]] ||
         before+='mount -t tmpfs tmpfs /run/mysqld; mount -t tmpfs tmpfs /run/postgresql;'
+    [[ $machine != web* ]] ||
+        before+="mount --bind /run/site/$machine /var/www;
+            mount --bind /run/site/$machine/nginx.pid /run/nginx.pid;"
     ip netns exec "$machine" \
         env -i PATH="$commands" HOME=/run/site/home USER=root LANG=C.UTF-8 \
         bash -euc "$before exec timeout 60 bash -euo pipefail $script"
@@ -126,6 +146,8 @@ start_servers() {
     mariadb-install-db --user=mysql --skip-test-db >/run/install-db.log 2>&1
     start db1 postgresql
     start db2 mariadb
+    start web1 nginx
+    start web2 nginx
 }
 
 start() {
@@ -134,7 +156,7 @@ start() {
         { cat "/run/start-$2.log" >&2 && exit 1; }
 }
 
-for program in ip runuser pg_createcluster mariadbd mariadb-install-db psql mariadb; do
+for program in ip runuser pg_createcluster mariadbd mariadb-install-db psql mariadb nginx; do
     command -v "$program" >/dev/null || skip "no $program here"
 done
 [[ -e /etc/ssl/private/ssl-cert-snakeoil.key ]] || skip 'no ssl-cert here'

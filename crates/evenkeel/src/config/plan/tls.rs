@@ -34,7 +34,7 @@ pub struct PemFile {
 /// `[service.server_tls]`: TLS to servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
-    /// Mode. `None`: off on loopback and Unix sockets, verify for other addresses.
+    /// Mode. `None`: see [`ServerTls::mode_for`] and [`ServerTls::mode_for_http`].
     pub mode: Option<TlsMode>,
     /// Authorities (PEM) that sign server certificates, in addition to those of the system.
     pub ca: Option<PemFile>,
@@ -55,12 +55,24 @@ pub struct OwnCertificate {
 }
 
 impl ServerTls {
-    /// Returns the mode for one server.
+    /// Returns the mode for connections to a database server. When none is set: off on loopback and
+    /// Unix sockets, verify for other addresses.
     pub fn mode_for(&self, address: &Address) -> TlsMode {
         match self.mode {
             Some(mode) => mode,
             None if address.is_local() => TlsMode::Off,
             None => TlsMode::Verify,
+        }
+    }
+
+    /// Returns the mode for HTTP. When none is set: off, as most web servers have no TLS at the
+    /// port for their balancer; verify if there are keys that require TLS.
+    pub fn mode_for_http(&self) -> TlsMode {
+        let requires_tls = self.ca.is_some() || self.own.is_some();
+        match self.mode {
+            Some(mode) => mode,
+            None if requires_tls => TlsMode::Verify,
+            None => TlsMode::Off,
         }
     }
 }

@@ -378,7 +378,11 @@ pub(in crate::control_plane) fn connector(
     plan: &ServicePlan,
     address: &Address,
 ) -> Result<Option<Connector>, String> {
-    let tls = MonitorConfig::of(plan).tls(address)?;
+    let config = MonitorConfig::of(plan);
+    let tls = match &plan.protocol {
+        Protocol::Http(_) => config.http_tls(address)?,
+        Protocol::Sql(_) | Protocol::Tcp => config.tls(address)?,
+    };
     Connector::new(&tls, alpn_protocol(&plan.protocol)).map_err(|error| error.to_string())
 }
 

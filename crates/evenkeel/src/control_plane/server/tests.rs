@@ -6,6 +6,7 @@ use evenkeel_wire::proxy_header::ProxyVersion;
 
 use super::*;
 use crate::config::{Sources, parse};
+use crate::control_plane::database::snapshot::connector;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
 
@@ -93,4 +94,30 @@ fn a_probe_uses_tls_as_its_kind_and_the_settings_require() {
         mysql("server_tls.mode = 'verify'\nhealth.tls = 'off'"),
         "off"
     );
+}
+
+#[test]
+fn web_servers_are_reached_without_tls_unless_a_key_requires_it() {
+    let http = |lines: &str| {
+        let text = format!(
+            "[[service]]\nname = 'web'\nprotocol = 'http'\nlisten = '*:1'\n\
+             servers = ['10.0.0.1:80']\nhealth.probe = 'http'\n{lines}\n"
+        );
+        let plan = parse(&text, None, &Sources::default()).plan;
+        let service = plan.expect("a plan").services.remove(0);
+        let address = service.servers[0].address.clone();
+        let probe = MonitorConfig::of(&service);
+        let found = connector(&service, &address).expect("valid settings");
+        let of_probe = probe.probe_tls(&address).expect("valid settings");
+        assert_eq!(found.is_some(), !matches!(of_probe, Tls::Off), "{lines}");
+        found.is_some()
+    };
+    assert!(!http(""));
+    assert!(!http("server_tls.mode = 'off'"));
+    assert!(http("server_tls.mode = 'encrypt'"));
+    assert!(http("server_tls.mode = 'verify'"));
+    let fingerprint = format!("sha256:{}", "ab".repeat(32));
+    assert!(http(&format!(
+        "server_tls.fingerprints = ['{fingerprint}']"
+    )));
 }
