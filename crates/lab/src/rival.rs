@@ -119,8 +119,8 @@ impl Haproxy {
         )
     }
 
-    /// Starts the newest HAProxy in TCP mode, from the rivals' root file system; `None` if it is not
-    /// there.
+    /// Starts the newest HAProxy in TCP mode, from the rivals' root file system; `None` if it is
+    /// not there.
     pub fn newest_tcp(servers: &[SocketAddr], listen: SocketAddr) -> Result<Option<Haproxy>> {
         let Ok(program) = rootfs::find("haproxy") else {
             return Ok(None);
