@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
 
+use evenkeel_proxy::calendar::civil_date;
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -188,26 +189,6 @@ pub(crate) fn rfc3339(unix_ms: u64) -> String {
     let (year, month, day) = civil_date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-}
-
-/// Returns the Gregorian date of a day counted from 1970-01-01.
-pub(crate) fn civil_date(days: u64) -> (u64, u64, u64) {
-    // Years counted from 1 March of year 0 end with the leap day, and the calendar repeats every
-    // 400 years.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let leap_corrected =
-        day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096;
-    let year_of_era = leap_corrected / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

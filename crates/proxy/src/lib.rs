@@ -8,6 +8,7 @@
 
 mod accept;
 pub mod access_log;
+pub mod calendar;
 pub mod cancel;
 pub mod counters;
 pub mod data_plane;

@@ -1,11 +1,8 @@
 //! Formats times of requests, most of which are in the same second as the one before.
 
-use crate::log::{civil_date, rfc3339};
+use evenkeel_proxy::calendar::{MONTHS, civil_date};
 
-/// Abbreviations of the months in the Common Log Format.
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+use crate::log::rfc3339;
 
 /// Text of the last time in each format.
 #[derive(Debug, Default)]

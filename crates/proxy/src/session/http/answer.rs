@@ -1,6 +1,7 @@
 //! Answers of Evenkeel's own: errors.
 
 use std::task::{Context, Poll};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_wire::http::{Answer, Persistence, reason_phrase, write_answer};
@@ -9,6 +10,7 @@ use super::admit::Admitted;
 use super::log::head_length;
 use super::{ExitReason, Session, Stage};
 use crate::access_log::RequestEnd;
+use crate::calendar::http_date;
 use crate::service::http::routes::{RouteAction, RouteTarget};
 
 /// Name in `Proxy-Status` (RFC 9209).
@@ -88,9 +90,19 @@ impl Session<'_> {
         let exchange = &mut self.exchange;
         exchange.keeps_client &= exchange.upload.is_done() && !is_draining;
         exchange.status = status;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let date = http_date(now.unwrap_or_default().as_secs());
+        let mut fields = fields.to_vec();
+        // A route may set its own.
+        if !fields
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(b"Date"))
+        {
+            fields.push((b"Date", date.as_bytes()));
+        }
         let answer = Answer {
             status,
-            fields,
+            fields: &fields,
             body,
             method: exchange.method,
             client: exchange.version,
