@@ -6,6 +6,7 @@ mod auth;
 mod check;
 mod cluster;
 mod database;
+mod error_pages;
 mod file;
 mod flags;
 mod health;

@@ -30,6 +30,8 @@ mod limits;
 mod operate;
 #[path = "http/origin.rs"]
 mod origin;
+#[path = "http/route/pages.rs"]
+mod pages;
 #[path = "peer/peer.rs"]
 mod peer;
 #[path = "http/race.rs"]

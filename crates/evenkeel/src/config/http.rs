@@ -11,7 +11,7 @@ use super::reader::{Table, listed, wrong_type};
 use super::route::{self, RouteSpans, is_token};
 use super::service::networks;
 use super::sources::Sources;
-use super::{keys, tls};
+use super::{error_pages, keys, tls};
 
 /// Words of `on`.
 const RETRY_WORDS: [&str; 4] = ["unsent", "idempotent", "put", "delete"];
@@ -40,6 +40,7 @@ pub(super) fn read(
     if let Some(limits) = table.table("http", &keys::HTTP, problems) {
         http.limits = read_limits(&limits, problems);
         http.clients = read_clients(&limits, problems);
+        http.clients.error_pages = error_pages::read(&limits, sources, problems);
         check_clients(&limits, table, context, problems);
         http.access_log = read_access_log(&limits, problems);
     }
@@ -123,6 +124,8 @@ fn read_clients(table: &Table<'_>, problems: &mut Problems) -> HttpClientsPlan {
         hsts_days: table.small_number("hsts_days", problems).unwrap_or(0),
         forwarded_from: networks.unwrap_or_default(),
         hash: read_hash(table, problems),
+        error_pages: Vec::new(),
+        makes_request_ids: table.word("request_id", problems) == Some("on"),
     }
 }
 

@@ -25,8 +25,8 @@ pub use super::address::{Address, Listen};
 pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
 pub use http::{
-    AccessLog, AccessLogPlan, HashKeyPlan, HttpClientsPlan, HttpLimitsPlan, HttpPlan, HttpPoolPlan,
-    HttpTimesPlan, Https, RetryPlan, SameSite, StickyPlan,
+    AccessLog, AccessLogPlan, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpLimitsPlan,
+    HttpPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, SameSite, StickyPlan,
 };
 pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};

@@ -19,6 +19,7 @@ use super::service::networks;
 use super::sources::Sources;
 
 pub(super) use fields::is_token;
+pub(super) use target::read_file;
 
 /// Keys that change a request on its way to a server.
 const FORWARD_KEYS: [&str; 6] = [

@@ -2,6 +2,7 @@
 //! a snapshot.
 
 pub mod basic_auth;
+pub mod error_pages;
 pub mod routes;
 mod server;
 pub mod stats;

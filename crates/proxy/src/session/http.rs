@@ -15,6 +15,7 @@ mod forward;
 mod limits;
 mod log;
 mod request;
+mod request_id;
 mod response;
 mod server;
 mod target;

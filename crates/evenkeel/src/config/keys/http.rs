@@ -43,6 +43,8 @@ pub static HTTP: Section = Section {
         number("hsts_days", 0, 3_650),
         text("forwarded_from"),
         text("hash"),
+        table("error_pages"),
+        word("request_id", &["off", "on"]),
         word("access_log", &["off", "json", "combined"]),
         word("access_log_query", &["keep", "mask"]),
     ],

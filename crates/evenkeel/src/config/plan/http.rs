@@ -3,7 +3,7 @@
 use evenkeel_policy::http::replay::ReplaySettings;
 use ipnet::IpNet;
 
-use super::{RoutePlan, TlsPlan};
+use super::{ContentPlan, RoutePlan, TlsPlan};
 
 /// Settings of an HTTP service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,21 @@ pub struct HttpClientsPlan {
     pub forwarded_from: Vec<IpNet>,
     /// Value by which `balance = "source"` chooses a server. Default: the client's address.
     pub hash: HashKeyPlan,
+    /// Pages for Evenkeel's own answers. Default none.
+    pub error_pages: Vec<ErrorPagePlan>,
+    /// `request_id`: true if each request gets an id. Default false.
+    pub makes_request_ids: bool,
+}
+
+/// Page for the statuses of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorPagePlan {
+    /// First status.
+    pub first: u16,
+    /// Last status.
+    pub last: u16,
+    /// Content of the answers.
+    pub content: ContentPlan,
 }
 
 /// Treatment of requests without TLS.

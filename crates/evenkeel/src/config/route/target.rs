@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::config::keys;
 use crate::config::plan::{ContentPlan, RespondPlan, RouteTarget};
-use crate::config::problem::Problems;
+use crate::config::problem::{Problems, SourceSpan};
 use crate::config::reader::{Table, listed};
 use crate::config::sources::Sources;
 
@@ -96,7 +96,16 @@ fn read_content(
     problems: &mut Problems,
 ) -> Option<ContentPlan> {
     let name = respond.text("file", problems)?;
-    let span = respond.value_span("file");
+    read_file(name, &respond.value_span("file"), sources, problems)
+}
+
+/// Reads a file of content for clients.
+pub(in crate::config) fn read_file(
+    name: &str,
+    span: &SourceSpan,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> Option<ContentPlan> {
     let extension = Path::new(name).extension().and_then(|end| end.to_str());
     let known = MEDIA_TYPES
         .iter()
@@ -105,16 +114,16 @@ fn read_content(
         let message = format!("the type of `{name}` is unknown");
         let known = MEDIA_TYPES.map(|(extension, _)| extension);
         let help = format!("name the file with one of the endings {}", listed(&known));
-        problems.error(&span, "E_VALUE", message, help);
+        problems.error(span, "E_VALUE", message, help);
         return None;
     };
     let path = sources.path(name);
-    let text = sources.text(&path, &span, problems)?;
+    let text = sources.text(&path, span, problems)?;
     let text = text.expose().to_owned();
     if text.len() > CONTENT_BYTES_MAX {
         let message = format!("{} has {} bytes", path.display(), text.len());
         let help = format!("it is kept in memory: at most {CONTENT_BYTES_MAX} bytes");
-        problems.error(&span, "E_FILE", message, help);
+        problems.error(span, "E_FILE", message, help);
     }
     Some(ContentPlan {
         path,

@@ -12,6 +12,7 @@ use evenkeel_policy::http::sticky::StickyServers;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::http::basic_auth::BasicAuth;
+use evenkeel_proxy::http::error_pages::{ErrorPage, ErrorPages};
 use evenkeel_proxy::http::routes::{
     ClientSettings, FixedAnswer, HashSource, Https, RouteAction, RouteLimits, RouteTarget, Routes,
     StickyCookie,
@@ -19,7 +20,7 @@ use evenkeel_proxy::http::routes::{
 use sha2::{Digest, Sha256};
 
 use crate::config::plan::{
-    self, HashKeyPlan, HttpClientsPlan, HttpPlan, RoutePlan, SameSite, StickyPlan,
+    self, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpPlan, RoutePlan, SameSite, StickyPlan,
 };
 use crate::control_plane::ControlPlane;
 
@@ -147,6 +148,17 @@ fn clients(plan: &HttpClientsPlan) -> ClientSettings {
             HashKeyPlan::Cookie(name) => HashSource::Cookie(name.clone()),
             HashKeyPlan::Path => HashSource::Path,
         },
+        error_pages: ErrorPages::new(plan.error_pages.iter().map(error_page).collect()),
+        makes_request_ids: plan.makes_request_ids,
+    }
+}
+
+fn error_page(plan: &ErrorPagePlan) -> ErrorPage {
+    ErrorPage {
+        first: plan.first,
+        last: plan.last,
+        media_type: plan.content.media_type,
+        content: plan.content.text.clone(),
     }
 }
 

@@ -12,6 +12,7 @@ use evenkeel_policy::http::sticky::StickyServers;
 use ipnet::IpNet;
 
 use super::basic_auth::BasicAuth;
+use super::error_pages::ErrorPages;
 use crate::service::Service;
 
 /// Treatment of requests before and after they are balanced.
@@ -88,6 +89,10 @@ pub struct ClientSettings {
     pub forwarded_from: Option<TrustedProxies>,
     /// Value that the `source` algorithm hashes.
     pub hash: HashSource,
+    /// Pages for Evenkeel's own answers.
+    pub error_pages: ErrorPages,
+    /// True if each request gets an id, unless a trusted proxy has sent one.
+    pub makes_request_ids: bool,
 }
 
 /// Treatment of requests without TLS.

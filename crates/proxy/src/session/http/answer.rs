@@ -31,11 +31,19 @@ impl Session<'_> {
         more: &[(&[u8], &[u8])],
     ) -> Result<(), ExitReason> {
         self.note_own_end(RequestEnd::Answered, why);
-        let body = format!("{status} {}: {why}\n", reason_phrase(status));
+        let text = format!("{status} {}: {why}\n", reason_phrase(status));
+        let view = self.permit.service().snapshot_owned();
+        let page = view
+            .http()
+            .and_then(|http| http.clients.error_pages.of(status));
+        let (media_type, body) = match page {
+            Some(page) => (page.media_type, &*page.content),
+            None => ("text/plain; charset=utf-8", &*text),
+        };
         let error = error_type(status);
         let proxy_status = format!("{PROXY_NAME}; error={error}; details=\"{why}\"");
         let mut fields = vec![
-            (&b"Content-Type"[..], &b"text/plain; charset=utf-8"[..]),
+            (&b"Content-Type"[..], media_type.as_bytes()),
             (b"Cache-Control", b"no-store"),
             (b"Proxy-Status", proxy_status.as_bytes()),
         ];

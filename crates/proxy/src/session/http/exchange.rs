@@ -27,6 +27,8 @@ pub(super) struct Exchange {
     pub(super) limits: Option<RequestLimits>,
     /// Address of the client, perhaps reported by a proxy.
     pub(super) client: Option<IpAddr>,
+    /// Id that the server receives. `None`: what the client sends passes.
+    pub(super) request_id: Option<Box<str>>,
     /// Name of a user that the client has sent, for the log.
     pub(super) user: Option<Box<str>>,
     /// Key that the `source` algorithm hashes.

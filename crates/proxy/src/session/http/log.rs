@@ -188,6 +188,11 @@ impl Session<'_> {
             reason: why.as_bytes(),
             ..noted.texts()
         };
+        let made = exchange.request_id.as_deref().map(str::as_bytes);
+        let texts = RequestTexts {
+            request_id: made.unwrap_or(texts.request_id),
+            ..texts
+        };
         self.log.add(&self.worker.shared.access_log, facts, texts);
         self.worker.keep_spare(noted.bytes);
     }

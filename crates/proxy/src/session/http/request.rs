@@ -114,6 +114,7 @@ impl Session<'_> {
         self.exchange = exchange;
         let client = self.client_address(head, bytes, http);
         self.exchange.client = client;
+        self.exchange.request_id = self.request_id((head, bytes), &http.clients);
         match self.admit((head, bytes), http, client) {
             Admitted::Forward(service) => {
                 if !self.route_to(service) {
