@@ -57,6 +57,7 @@ impl Collector for StatusCollector {
         for family in HISTOGRAMS {
             encode_histogram(family, &self.0.services, &mut encoder)?;
         }
+        encode_routes(&self.0.services, &mut encoder)?;
         for family in families::SERVER.iter().chain(&work::SERVER) {
             encode_server_family(family, &self.0.services, &mut encoder)?;
         }
@@ -212,12 +213,35 @@ fn encode_histogram(
             continue;
         };
         let labels = [("service", &*service.name)];
-        let mut sample = metric.encode_family(&labels)?;
-        let buckets = buckets_in_seconds(histogram, family.per_second);
-        let sum = histogram.sum as f64 / family.per_second;
-        sample.encode_histogram::<NoLabelSet>(sum, histogram.count, &buckets, None)?;
+        encode_sample(&mut metric, &labels, histogram, family.per_second)?;
     }
     Ok(())
+}
+
+/// Encodes the histograms of the routes of all HTTP services.
+fn encode_routes(services: &[ServiceStatus], encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let (name, unit) = ("evenkeel_http_route_duration", Some(&Unit::Seconds));
+    let help = "Time from the head of a request of a route to the end of its response";
+    let mut metric = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+    for service in distinct_services(services) {
+        for route in service.http.iter().flat_map(|http| &http.routes) {
+            let labels = [("service", &*service.name), ("route", &*route.route)];
+            encode_sample(&mut metric, &labels, &route.request_us, 1e6)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_sample(
+    metric: &mut MetricEncoder,
+    labels: &[(&str, &str)],
+    histogram: &Histogram,
+    per_second: f64,
+) -> fmt::Result {
+    let mut sample = metric.encode_family(&labels)?;
+    let buckets = buckets_in_seconds(histogram, per_second);
+    let sum = histogram.sum as f64 / per_second;
+    sample.encode_histogram::<NoLabelSet>(sum, histogram.count, &buckets, None)
 }
 
 /// Returns the buckets, not cumulative, because the encoder adds them up. The last bucket holds the

@@ -20,7 +20,7 @@ pub use database::{
     PinCauseStatus, PoolStatus, RuleStatus, UsageStatus, WorkStatus,
 };
 pub use explain::{Explanation, Question, RuleFit, StatementStatus};
-pub use http::{HttpPoolStatus, HttpStatus};
+pub use http::{HttpPoolStatus, HttpRouteStatus, HttpStatus};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::{UpgradeStatus, age};
 

@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_request_is_one_line_of_the_combined_format() {
-        let expect = "192.0.2.1 - ann [28/Nov/2026:01:02:03 +0000] \"GET /a?b=1 HTTP/1.1\" 200 1024 \
+        let expect = "192.0.2.1 - ann [28/Nov/2026:01:02:03 +0000] \"GET /a?b=1 HTTP/1.1\" \
+             200 1024 \
              \"https://x/\" \"curl/8\"\n";
         assert_eq!(line(&facts(), &texts()), expect);
     }

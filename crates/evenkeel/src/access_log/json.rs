@@ -105,7 +105,8 @@ mod tests {
         let (line, value) = line(&facts(), &texts());
         let expect = json!({
             "time": "2026-11-28T01:02:03.004Z", "event": "request", "service": "web",
-            "route": "/a", "client": "192.0.2.1", "user": "ann", "method": "GET", "host": "shop.example",
+            "route": "/a", "client": "192.0.2.1", "user": "ann", "method": "GET",
+            "host": "shop.example",
             "target": "/a?b=1", "version": "1.1", "status": 200, "end": "complete",
             "phase": null, "reason": null, "server": "10.0.0.1:8080", "retries": 1,
             "wait_us": 20, "first_byte_us": 900, "total_us": 1_000, "from_client_bytes": 120,

@@ -264,6 +264,18 @@ fn orders() -> ServiceStatus {
     }
 }
 
+fn route() -> HttpRouteStatus {
+    HttpRouteStatus {
+        route: "shop.example/api/".into(),
+        requests_total: 15,
+        responses: vec![CountStatus {
+            what: "2xx".into(),
+            count: 15,
+        }],
+        request_us: histogram(60_000),
+    }
+}
+
 fn web() -> ServiceStatus {
     let responses = [
         ("1xx", 1),
@@ -312,6 +324,9 @@ fn web() -> ServiceStatus {
                 opening: 1,
                 waiting: 2,
                 longest_wait_ms: 40,
+            }],
+            routes: vec![route()],
+                request_us: histogram(60_000),
             }],
             request_us: histogram(80_000),
             first_byte_us: histogram(70_000),

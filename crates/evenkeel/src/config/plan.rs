@@ -33,7 +33,8 @@ pub use pool::{PoolMode, PoolPlan};
 pub use protocol::{PROTOCOL_NAMES, Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use route::{
-    BasicAuthPlan, ContentPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget, route_table,
+    BasicAuthPlan, ContentPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget, default_name,
+    route_table,
 };
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};

@@ -12,7 +12,7 @@ use evenkeel_policy::http::route::{
 use toml::de::DeValue;
 
 use super::keys;
-use super::plan::{RouteLimitsPlan, RoutePlan, RouteTarget};
+use super::plan::{RouteLimitsPlan, RoutePlan, RouteTarget, default_name};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, wrong_type};
 use super::service::networks;
@@ -47,7 +47,7 @@ pub(super) fn read(
     let mut routes = Vec::new();
     let mut spans = Vec::new();
     for table in service.tables("route", &keys::ROUTE, problems) {
-        routes.push(read_one(&table, sources, problems));
+        routes.push(read_one(&table, routes.len() + 1, sources, problems));
         spans.push(RouteSpans {
             route: table.span.clone(),
             to: table.value_span("to"),
@@ -56,7 +56,12 @@ pub(super) fn read(
     (routes, spans)
 }
 
-fn read_one(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> RoutePlan {
+fn read_one(
+    table: &Table<'_>,
+    number: usize,
+    sources: &Sources,
+    problems: &mut Problems,
+) -> RoutePlan {
     let conditions = Conditions {
         hosts: read_hosts(table, problems),
         path: read_path(table, problems),
@@ -64,7 +69,9 @@ fn read_one(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Ro
         headers: read_headers(table, problems),
     };
     let target = target::read(table, sources, problems);
+    let name = read_name(table, problems);
     let route = RoutePlan {
+        name: name.unwrap_or_else(|| default_name(&conditions, number)),
         rewrite: read_rewrite(table, &conditions.path, problems),
         conditions,
         target,
@@ -81,6 +88,16 @@ fn read_one(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> Ro
     };
     check_forwarding(table, &route.target, problems);
     route
+}
+
+fn read_name(table: &Table<'_>, problems: &mut Problems) -> Option<String> {
+    let name = table.text("name", problems)?;
+    if name.is_empty() || name.len() > 100 || name.chars().any(char::is_control) {
+        let message = "`name` is empty, longer than 100 bytes, or has control characters";
+        let help = "use a short word, such as `api`";
+        problems.error(&table.value_span("name"), "E_NAME", message, help);
+    }
+    Some(name.to_owned())
 }
 
 /// Returns the texts of an array, or a single one, with their places.

@@ -229,15 +229,12 @@ fn names(service: &ServicePlan) -> Vec<String> {
     servers.map(|server| server.name.clone()).collect()
 }
 
-/// Returns a name of a route, which has none in the file.
+/// Returns the number and the name of a route.
 fn name_of(index: usize, routes: &[RoutePlan]) -> String {
-    let path = routes.get(index).map(|route| &route.conditions.path);
-    let path = path
-        .map(ToString::to_string)
-        .filter(|path| !path.is_empty());
-    match path {
-        Some(path) => format!("route {} ({path})", index + 1),
-        None => format!("route {}", index + 1),
+    let number = format!("route {}", index + 1);
+    match routes.get(index) {
+        Some(route) if route.name != number => format!("{number} ({})", route.name),
+        _ => number,
     }
 }
 

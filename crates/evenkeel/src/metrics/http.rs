@@ -21,6 +21,23 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         },
     ),
     counter(
+        "evenkeel_http_route_requests",
+        "Requests answered, by route and class of the status",
+        None,
+        |service, emit| {
+            with_http(service, |http| {
+                let mut routes = http.routes.iter();
+                routes.try_for_each(|of| {
+                    let mut classes = of.responses.iter();
+                    classes.try_for_each(|one| {
+                        let labels = [("route", &*of.route), ("class", &*one.what)];
+                        emit(&labels, Count(one.count))
+                    })
+                })
+            })
+        },
+    ),
+    counter(
         "evenkeel_http_own_responses",
         "Responses made by Evenkeel",
         None,

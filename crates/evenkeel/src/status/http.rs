@@ -24,10 +24,26 @@ pub struct HttpStatus {
     pub tunnels_total: u64,
     /// Connections to each server.
     pub pools: Vec<HttpPoolStatus>,
+    /// Requests of each route, in the order of the file.
+    pub routes: Vec<HttpRouteStatus>,
     /// Times from the head of a request to the end of its response, in microseconds.
     pub request_us: Histogram,
     /// Times from the send of a request to the head of its response, in microseconds.
     pub first_byte_us: Histogram,
+}
+
+/// Requests of the routes of one name, since the process has begun.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HttpRouteStatus {
+    /// Name of the route.
+    pub route: String,
+    /// Requests answered, in all classes.
+    pub requests_total: u64,
+    /// Responses in each class of the status, `1xx` to `5xx`.
+    pub responses: Vec<CountStatus>,
+    /// Times from the head of a request to the end of its response, in microseconds.
+    pub request_us: Histogram,
 }
 
 /// Connections to one server.

@@ -3,6 +3,7 @@
 
 pub mod basic_auth;
 pub mod error_pages;
+pub mod route_stats;
 pub mod routes;
 mod server;
 pub mod stats;
@@ -21,6 +22,7 @@ use evenkeel_tls::{Acceptor, ServerEncryption};
 pub use self::server::HttpServer;
 pub(crate) use self::server::now_s;
 
+use self::route_stats::RouteStats;
 use self::routes::{ClientSettings, Routes, StickyCookie};
 use self::stats::HttpStats;
 use super::stats::PoolInfo;
@@ -114,6 +116,8 @@ pub struct HttpService {
     is_draining: AtomicBool,
     /// One of each worker, and a last one for other processes, which the control plane writes.
     stats: Box<[HttpStats]>,
+    /// Statistics of the routes, in the order of the file.
+    route_stats: Mutex<Vec<Arc<RouteStats>>>,
 }
 
 impl HttpService {
@@ -127,6 +131,7 @@ impl HttpService {
             password_rate_limit: PasswordRateLimit::default(),
             is_draining: AtomicBool::new(false),
             stats: (0..=workers).map(|_| HttpStats::default()).collect(),
+            route_stats: Mutex::default(),
         }
     }
 
@@ -152,6 +157,31 @@ impl HttpService {
     /// Returns the counters of each worker, and those of other processes.
     pub fn stats(&self) -> &[HttpStats] {
         &self.stats
+    }
+
+    /// Returns the statistics of routes with these names; routes of one name share them. Those of
+    /// names that are gone are dropped, others go on.
+    pub fn adopt_routes<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<Arc<RouteStats>> {
+        let mut known = lock(&self.route_stats);
+        let workers = self.stats.len() - 1;
+        let mut all: Vec<Arc<RouteStats>> = Vec::new();
+        for name in names {
+            let mut found = all.iter().chain(&*known);
+            let found = found.find(|stats| stats.name == name).map(Arc::clone);
+            all.push(found.unwrap_or_else(|| Arc::new(RouteStats::new(name, workers))));
+        }
+        *known = all.clone();
+        all
+    }
+
+    /// Returns the statistics of the routes, once for each name.
+    pub fn route_stats(&self) -> Vec<Arc<RouteStats>> {
+        let all = lock(&self.route_stats);
+        let is_first = |(index, stats): &(usize, &Arc<RouteStats>)| {
+            !all[..*index].iter().any(|one| Arc::ptr_eq(one, stats))
+        };
+        let firsts = all.iter().enumerate().filter(is_first);
+        firsts.map(|(_, stats)| Arc::clone(stats)).collect()
     }
 
     /// Returns the sum of each counter with its name, for transfer to another process.

@@ -233,6 +233,7 @@ const HTTP_FIGURES = [
   ["request", "Request time (median)"], ["first", "First byte (median)"], ["trouble", "Errors"],
 ];
 
+const ROUTE_COLUMNS = ["Route", "Requests", "By status", "Median time", "p99"];
 const HTTP_COLUMNS = ["Server", "Requests in progress", "Connections", "Idle", "Opening", "Waiting"];
 
 function httpView() {
@@ -244,12 +245,20 @@ function httpView() {
   }
   figures.trouble.root.className = "wide";
   const pools = plainTable("pools", HTTP_COLUMNS, (pool) => pool.server, httpPoolValues);
-  const root = make("div", "", numbers, pools.root);
+  const routes = plainTable("pools", ROUTE_COLUMNS, (route) => route.route, httpRouteValues);
+  const root = make("div", "", numbers, pools.root, routes.root);
   const update = (service) => {
+    routes.update(service.http.routes ?? [], "Routes");
     updateHttpFigures(figures, service.http, service.rates);
     pools.update(service.http.pools, "Connections to servers");
   };
   return { root, update };
+}
+
+function httpRouteValues(route) {
+  const classes = route.responses.filter((one) => one.count > 0);
+  return [route.route, count(route.requests_total), classes.map((one) => `${count(one.count)} ${one.what}`).join(", "),
+    within(route.request_us, 0.5, 1), within(route.request_us, 0.99, 1)];
 }
 
 function httpPoolValues(pool) {

@@ -68,6 +68,7 @@ pub static TIMES: Section = Section {
 pub static ROUTE: Section = Section {
     title: "[[service.route]]",
     keys: &[
+        text("name"),
         text("host"),
         text("path"),
         text("methods"),

@@ -13,6 +13,8 @@ use super::Secret;
 /// `[[service.route]]`: requests that it takes, and their treatment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutePlan {
+    /// Name in statistics and logs. Default: its first host and its path.
+    pub name: String,
     /// `host`, `path`, `methods` and `headers`.
     pub conditions: Conditions,
     /// Target of its requests.
@@ -91,6 +93,17 @@ pub struct ContentPlan {
     pub text: String,
     /// Value of `Content-Type`.
     pub media_type: &'static str,
+}
+
+/// Returns the name of a route that has none in the file: its first host and its path, such as
+/// `shop.example/api/`; else its number, from 1.
+pub fn default_name(conditions: &Conditions, number: usize) -> String {
+    let host = conditions.hosts.first().map(ToString::to_string);
+    let name = host.unwrap_or_default() + &conditions.path.to_string();
+    match name.is_empty() {
+        true => format!("route {number}"),
+        false => name,
+    }
 }
 
 /// Returns the compiled table of these routes. Its indices are those of the list.

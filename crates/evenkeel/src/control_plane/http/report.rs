@@ -2,12 +2,13 @@
 
 use evenkeel_engine::clock::now_us;
 use evenkeel_proxy::http::HttpService;
+use evenkeel_proxy::http::route_stats::RouteStats;
 use evenkeel_proxy::http::stats::HttpStats;
 use evenkeel_proxy::stats::LocalCounter;
 
 use crate::control_plane::database::report::{name_of, total};
 use crate::control_plane::service::ManagedService;
-use crate::status::{CountStatus, Histogram, HttpPoolStatus, HttpStatus};
+use crate::status::{CountStatus, Histogram, HttpPoolStatus, HttpRouteStatus, HttpStatus};
 
 /// Classes of the status of a response.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -30,9 +31,25 @@ pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<HttpS
         aborted_total: sum(|one| &one.aborted),
         tunnels_total: sum(|one| &one.tunnels),
         pools: pools(managed, shared),
+        routes: shared.route_stats().iter().map(|one| route(one)).collect(),
         request_us: total(stats.iter().map(|one| Histogram::from(&one.request_us))),
         first_byte_us: total(stats.iter().map(|one| Histogram::from(&one.first_byte_us))),
     })
+}
+
+fn route(stats: &RouteStats) -> HttpRouteStatus {
+    let workers = stats.workers();
+    let class = |(index, what): (usize, &str)| CountStatus {
+        what: what.to_owned(),
+        count: workers.iter().map(|one| one.responses[index].get()).sum(),
+    };
+    let responses: Vec<_> = CLASSES.into_iter().enumerate().map(class).collect();
+    HttpRouteStatus {
+        route: stats.name.clone(),
+        requests_total: responses.iter().map(|class| class.count).sum(),
+        responses,
+        request_us: total(workers.iter().map(|one| Histogram::from(&one.request_us))),
+    }
 }
 
 /// Returns the smoothed time to the first byte of a server. `None`: unknown, or no HTTP service.

@@ -11,8 +11,10 @@ use evenkeel_policy::http::route::{Route, RouteTable};
 use evenkeel_policy::http::sticky::StickyServers;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Service;
+use evenkeel_proxy::http::HttpService;
 use evenkeel_proxy::http::basic_auth::BasicAuth;
 use evenkeel_proxy::http::error_pages::{ErrorPage, ErrorPages};
+use evenkeel_proxy::http::route_stats::RouteStats;
 use evenkeel_proxy::http::routes::{
     ClientSettings, FixedAnswer, HashSource, Https, RouteAction, RouteLimits, RouteTarget, Routes,
     StickyCookie,
@@ -52,19 +54,25 @@ impl ControlPlane {
             managed.http_parts = managed
                 .plan
                 .http()
-                .map(|plan| parts(&managed.plan.name, plan, &find));
+                .zip(managed.service.http())
+                .map(|(plan, shared)| parts(&managed.plan.name, (plan, shared), &find));
         }
     }
 }
 
-fn parts(name: &str, plan: &HttpPlan, find: &impl Fn(&str) -> Weak<Service>) -> HttpParts {
+fn parts(
+    name: &str,
+    (plan, shared): (&HttpPlan, &HttpService),
+    find: &impl Fn(&str) -> Weak<Service>,
+) -> HttpParts {
     let key = key_of(name, plan);
-    let action = |route: &RoutePlan| Route {
+    let stats = shared.adopt_routes(plan.routes.iter().map(|route| &*route.name));
+    let action = |(route, stats): (&RoutePlan, Arc<RouteStats>)| Route {
         conditions: route.conditions.clone(),
         protects: route.protects(),
-        target: action(route, name, plan, find),
+        target: action((route, stats), name, plan, find),
     };
-    let routes: Vec<_> = plan.routes.iter().map(action).collect();
+    let routes: Vec<_> = plan.routes.iter().zip(stats).map(action).collect();
     HttpParts {
         routes: (!routes.is_empty()).then(|| {
             Arc::new(Routes {
@@ -90,12 +98,13 @@ fn key_of(name: &str, plan: &HttpPlan) -> HashKey {
 }
 
 fn action(
-    route: &RoutePlan,
+    (route, stats): (&RoutePlan, Arc<RouteStats>),
     name: &str,
     plan: &HttpPlan,
     find: &impl Fn(&str) -> Weak<Service>,
 ) -> RouteAction {
     RouteAction {
+        stats,
         target: match &route.target {
             plan::RouteTarget::Own => RouteTarget::Own,
             plan::RouteTarget::Service(name) => RouteTarget::Service(find(name)),

@@ -1,4 +1,4 @@
-//! Tests of own error pages and of ids of requests.
+//! Tests of own error pages, of ids of requests, and of names of routes.
 
 use crate::client::{Answer, Client, get};
 use crate::origin::Origin;
@@ -11,6 +11,7 @@ on_both_drivers! {
     a_request_gets_an_id_unless_a_trusted_proxy_sent_one
     without_the_key_the_id_of_the_client_passes
     traceparent_passes_unchanged
+    routes_are_counted_by_their_names
 }
 
 fn ask(client: &mut Client, path: &str, fields: &str) -> Answer {
@@ -136,4 +137,41 @@ fn traceparent_passes_unchanged(io: &str) {
     let seen = origin.only();
     assert_eq!(seen.field("traceparent").as_deref(), Some(parent));
     assert_eq!(seen.field("tracestate").as_deref(), Some(state));
+}
+
+/// Requests that a route answers itself, or refuses, count as well.
+fn routes_are_counted_by_their_names(io: &str) {
+    let origin = Origin::echo();
+    let more = "[service.http]\naccess_log = \"json\"\n\
+        [[service.route]]\nname = \"login\"\npath = \"/login\"\nrate = \"2/h\"\n\
+        [[service.route]]\npath = \"/old\"\nredirect = \"/new\"\n\
+        [[service.route]]\nname = \"login\"\npath = \"/signin\"\n";
+    let bed = Bed::new(io, &[&origin], more);
+    let mut client = bed.client();
+    let paths = ["/login", "/login", "/login", "/signin", "/old/x", "/"];
+    let statuses = paths.map(|path| client.get(path).status);
+    assert_eq!(statuses, [200, 200, 429, 200, 307, 200]);
+    let counts = || {
+        let routes = bed.status()["http"]["routes"].clone();
+        let routes = routes.as_array().unwrap().clone();
+        let of = |route: &serde_json::Value| {
+            let name = route["route"].as_str().unwrap().to_owned();
+            let total = route["requests_total"].as_u64().unwrap();
+            assert_eq!(route["request_us"]["count"].as_u64(), Some(total));
+            (name, total)
+        };
+        routes.iter().map(of).collect::<Vec<_>>()
+    };
+    let expect = [("login".to_owned(), 4), ("/old".to_owned(), 1)];
+    until("the counts", || counts() == expect);
+    until("the names in the log", || {
+        let log = bed.balancer.log();
+        let count = |name: &str| log.matches(&format!("\"route\":{name}")).count();
+        [count("\"login\""), count("\"/old\""), count("null")] == [4, 1, 1]
+    });
+    // A reload keeps the counts of the names that stay.
+    let config = bed.balancer.config().replace("/old", "/older");
+    bed.balancer.reload(&config).unwrap();
+    let expect = [("login".to_owned(), 4), ("/older".to_owned(), 0)];
+    until("the counts after the reload", || counts() == expect);
 }

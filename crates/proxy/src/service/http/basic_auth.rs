@@ -89,7 +89,7 @@ pub fn cost_of(hash: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Of the test vectors of crypt_blowfish, "U*U" with cost 5.
+    /// Hash of "U*U" with cost 5, of the test vectors of crypt_blowfish.
     const HASH: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
 
     fn auth() -> BasicAuth {

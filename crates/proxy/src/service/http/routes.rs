@@ -13,6 +13,7 @@ use ipnet::IpNet;
 
 use super::basic_auth::BasicAuth;
 use super::error_pages::ErrorPages;
+use super::route_stats::RouteStats;
 use crate::service::Service;
 
 /// Treatment of requests before and after they are balanced.
@@ -25,6 +26,8 @@ pub struct Routes {
 /// Treatment of the requests of a route.
 #[derive(Debug)]
 pub struct RouteAction {
+    /// Name and statistics.
+    pub stats: Arc<RouteStats>,
     /// Target of the requests.
     pub target: RouteTarget,
     /// Change of the path.

@@ -32,11 +32,11 @@ const USER_LENGTH_MAX: usize = 255;
 
 /// Whether a client has shown that it is a user of a route.
 pub(super) enum Login {
-    /// It has.
+    /// The client has.
     Known,
-    /// It has sent no name and password, or none that any user can have.
+    /// The client has sent no name and password, or none that any user can have.
     Missing,
-    /// It has tried too often.
+    /// The client has tried too often.
     TooOften,
     /// The password must be verified first.
     Unverified(Attempt),

@@ -20,6 +20,11 @@ impl Session<'_> {
         self.end_retry();
         self.log_answered(now_us);
         let exchange = std::mem::take(&mut self.exchange);
+        if let Some(action) = exchange.action() {
+            let request_us = now_us.saturating_sub(exchange.began_us);
+            let worker = self.worker.index();
+            action.stats.count(worker, exchange.status, request_us);
+        }
         self.handle.set_request_server(None);
         let stats = self.stats();
         stats.count_response(exchange.status);

@@ -180,10 +180,12 @@ impl Session<'_> {
         let client = client.map(|client| client.to_string());
         let service = self.permit.service();
         let server = exchange.place.as_ref().map(|place| &*place.server.name);
+        let route = exchange.action().map(|action| &*action.stats.name);
         let texts = RequestTexts {
             service: service.name.as_bytes(),
             client: client.as_deref().unwrap_or(&self.peer_text).as_bytes(),
             server: server.unwrap_or_default().as_bytes(),
+            route: route.unwrap_or_default().as_bytes(),
             user: exchange.user.as_deref().unwrap_or_default().as_bytes(),
             reason: why.as_bytes(),
             ..noted.texts()
