@@ -60,6 +60,30 @@ fn statements_give_what_they_give_at_the_server() {
     });
 }
 
+/// TO SEE THIS RED: let `dispatch_reset` answer without a ping.
+#[test]
+fn a_reset_of_a_statement_that_the_connection_lacks_is_a_statement_without_rows() {
+    let setup = Setup {
+        pool: "size = 2\nstatements_max = 1",
+        ..Setup::default()
+    };
+    same_as_direct(setup, |address| {
+        let mut client = Client::connect(address);
+        let mut received = client.prepare("gone", "select 1");
+        received.extend(client.execute("gone", &[]));
+        received.extend(client.prepare("kept", "select 2"));
+        received.extend(client.all(&["begin"]));
+        received.extend(client.execute("kept", &[]));
+        received.extend(client.all(&["select 3 union select 4"]));
+        received.extend(client.reset_statement("gone"));
+        received.extend(client.all(&["select row_count()", "select found_rows()"]));
+        received.extend(client.all(&["select cast('x' as signed)"]));
+        received.extend(client.reset_statement("gone"));
+        received.extend(client.all(&["show warnings", "commit"]));
+        received
+    });
+}
+
 #[test]
 fn one_name_of_many_clients_means_each_one_s_own_statement() {
     for io in DRIVERS {

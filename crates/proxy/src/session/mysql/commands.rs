@@ -254,6 +254,9 @@ impl<'a> Session<'a> {
                 .number()
                 .is_some_and(|number| !self.is_on_server(number))
         {
+            if let Some(server) = &mut self.server {
+                server.owes_ping = true;
+            }
             self.answer_ok();
             return RequestDisposition::Done;
         }

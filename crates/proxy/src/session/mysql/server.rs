@@ -51,6 +51,9 @@ pub(crate) struct ServerConnection {
     pub(crate) closing: Vec<StatementId>,
     /// Statements to reset: the client closed them while they held a cursor or long data.
     pub(crate) resets: Vec<StatementId>,
+    /// True if COM_PING must precede the next command: the client has reset a statement that the
+    /// server does not have. Like COM_STMT_RESET, COM_PING sets ROW_COUNT() to 0.
+    pub(crate) owes_ping: bool,
     /// Settings made on the connection, and the state it reports.
     pub(crate) settings: ServerSessionState,
     /// True if the server accepts several statements in one text.
@@ -153,6 +156,7 @@ impl ServerConnection {
             prepared: ServerStatements::default(),
             closing: Vec::new(),
             resets: Vec::new(),
+            owes_ping: false,
             settings,
             version,
             baseline,
@@ -223,12 +227,15 @@ impl ServerConnection {
         build::prepare(out, text);
     }
 
-    /// Appends the due resets and closes. COM_STMT_CLOSE has no reply. COM_STMT_RESET has one, and
+    /// Appends the due resets, ping and closes. COM_STMT_CLOSE has no reply. COM_STMT_RESET has one, and
     /// discards the cursor and long data.
     pub(crate) fn close_statements(&mut self, out: &mut Vec<u8>) {
         for statement in std::mem::take(&mut self.resets) {
             self.record_sent(Request::ResetStatement(statement), Ask::Other);
             build::command(out, Code::StmtReset, &statement.0.to_le_bytes());
+        }
+        if std::mem::take(&mut self.owes_ping) {
+            self.ping(out);
         }
         for statement in std::mem::take(&mut self.closing) {
             self.record_sent(Request::Close(statement), Ask::Other);
@@ -453,6 +460,7 @@ impl PoolableConnection for ServerConnection {
             prepared: parked.prepared,
             closing: parked.closing,
             resets: Vec::new(),
+            owes_ping: false,
             settings: ServerSessionState::import(&parked.settings, worker.interner()),
             takes_several: parked.takes_several,
             shows_trackers: false,
