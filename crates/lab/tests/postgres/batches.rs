@@ -92,6 +92,23 @@ fn what_a_deallocation_takes_away_is_gone_for_the_rest_of_its_batch() {
     });
 }
 
+/// TO SEE THIS RED: keep only parsed statements in `UnnamedStatement::replace`.
+#[test]
+fn the_unnamed_statement_before_an_error_remains_though_another_one_was_on_the_way() {
+    same_as_direct(ONE, |address| {
+        let mut client = Client::connect(address);
+        let begin = Script::new().parse("", "select 'kept'").bind("none", &[]);
+        let skipped = begin.parse("", "select 'skipped'").execute().sync();
+        let mut received = client.exchange(&skipped, 1);
+        received.extend(client.exchange(&execute("", &[]), 1));
+        let begin = Script::new().parse("", "select 'kept'").parse("", "selekt");
+        let failed = begin.parse("", "select 'skipped'").execute().sync();
+        received.extend(client.exchange(&failed, 1));
+        received.extend(client.exchange(&execute("", &[]), 1));
+        received
+    });
+}
+
 #[test]
 fn a_name_that_is_prepared_twice_leaves_what_others_share_as_it_is() {
     for io in DRIVERS {

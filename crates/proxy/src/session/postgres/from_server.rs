@@ -214,7 +214,7 @@ impl Session<'_> {
                 self.settle(server);
             }
             ReplyOutcome::Failed { token, sqlstate } => {
-                token.inspect(|token| self.unnamed.ended(*token));
+                token.inspect(|token| self.unnamed.failed(*token));
                 if reply.delivery == Delivery::Discard || matches!(self.stage, Stage::Preparing(_))
                 {
                     self.keep_own_error(event);

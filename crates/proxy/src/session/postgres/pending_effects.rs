@@ -26,9 +26,15 @@ pub(super) struct UnnamedStatement {
     pub(super) is_closing: bool,
     /// Queries in flight that drop it, unless an error before them makes the server skip them.
     pub(super) dropped_by: Vec<RequestToken>,
-    /// Parsed statement that exists again if the server skips the Parse of this one.
-    pub(super) before: Option<Box<UnnamedStatement>>,
+    /// Statements before this one, the oldest first: the last one with a Parse that the server does
+    /// not skip exists again if the server skips all later ones. At most [`BEFORE_MAX`], of which
+    /// only the first can be parsed; each has an empty list.
+    pub(super) before: VecDeque<UnnamedStatement>,
 }
+
+/// Maximum of earlier unnamed statements that are kept. After an error that follows more Parses in
+/// one batch than these, the client has to parse its statement again.
+const BEFORE_MAX: usize = 32;
 
 impl UnnamedStatement {
     /// Returns its text; `None`: it was too long to be analyzed.
@@ -43,12 +49,17 @@ impl UnnamedStatement {
 
     /// Records a new statement in place of this one.
     pub(super) fn replace(&mut self, id: u64, text: &[u8], types: &[u8], segment: u64) {
-        if self.is_gone() {
-            self.before = None;
-        } else if self.is_parsed {
-            self.before = None;
-            self.before = Some(Box::new(std::mem::take(self)));
+        let mut before = std::mem::take(&mut self.before);
+        if self.is_gone() || self.is_parsed {
+            before.clear();
         }
+        if !self.is_gone() && (self.is_parsed || self.open.is_some()) {
+            if before.len() == BEFORE_MAX {
+                before.pop_front();
+            }
+            before.push_back(std::mem::take(self));
+        }
+        self.before = before;
         self.id = id;
         self.text.clear();
         self.text.extend_from_slice(text);
@@ -73,36 +84,59 @@ impl UnnamedStatement {
         self.dropped_by.retain(|one| *one != query);
     }
 
-    /// Records that the server has prepared the statement of the token.
+    /// Records that the server has prepared the statement of the token: none before it is left.
     pub(super) fn parsed(&mut self, token: RequestToken) {
-        self.ended(token);
-        if unnamed_of(token).is_some_and(|id| id == self.id) {
+        let id = unnamed_of(token);
+        if id.is_some_and(|id| id == self.id) {
+            self.before.clear();
             self.is_parsed = true;
             if !self.is_gone() {
                 self.open = None;
             }
+        } else if let Some(index) = self.position(id) {
+            self.before.drain(..index);
+            if let Some(first) = self.before.front_mut() {
+                first.is_parsed = true;
+                first.open = None;
+            }
         }
     }
 
-    /// Records that the server has executed the Parse of the token, even with an error: the
-    /// statement before it no longer exists.
-    pub(super) fn ended(&mut self, token: RequestToken) {
+    /// Records an error in the request of the token. If it was a Parse, neither its statement nor
+    /// one before it exists.
+    pub(super) fn failed(&mut self, token: RequestToken) {
         let id = unnamed_of(token);
-        self.before = self
-            .before
-            .take()
-            .filter(|before| id.is_none_or(|id| id == before.id));
+        if id.is_some_and(|id| id == self.id) {
+            self.before.clear();
+        } else if let Some(index) = self.position(id) {
+            self.before.drain(..index);
+            // A Parse that repeats one on another connection ends nothing.
+            if self.before.front().is_some_and(|first| !first.is_parsed) {
+                self.before.pop_front();
+            }
+        }
     }
 
     /// Records that the server skipped the Parse of the token.
     pub(super) fn parse_skipped(&mut self, token: RequestToken) {
-        if unnamed_of(token).is_none_or(|id| id != self.id) {
-            return;
+        let id = unnamed_of(token);
+        if id.is_some_and(|id| id == self.id) {
+            match self.before.pop_back().filter(|_| !self.is_parsed) {
+                Some(last) => {
+                    let before = std::mem::take(&mut self.before);
+                    *self = UnnamedStatement { before, ..last };
+                }
+                None => self.undo_unanswered(),
+            }
+        } else if let Some(index) = self.position(id)
+            && !self.before[index].is_parsed
+        {
+            self.before.remove(index);
         }
-        match self.before.take().filter(|_| !self.is_parsed) {
-            Some(before) => *self = *before,
-            None => self.undo_unanswered(),
-        }
+    }
+
+    fn position(&self, id: Option<u64>) -> Option<usize> {
+        self.before.iter().position(|one| Some(one.id) == id)
     }
 
     /// Records that the server has closed the statement of the token.
@@ -237,4 +271,64 @@ pub(super) fn is_atomic(meaning: &TextAnalysis) -> bool {
     };
     !meaning.has_external_effects
         && matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: RequestToken = RequestToken(UNNAMED | 1);
+    const TWO: RequestToken = RequestToken(UNNAMED | 2);
+    const THREE: RequestToken = RequestToken(UNNAMED | 3);
+
+    /// Returns a statement whose Parses of these ids are in flight.
+    fn in_flight(ids: &[u64]) -> UnnamedStatement {
+        let mut unnamed = UnnamedStatement::default();
+        for id in ids {
+            unnamed.replace(*id, b"select 1", b"", 1);
+        }
+        unnamed
+    }
+
+    /// TO SEE THIS RED: keep only parsed statements in `replace`.
+    #[test]
+    fn the_last_statement_that_was_parsed_exists_after_an_error_skipped_the_later_ones() {
+        let mut unnamed = in_flight(&[1, 2, 3]);
+        unnamed.parsed(ONE);
+        unnamed.parsed(TWO);
+        unnamed.parse_skipped(THREE);
+        assert_eq!((unnamed.id, unnamed.is_gone()), (2, false));
+        unnamed.settled();
+        assert_eq!((unnamed.id, unnamed.is_gone()), (2, false));
+        let mut unnamed = in_flight(&[1, 2, 3]);
+        unnamed.parsed(ONE);
+        unnamed.parse_skipped(TWO);
+        unnamed.parse_skipped(THREE);
+        assert_eq!((unnamed.id, unnamed.is_parsed), (1, true));
+    }
+
+    /// PostgreSQL drops the unnamed statement before it parses the next one.
+    ///
+    /// TO SEE THIS RED: keep the statement of the Parse in `failed`.
+    #[test]
+    fn no_statement_exists_after_a_parse_failed_and_the_later_ones_were_skipped() {
+        let mut unnamed = in_flight(&[1, 2, 3]);
+        unnamed.parsed(ONE);
+        unnamed.failed(TWO);
+        unnamed.parse_skipped(THREE);
+        assert!(unnamed.is_gone());
+    }
+
+    /// TO SEE THIS RED: remove the check of `BEFORE_MAX`.
+    #[test]
+    fn a_client_with_many_parses_in_flight_makes_no_long_list() {
+        let ids: Vec<u64> = (1..=100).collect();
+        let mut unnamed = in_flight(&ids);
+        assert_eq!(unnamed.before.len(), BEFORE_MAX);
+        unnamed.parsed(RequestToken(UNNAMED | 5));
+        unnamed.parsed(RequestToken(UNNAMED | 90));
+        assert_eq!(unnamed.before.len(), 10);
+        unnamed.parsed(RequestToken(UNNAMED | 100));
+        assert!(unnamed.before.is_empty());
+    }
 }
