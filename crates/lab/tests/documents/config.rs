@@ -21,7 +21,7 @@ use crate::page::Block;
 /// The tables of a file, as opposed to the keys of a service.
 const TOP_LEVEL: [&str; 5] = ["engine", "admin", "log", "peers", "service"];
 
-const PROTOCOLS: [&str; 3] = ["postgres", "mysql", "tcp"];
+const PROTOCOLS: [&str; 4] = ["postgres", "mysql", "tcp", "http"];
 
 const USERS: &str = "[users.app]\npassword = \"secret\"\n";
 
@@ -103,7 +103,7 @@ fn check(config: &str, users: &str, certificates: &Certificates) -> Vec<Problem>
 /// Returns the keys whose values name files that must exist, with these names.
 fn named_files(value: &Value) -> Vec<(String, String)> {
     let names_file = |key: &str| {
-        let names = ["certificate", "key", "ca", "client_ca", "directory"];
+        let names = ["certificate", "key", "ca", "client_ca", "directory", "file"];
         key.ends_with("_file") || names.contains(&key)
     };
     match value {
