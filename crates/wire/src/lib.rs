@@ -20,6 +20,7 @@ pub mod mysql;
 pub mod postgres;
 pub mod proxy_header;
 pub mod stream_editor;
+pub mod tls_hello;
 mod unproved_password;
 
 pub use unproved_password::UnprovedPassword;

@@ -4,9 +4,12 @@ use std::path::Path;
 use std::{fs, io};
 
 use evenkeel_wire::proxy_header::{Parsed, parse};
+use evenkeel_wire::tls_hello;
 
 #[path = "../../../fuzz/invariants/proxy_header.rs"]
 mod invariants;
+#[path = "../../../fuzz/invariants/tls_hello.rs"]
+mod tls_hello_invariants;
 
 fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -31,6 +34,20 @@ fn every_corpus_file_keeps_the_parsers_promises() {
         for cut in 0..=bytes.len() {
             invariants::check(&bytes[..cut]);
         }
+    }
+}
+
+#[test]
+fn every_client_hello_keeps_the_parsers_promises() {
+    for (name, bytes) in corpus("tls_hello").unwrap() {
+        println!("{name}");
+        tls_hello_invariants::check(&bytes);
+        let server_name = match tls_hello::parse(&bytes) {
+            tls_hello::Parsed::Hello { server_name } => server_name,
+            other => panic!("{name}: {other:?}"),
+        };
+        let expected = (!name.ends_with("nameless")).then_some("shop.example");
+        assert_eq!(server_name.as_deref(), expected, "{name}");
     }
 }
 
