@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use evenkeel_tls::{Channel, Names};
+use evenkeel_tls::{Channel, ClientPolicy, Names};
 
 use crate::socket::{Chunk, Socket};
 use crate::timers;
@@ -56,6 +56,12 @@ impl Stream {
     /// Returns whether the stream is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Returns the policy of client certificates under which an HTTP client was accepted. `None`:
+    /// the stream is not encrypted.
+    pub fn client_policy(&self) -> Option<&ClientPolicy> {
+        self.tls.as_ref()?.policy()
     }
 
     /// Returns whether the stream does not leave this machine.

@@ -28,6 +28,7 @@ mod upgrade;
 mod watchdog;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_engine::clock::now_ms;
@@ -35,6 +36,7 @@ use evenkeel_engine::listen::ListenError;
 use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::event::{Event, PassiveFailure};
 use evenkeel_proxy::record::CutReason;
+use evenkeel_tls::{SetupError, TicketKeys};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -101,6 +103,9 @@ pub enum ControlPlaneError {
         /// Name of the service.
         service: String,
     },
+    /// The system has no randomness for the keys of TLS tickets.
+    #[error(transparent)]
+    Tls(#[from] SetupError),
     /// Taking over from the predecessor process failed.
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
@@ -130,6 +135,8 @@ pub struct ControlPlane {
     timeline: Timeline,
     removals: Vec<Removal>,
     upgrades: Upgrades,
+    /// Keys of the session tickets of all HTTP services.
+    ticket_keys: Arc<TicketKeys>,
     reports: (mpsc::Sender<MonitorEvent>, mpsc::Receiver<MonitorEvent>),
     started_ms: u64,
     loaded_ms: u64,
@@ -163,6 +170,7 @@ impl ControlPlane {
             timeline: Timeline::default(),
             removals: Vec::new(),
             upgrades: Upgrades::default(),
+            ticket_keys: Arc::new(TicketKeys::new()?),
             reports: mpsc::channel(REPORTS_WAITING_MAX),
             started_ms: now_ms,
             loaded_ms: now_ms,

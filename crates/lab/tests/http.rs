@@ -44,6 +44,8 @@ mod reuse;
 mod slow;
 #[path = "http/route/sticky.rs"]
 mod sticky;
+#[path = "http/tls.rs"]
+mod tls;
 #[path = "http/websocket.rs"]
 mod websocket;
 

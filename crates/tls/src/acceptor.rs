@@ -10,11 +10,16 @@ use rustls::{
     },
 };
 
-use super::by_name::ByName;
 use super::certificate::Hashes;
 use super::{ALPN_POSTGRESQL, Authorities, Channel, ChannelError, SetupError, TlsIdentity, trust};
 
 const SECTION: &str = "[service.tls]";
+
+/// Clients need not have a certificate, but a wrong one ends the connection.
+const REQUESTED: bool = false;
+
+/// Clients must have a certificate.
+pub(super) const DEMANDED: bool = true;
 
 /// State shared by all clients of a service. A reload creates a new one; connections keep theirs.
 #[derive(Debug)]
@@ -48,7 +53,7 @@ impl Acceptor {
         client_ca: Option<&Authorities>,
         is_required: bool,
     ) -> Result<Self, SetupError> {
-        let mut config = config(client_ca, identity.resolver())?;
+        let mut config = config(client_ca, identity.resolver(), REQUESTED)?;
         config.alpn_protocols = vec![ALPN_POSTGRESQL.to_vec()];
         // No resumption, as in PostgreSQL: sessions are long, and discarded keys cannot leak.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -59,32 +64,6 @@ impl Acceptor {
             is_required,
             asks_certificates: client_ca.is_some(),
         })
-    }
-
-    /// Creates an acceptor for HTTP/1.1, with the certificate of the name that a client asks for,
-    /// else the first one. Clients may resume sessions by tickets, whose keys all workers share;
-    /// they end with the acceptor, so that no ticket outlives a change of `client_ca`.
-    pub fn for_http(
-        first: &TlsIdentity,
-        more: &[TlsIdentity],
-        client_ca: Option<&Authorities>,
-    ) -> Result<Self, SetupError> {
-        let mut config = config(client_ca, Arc::new(ByName::new(first, more)))?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(trust::refused)?;
-        Ok(Self {
-            config: Arc::new(config),
-            hashes: Arc::new(Hashes::of(first.certificate())),
-            is_required: false,
-            asks_certificates: client_ca.is_some(),
-        })
-    }
-
-    /// Accepts a client that may name a protocol by ALPN. Its bytes are passed to
-    /// [`Channel::receive`].
-    pub fn accept_unnamed(&self) -> Result<Channel, ChannelError> {
-        self.channel(false)
     }
 
     /// Returns whether clients must use TLS.
@@ -123,23 +102,34 @@ impl Acceptor {
     }
 }
 
-fn config(
+/// Returns the settings of a policy of client certificates; see [`REQUESTED`] and [`DEMANDED`].
+pub(super) fn config(
     client_ca: Option<&Authorities>,
     certificates: Arc<dyn ResolvesServerCert>,
+    is_demanded: bool,
 ) -> Result<ServerConfig, SetupError> {
-    Ok(ServerConfig::builder_with_provider(trust::provider())
+    let mut config = ServerConfig::builder_with_provider(trust::provider())
         .with_safe_default_protocol_versions()
         .map_err(trust::refused)?
-        .with_client_cert_verifier(verifier(client_ca)?)
-        .with_cert_resolver(certificates))
+        .with_client_cert_verifier(verifier(client_ca, is_demanded)?)
+        .with_cert_resolver(certificates);
+    // Scanners report a server that leaves the order of suites to its clients.
+    config.ignore_client_order = true;
+    Ok(config)
 }
 
-fn verifier(client_ca: Option<&Authorities>) -> Result<Arc<dyn ClientCertVerifier>, SetupError> {
+fn verifier(
+    client_ca: Option<&Authorities>,
+    is_demanded: bool,
+) -> Result<Arc<dyn ClientCertVerifier>, SetupError> {
     let Some(authorities) = client_ca else {
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
-    WebPkiClientVerifier::builder_with_provider(authorities.roots(), trust::provider())
-        .allow_unauthenticated()
-        .build()
-        .map_err(trust::refused)
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(authorities.roots(), trust::provider());
+    let builder = match is_demanded {
+        true => builder,
+        false => builder.allow_unauthenticated(),
+    };
+    builder.build().map_err(trust::refused)
 }

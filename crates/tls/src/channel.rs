@@ -4,8 +4,9 @@
 use std::{mem, sync::Arc};
 
 use rustls::{
-    CommonState, Error,
+    CertificateError, CommonState, Error, HandshakeKind,
     client::UnbufferedClientConnection,
+    pki_types::UnixTime,
     server::UnbufferedServerConnection,
     unbuffered::{
         ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadTraffic, UnbufferedStatus,
@@ -14,7 +15,7 @@ use rustls::{
 };
 
 use super::certificate::{self, Hashes};
-use super::{ChannelError, Names};
+use super::{ChannelError, ClientPolicy, Names};
 
 /// Maximum number of bytes that wait for their continuation. A record has at most 18 kB; handshake
 /// messages may span several, but each comes once and takes 1 to 10 kB, mostly certificates.
@@ -36,6 +37,8 @@ pub struct Channel {
     /// Output to send next: handshakes, alerts, key updates.
     output: Vec<u8>,
     must_name_protocol: bool,
+    /// Policy of client certificates under which an HTTP client was accepted.
+    policy: Option<ClientPolicy>,
     /// Hashes of the own certificate, towards clients.
     hashes: Option<Arc<Hashes>>,
     is_closed_by_peer: bool,
@@ -87,11 +90,25 @@ impl Channel {
             pending: Vec::new(),
             output: Vec::new(),
             must_name_protocol: false,
+            policy: None,
             hashes: None,
             is_closed_by_peer: false,
             is_closed_by_us: false,
             has_failed: false,
         }
+    }
+
+    /// Sets the policy under which the client is accepted.
+    pub(super) fn under(self, policy: ClientPolicy) -> Self {
+        Self {
+            policy: Some(policy),
+            ..self
+        }
+    }
+
+    /// Returns the policy of client certificates under which an HTTP client was accepted.
+    pub fn policy(&self) -> Option<&ClientPolicy> {
+        self.policy.as_ref()
     }
 
     /// Decrypts bytes from the socket and appends the plaintext to `plain`. Bytes after the peer's
@@ -164,6 +181,12 @@ impl Channel {
     /// released.
     pub fn is_at_border(&self) -> bool {
         self.pending.is_empty() && self.output.is_empty()
+    }
+
+    /// Returns whether the session is new or resumed, once that is known.
+    #[cfg(test)]
+    pub(super) fn handshake_kind(&self) -> Option<HandshakeKind> {
+        self.state().handshake_kind()
     }
 
     /// Returns the common name in a client's verified certificate.
@@ -243,8 +266,8 @@ impl Channel {
         let processed = self.process(&mut ChannelOperation::Read(plain), &mut output);
         self.output = output;
         processed?;
-        if was_handshaking {
-            self.check_protocol_named()?;
+        if was_handshaking && !self.is_handshaking() {
+            self.check_handshake()?;
         }
         match self.pending.len() > PENDING_BYTES_MAX {
             true => Err(ChannelError::Overlong(PENDING_BYTES_MAX)),
@@ -252,11 +275,23 @@ impl Channel {
         }
     }
 
-    fn check_protocol_named(&self) -> Result<(), ChannelError> {
-        match self.must_name_protocol && !self.is_handshaking() && self.alpn().is_none() {
-            true => Err(ChannelError::NoAlpn),
-            false => Ok(()),
+    /// Checks what the library does not, at the end of the handshake.
+    fn check_handshake(&self) -> Result<(), ChannelError> {
+        if self.must_name_protocol && self.alpn().is_none() {
+            return Err(ChannelError::NoAlpn);
         }
+        let Connection::OfClient(connection) = &self.connection else {
+            return Ok(());
+        };
+        // A resumed session has the certificate of the first one, which may have expired since.
+        let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        if let Some(certificate) = self.peer_certificate().filter(|_| is_resumed)
+            && !certificate::is_valid_at(certificate, UnixTime::now())
+        {
+            let expired = Error::InvalidCertificate(CertificateError::Expired);
+            return Err(ChannelError::WithClient(expired));
+        }
+        Ok(())
     }
 
     fn write(

@@ -12,8 +12,11 @@ mod certificate;
 mod channel;
 mod connector;
 mod fingerprint;
+mod http_acceptor;
 mod identity;
 pub mod messages;
+mod policy;
+mod tickets;
 mod trust;
 
 #[cfg(test)]
@@ -21,11 +24,15 @@ mod tests;
 
 pub use self::{
     acceptor::Acceptor,
+    by_name::NamedIdentity,
     certificate::Names,
     channel::{Channel, Progress},
     connector::{AlpnProtocol, Connector, ServerEncryption},
     fingerprint::{Fingerprint, NoFingerprint},
+    http_acceptor::HttpAcceptor,
     identity::{Pem, TlsIdentity},
+    policy::ClientPolicy,
+    tickets::{TicketKey, TicketKeys},
     trust::{Authorities, Tls, check_name, client_config},
 };
 

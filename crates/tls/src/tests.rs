@@ -1,6 +1,7 @@
 //! Tests of channels that are connected to each other in memory.
 
 mod papers;
+mod resumption;
 mod setup;
 mod trust;
 

@@ -38,7 +38,7 @@ pub use route::{
 };
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
-pub use tls::{OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
+pub use tls::{NamedCertificate, OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
 
 /// Complete configuration of one process. Immutable: a reload creates a new one.
 #[derive(Clone, Debug, PartialEq)]

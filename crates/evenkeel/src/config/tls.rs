@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use evenkeel_tls::{Authorities, SetupError, TlsIdentity};
 
 use super::keys;
-use super::plan::{OwnCertificate, PemFile, TlsPlan};
+use super::plan::{NamedCertificate, OwnCertificate, PemFile, TlsPlan};
 use super::problem::Problems;
 use super::reader::{Table, wrong_type};
 use super::sources::Sources;
@@ -47,10 +47,15 @@ pub(super) fn read_http(
             continue;
         };
         let entry = Table::open(&keys::CERTIFICATE, values, value.span(), problems);
-        match entry.text("directory", problems) {
-            Some(name) => more.extend(in_directory(name, &entry, sources, problems)),
-            None => more.extend(own_certificate(&entry, sources, problems)),
-        }
+        let own = match entry.text("directory", problems) {
+            Some(name) => in_directory(name, &entry, sources, problems),
+            None => Vec::from_iter(own_certificate(&entry, sources, problems)),
+        };
+        let client_ca = authorities(&entry, "client_ca", sources, problems);
+        more.extend(own.into_iter().map(|own| NamedCertificate {
+            own,
+            client_ca: client_ca.clone(),
+        }));
     }
     let OwnCertificate { certificate, key } = own?;
     Some(TlsPlan {

@@ -16,7 +16,7 @@ use evenkeel_proxy::http::{
     HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits, RetrySettings,
 };
 
-use evenkeel_tls::{Acceptor, Authorities, SetupError, TlsIdentity};
+use evenkeel_tls::{Authorities, HttpAcceptor, NamedIdentity, SetupError, TicketKeys, TlsIdentity};
 
 pub(super) use self::routes::HttpParts;
 
@@ -33,25 +33,39 @@ pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {
 }
 
 /// Returns the TLS settings towards clients. `None`: off.
-pub(super) fn acceptor(plan: Option<&TlsPlan>) -> Result<Option<Arc<Acceptor>>, SetupError> {
+pub(super) fn acceptor(
+    service: &str,
+    plan: Option<&TlsPlan>,
+    keys: &Arc<TicketKeys>,
+) -> Result<Option<Arc<HttpAcceptor>>, SetupError> {
     let Some(plan) = plan else { return Ok(None) };
-    let identity = |certificate: &PemFile, key: &PemFile| {
-        let texts = [certificate, key].map(|file| file.text.expose().as_bytes());
-        TlsIdentity::from_pem("[service.tls]", texts[0], texts[1])
-    };
-    let first = identity(&plan.certificate, &plan.key)?;
+    let first = named_identity(&plan.certificate, &plan.key, None);
     let more = plan
         .more
         .iter()
-        .map(|one| identity(&one.certificate, &one.key));
-    let more: Vec<TlsIdentity> = more.collect::<Result<_, _>>()?;
-    let authorities = plan
-        .client_ca
-        .as_ref()
-        .map(|ca| Authorities::from_pem(ca.text.expose().as_bytes()));
-    let authorities = authorities.transpose()?;
-    let acceptor = Acceptor::for_http(&first, &more, authorities.as_ref())?;
+        .map(|one| named_identity(&one.own.certificate, &one.own.key, one.client_ca.as_ref()));
+    let identities = std::iter::once(first).chain(more);
+    let identities: Vec<NamedIdentity> = identities.collect::<Result<_, _>>()?;
+    let client_ca = authorities(plan.client_ca.as_ref())?;
+    let acceptor = HttpAcceptor::new(service, &identities, client_ca.as_ref(), keys)?;
     Ok(Some(Arc::new(acceptor)))
+}
+
+fn named_identity(
+    certificate: &PemFile,
+    key: &PemFile,
+    client_ca: Option<&PemFile>,
+) -> Result<NamedIdentity, SetupError> {
+    let texts = [certificate, key].map(|file| file.text.expose().as_bytes());
+    Ok(NamedIdentity {
+        identity: TlsIdentity::from_pem("[service.tls]", texts[0], texts[1])?,
+        client_ca: authorities(client_ca)?,
+    })
+}
+
+fn authorities(file: Option<&PemFile>) -> Result<Option<Authorities>, SetupError> {
+    file.map(|file| Authorities::from_pem(file.text.expose().as_bytes()))
+        .transpose()
 }
 
 pub(super) fn pool_settings(plan: &HttpPlan) -> PoolSettings {
@@ -101,7 +115,7 @@ impl ControlPlane {
             sticky: sticky.map(|(sticky, parts)| routes::sticky_cookie(sticky, parts, members)),
             servers: servers.iter().map(|one| shared.server(one.id)).collect(),
             access_log: access_log(&plan.access_log),
-            tls: service.acceptor.clone(),
+            tls: service.acceptor.http().cloned().flatten(),
             server_encryption: self.encryption(service),
         }
     }

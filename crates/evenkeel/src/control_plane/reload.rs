@@ -327,7 +327,7 @@ impl ControlPlane {
         // The entries are in the order of the previous plan.
         service.eligibilities.clear();
         self.adopt_protocol_plan(&service);
-        service.adopt_tls();
+        service.adopt_tls(&self.ticket_keys);
         service.adopt_rules();
         service
     }
@@ -364,14 +364,14 @@ impl ControlPlane {
             state_since_ms: now_ms(),
             server_info,
             writes_recorded_since_us: 0,
-            acceptor: None,
+            acceptor: super::service::TlsAcceptor::Tcp,
             http_parts: None,
             rules: None,
             monitor_tasks: None,
             primary: None,
         };
         self.adopt_protocol_plan(&service);
-        service.adopt_tls();
+        service.adopt_tls(&self.ticket_keys);
         service.adopt_rules();
         service
     }

@@ -9,7 +9,7 @@ use evenkeel_proxy::Service;
 use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::rules::RuleSet;
 use evenkeel_proxy::server_info::ServerInfo;
-use evenkeel_tls::Acceptor;
+use evenkeel_tls::{Acceptor, HttpAcceptor, TicketKeys};
 
 use super::database::{MonitorTasks, snapshot, tracks};
 use super::eligibility::Eligibility;
@@ -24,6 +24,10 @@ use crate::status;
 
 /// Time after which all workers use a new plan.
 const ADOPTION_US: u64 = 500_000;
+
+/// TLS of a service towards its clients, by its protocol.
+pub(super) type TlsAcceptor =
+    evenkeel_wire::Protocol<Option<Arc<Acceptor>>, Option<Arc<HttpAcceptor>>>;
 
 /// A service and the state that belongs to it alone.
 pub(super) struct ManagedService {
@@ -46,7 +50,7 @@ pub(super) struct ManagedService {
     /// beginning.
     pub(super) writes_recorded_since_us: u64,
     /// TLS settings towards clients. `None`: off.
-    pub(super) acceptor: Option<Arc<Acceptor>>,
+    pub(super) acceptor: TlsAcceptor,
     /// Compiled routes of an HTTP service. `None`: another protocol, or not compiled yet.
     pub(super) http_parts: Option<HttpParts>,
     /// Statement rules of the plan. `None`: there are none.
@@ -76,11 +80,15 @@ impl ManagedService {
     }
 
     /// Loads the TLS settings of the plan. A renewed certificate is used for new clients.
-    pub(super) fn adopt_tls(&mut self) {
+    pub(super) fn adopt_tls(&mut self, keys: &Arc<TicketKeys>) {
         let acceptor = match &self.plan.protocol {
-            Protocol::Tcp => Ok(None),
-            Protocol::Http(http) => http::acceptor(http.tls.as_ref()),
-            Protocol::Sql(database) => snapshot::acceptor(database.tls.as_ref()),
+            Protocol::Tcp => Ok(TlsAcceptor::Tcp),
+            Protocol::Http(http) => {
+                http::acceptor(&self.plan.name, http.tls.as_ref(), keys).map(TlsAcceptor::Http)
+            }
+            Protocol::Sql(database) => {
+                snapshot::acceptor(database.tls.as_ref()).map(TlsAcceptor::Sql)
+            }
         };
         match acceptor {
             Ok(acceptor) => self.acceptor = acceptor,

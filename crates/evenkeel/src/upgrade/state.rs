@@ -3,8 +3,11 @@
 //! Every field has a default, so that a process may receive fewer or more fields than it knows.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use evenkeel_tls::TicketKey;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 use crate::status::{HistoryPoint, LastProbe, TimelineEvent};
 
@@ -82,6 +85,36 @@ pub(crate) struct UpgradeState {
     pub(crate) events: Vec<TimelineEvent>,
     /// State of the drain, as in the reports that follow.
     pub(crate) report: DrainReport,
+    /// Keys of TLS session tickets, the current one first.
+    pub(crate) ticket_keys: Vec<TicketKeyHandover>,
+}
+
+/// A key of TLS session tickets, as text. It is secret.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct TicketKeyHandover(String);
+
+impl TicketKeyHandover {
+    pub(crate) fn new(key: &TicketKey) -> Self {
+        Self(key.to_text().as_str().to_owned())
+    }
+
+    /// Returns the key. `None`: a later version of the program wrote it in another form.
+    pub(crate) fn key(&self) -> Option<TicketKey> {
+        TicketKey::from_text(&self.0)
+    }
+}
+
+impl Drop for TicketKeyHandover {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for TicketKeyHandover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// Cluster state that the servers cannot report again.

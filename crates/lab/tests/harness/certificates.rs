@@ -42,6 +42,21 @@ impl Certificates {
         Some(Certificates(work_dir))
     }
 
+    /// Adds the certificate of a server of that DNS name, as `NAME.crt` and `NAME.key`.
+    pub(crate) fn add_server(&self, name: &str, dns_name: &str) {
+        let script = format!(
+            "set -e; openssl req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr \
+                 -subj /CN={dns_name}
+             printf 'subjectAltName=DNS:{dns_name}\\n' > {name}.ext
+             openssl x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
+                 -extfile {name}.ext -out {name}.crt; chmod 600 {name}.key"
+        );
+        let mut shell = Command::new("/bin/sh");
+        let made = shell.args(["-c", &script]).current_dir(self.0.path());
+        let made = made.output().expect("a shell");
+        assert!(made.status.success(), "{made:?}");
+    }
+
     /// Returns the fingerprint of a certificate, as `openssl` prints it.
     pub(crate) fn fingerprint(&self, name: &str) -> String {
         let printed = Command::new("openssl")

@@ -17,7 +17,7 @@ use evenkeel_engine::panics::lock;
 use evenkeel_policy::connection_pool::{PoolSettings, SharedPools};
 use evenkeel_policy::http::budget::RetryBudget;
 use evenkeel_policy::http::replay::ReplaySettings;
-use evenkeel_tls::{Acceptor, ServerEncryption};
+use evenkeel_tls::{HttpAcceptor, ServerEncryption};
 
 pub use self::server::HttpServer;
 pub(crate) use self::server::now_s;
@@ -53,7 +53,7 @@ pub struct HttpSnapshot {
     /// Access log; `None`: off.
     pub access_log: Option<AccessLogSettings>,
     /// TLS towards clients; `None`: plaintext.
-    pub tls: Option<Arc<Acceptor>>,
+    pub tls: Option<Arc<HttpAcceptor>>,
     /// Encryption towards the servers by server id; a server without an entry cannot be used.
     pub server_encryption: HashMap<u64, ServerEncryption>,
 }

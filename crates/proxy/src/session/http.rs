@@ -12,6 +12,7 @@ mod bulk;
 mod exchange;
 mod finish;
 mod forward;
+mod greet;
 mod limits;
 mod log;
 mod request;
@@ -33,7 +34,6 @@ use std::time::Duration;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
-use evenkeel_engine::timers;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::http::{RequestHead, ResponseHead};
 
@@ -53,12 +53,6 @@ use crate::worker::Worker;
 
 /// Maximum length in bytes of input that a client may send in advance.
 const HELD_LENGTH_MAX: usize = 64 * 1024;
-
-/// First byte of a TLS handshake (RFC 8446 §5.1). No method begins with it.
-const HANDSHAKE_RECORD: u8 = 22;
-
-/// Time in which a client must complete its TLS handshake.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Heads that the sessions of a worker use one after another, so that no session has the memory.
 #[derive(Default)]
@@ -150,7 +144,7 @@ pub(super) async fn serve_session(
         return ending;
     }
     let mut early = Vec::new();
-    let greeting = Box::pin(greet(worker, permit, socket, &mut early));
+    let greeting = Box::pin(greet::greet(worker, permit, socket, &mut early));
     let client = match handle.run_interruptible(greeting).await {
         Ok(Ok(client)) => client,
         Ok(Err(ending)) => return ending,
@@ -186,42 +180,6 @@ pub(super) async fn serve_session(
     match outcome {
         Ok(exit) => session.end(exit),
         Err(interrupt) => session.end_cut(interrupt.ending()),
-    }
-}
-
-/// Begins TLS, if the service has it and the client begins with a handshake. Bytes of requests are
-/// added to `early`.
-async fn greet(
-    worker: &Rc<Worker>,
-    permit: &ClientPermit,
-    socket: Socket,
-    early: &mut Vec<u8>,
-) -> Result<Stream, TerminationReason> {
-    let mut stream = Stream::plain(socket);
-    let view = permit.service().snapshot_owned();
-    let Some(acceptor) = view.http().and_then(|http| http.tls.as_ref()) else {
-        return Ok(stream);
-    };
-    let failed = |why: String| TerminationReason::Rejected(format!("TLS: {why}"));
-    let greeting = async {
-        let mut first = Vec::new();
-        let received = stream.receive(worker, &mut first).await;
-        received.map_err(|error| TerminationReason::ResetByClient(error.to_string()))?;
-        if first.first() != Some(&HANDSHAKE_RECORD) {
-            *early = first;
-            return Ok(());
-        }
-        let channel = acceptor.accept_unnamed();
-        stream.encrypt(channel.map_err(|error| failed(error.to_string()))?);
-        let shaken = stream.shake_hands(worker, &first, early).await;
-        shaken.map_err(|error| failed(error.to_string()))
-    };
-    match timers::timeout(HANDSHAKE_LIMIT, greeting).await {
-        Ok(greeted) => greeted.map(|()| stream),
-        Err(_) => Err(failed(format!(
-            "handshake not completed within {} ms",
-            HANDSHAKE_LIMIT.as_millis()
-        ))),
     }
 }
 

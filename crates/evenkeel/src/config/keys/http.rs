@@ -29,7 +29,12 @@ pub static HTTP_TLS: Section = Section {
 /// Entry of `certificates`
 pub static CERTIFICATE: Section = Section {
     title: "an entry of `certificates`",
-    keys: &[text("certificate"), text("key"), text("directory")],
+    keys: &[
+        text("certificate"),
+        text("key"),
+        text("directory"),
+        text("client_ca"),
+    ],
 };
 
 /// `[service.http]`

@@ -14,11 +14,21 @@ pub struct TlsPlan {
     /// Private key of the certificate.
     pub key: PemFile,
     /// Further certificates, for the names that clients ask for. HTTP services only.
-    pub more: Vec<OwnCertificate>,
-    /// Authorities that sign client certificates. `None`: certificates are not requested.
+    pub more: Vec<NamedCertificate>,
+    /// Authorities that sign client certificates, which HTTP services demand. `None`: certificates
+    /// are not requested.
     pub client_ca: Option<PemFile>,
     /// True if plaintext is refused. Default false.
     pub required: bool,
+}
+
+/// Further certificate of an HTTP service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCertificate {
+    /// The certificate.
+    pub own: OwnCertificate,
+    /// Authorities of the client certificates that its names demand. `None`: those of the service.
+    pub client_ca: Option<PemFile>,
 }
 
 /// Path and content of a file at the time when the configuration was read. A renewed certificate

@@ -172,7 +172,7 @@ impl ControlPlane {
             server_loads: loads,
             replicas: assignment.replicas,
             spares: assignment.spares,
-            tls: service.acceptor.clone(),
+            tls: service.acceptor.database().cloned().flatten(),
             server_encryption: self.encryption(service),
             peers: self.peers.servers(),
             rules: service.rules.clone(),

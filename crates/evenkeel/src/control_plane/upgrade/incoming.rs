@@ -21,7 +21,7 @@ use crate::upgrade::admin_sockets::AdminSockets;
 use crate::upgrade::predecessor::{InheritedSockets, Predecessor};
 use crate::upgrade::predecessor_link::PredecessorEvent;
 use crate::upgrade::state::{
-    CounterTotals, DrainReport, ServerHandover, ServiceHandover, UpgradeState,
+    CounterTotals, DrainReport, ServerHandover, ServiceHandover, TicketKeyHandover, UpgradeState,
 };
 
 /// Longest time that an upgrade waits for the roles of clusters.
@@ -98,6 +98,9 @@ impl ControlPlane {
     }
 
     fn resume(&mut self, mut state: UpgradeState) {
+        let keys = state.ticket_keys.iter();
+        let keys = keys.filter_map(TicketKeyHandover::key).collect();
+        self.ticket_keys.adopt(keys);
         for handover in &state.servers {
             let mut servers = self.servers.iter_mut();
             let same = servers.find(|(address, _)| address.to_string() == handover.address);

@@ -17,7 +17,8 @@ use crate::control_plane::server::ManagedServer;
 use crate::control_plane::service::ManagedService;
 use crate::upgrade::cancels;
 use crate::upgrade::state::{
-    DrainHandover, DrainReport, Purpose, ServerHandover, ServiceHandover, UpgradeState,
+    DrainHandover, DrainReport, Purpose, ServerHandover, ServiceHandover, TicketKeyHandover,
+    UpgradeState,
 };
 use crate::upgrade::successor::SuccessorCommand;
 
@@ -312,6 +313,12 @@ impl ControlPlane {
             clusters: self.cluster_handovers(),
             events: self.timeline.after(0),
             named: named.map(|state| state.address.to_string()).collect(),
+            ticket_keys: self
+                .ticket_keys
+                .export()
+                .iter()
+                .map(TicketKeyHandover::new)
+                .collect(),
         }
     }
 

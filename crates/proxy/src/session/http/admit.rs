@@ -77,10 +77,13 @@ impl Session<'_> {
                 }
             }
         }
+        let host = head.host(bytes).unwrap_or_default();
+        if let Some((status, why)) = self.misdirected(host, http) {
+            return Admitted::Refuse(status, why);
+        }
         let Some(routes) = &http.routes else {
             return Admitted::Forward(None);
         };
-        let host = head.host(bytes).unwrap_or_default();
         let normal = normalised(head.path(bytes));
         if normal.ambiguity.is_some() && routes.table.guards(host) {
             return Admitted::Refuse(400, "servers may read the path differently");
@@ -137,6 +140,20 @@ impl Session<'_> {
             },
             RouteTarget::Redirect(location) => Admitted::Redirect(307, Cow::Borrowed(location)),
             RouteTarget::Respond(_) => Admitted::Fixed(action),
+        }
+    }
+
+    /// Returns the refusal of a request whose host demands a client certificate, on a connection
+    /// that was not accepted under the policy of this host.
+    fn misdirected(&self, host: &[u8], http: &HttpSnapshot) -> Option<(u16, &'static str)> {
+        let acceptor = http.tls.as_ref().filter(|tls| tls.demands_certificates())?;
+        let wanted = acceptor.policy(&String::from_utf8_lossy(host));
+        match self.client.client_policy() {
+            _ if !wanted.demands_certificate() => None,
+            Some(policy) if policy == wanted => None,
+            // RFC 9110 §15.5.20: the client may repeat the request over another connection.
+            Some(_) => Some((421, "the connection was made for another host")),
+            None => Some((403, "the host requires TLS with a client certificate")),
         }
     }
 

@@ -11,6 +11,7 @@ use super::log::head_length;
 use super::{ExitReason, Session, Stage};
 use crate::access_log::RequestEnd;
 use crate::calendar::http_date;
+use crate::service::ServiceSnapshot;
 use crate::service::http::routes::{RouteAction, RouteTarget};
 
 /// Name in `Proxy-Status` (RFC 9209).
@@ -86,6 +87,13 @@ impl Session<'_> {
         }
     }
 
+    /// Returns the field by which browsers use TLS only, for responses over TLS (RFC 6797 §7.1).
+    pub(super) fn hsts<'v>(&self, view: &'v ServiceSnapshot) -> Option<(&'v [u8], &'v [u8])> {
+        let hsts = view.http()?.clients.hsts.as_ref()?;
+        let is_encrypted = self.client.is_encrypted();
+        is_encrypted.then_some((b"Strict-Transport-Security", hsts.as_bytes()))
+    }
+
     fn answer_with(
         &mut self,
         status: u16,
@@ -95,6 +103,9 @@ impl Session<'_> {
         self.note_own_end(RequestEnd::Answered, "by the route");
         self.close_server();
         let is_draining = self.own.shared.is_draining();
+        let view = self.permit.service().snapshot_owned();
+        let mut fields = fields.to_vec();
+        fields.extend(self.hsts(&view));
         let exchange = &mut self.exchange;
         exchange.keeps_client &= exchange.upload.is_done() && !is_draining;
         exchange.status = status;

@@ -179,10 +179,7 @@ impl Session<'_> {
             set.extend(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         }
         let view = self.permit.service().snapshot();
-        let hsts = view.http().and_then(|http| http.clients.hsts.as_ref());
-        if let (Some(hsts), true) = (hsts, self.client.is_encrypted()) {
-            set.push((b"Strict-Transport-Security", hsts.as_bytes()));
-        }
+        set.extend(self.hsts(&view));
         let cookie = exchange.set_cookie.as_ref();
         let cookie = cookie.map(|cookie| (&b"Set-Cookie"[..], cookie.as_bytes()));
         let edit = ResponseEdit {

@@ -1,0 +1,101 @@
+//! Accepts TLS of HTTP clients: several certificates, and policies of client certificates, by the
+//! server name that a client asks for.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
+
+use super::acceptor::{self, DEMANDED};
+use super::by_name::{ByName, NamedIdentity, PolicyResolver};
+use super::certificate::Hashes;
+use super::tickets::PolicyTickets;
+use super::{Authorities, Channel, ChannelError, ClientPolicy, SetupError, TicketKeys};
+
+/// State shared by all clients of an HTTP service. A reload creates a new one; connections keep
+/// theirs.
+#[derive(Debug)]
+pub struct HttpAcceptor {
+    names: Arc<ByName>,
+    /// Policies; the first one is that of the service.
+    policies: Vec<Policy>,
+    hashes: Arc<Hashes>,
+}
+
+#[derive(Debug)]
+struct Policy {
+    identity: ClientPolicy,
+    config: Arc<ServerConfig>,
+}
+
+impl HttpAcceptor {
+    /// Creates an acceptor for HTTP/1.1, with the certificate of the name that a client asks for,
+    /// else the first one. Clients must show a certificate of `client_ca`, or of the authorities of
+    /// the name's certificate if that has its own.
+    ///
+    /// Clients may resume sessions by tickets, whose keys all workers share. A ticket is valid for
+    /// its service and policy only.
+    pub fn new(
+        service: &str,
+        identities: &[NamedIdentity],
+        client_ca: Option<&Authorities>,
+        keys: &Arc<TicketKeys>,
+    ) -> Result<Self, SetupError> {
+        let first = identities.first();
+        let first = first.ok_or_else(|| SetupError::bad("[service.tls]", "no certificate"))?;
+        let own = identities.iter().filter_map(|one| one.client_ca.as_ref());
+        let names = Arc::new(ByName::new(identities));
+        let policies = std::iter::once(client_ca).chain(own.map(Some));
+        let policies = policies.enumerate().map(|(policy, client_ca)| {
+            let identity = ClientPolicy::new(service, client_ca);
+            let names = Arc::clone(&names);
+            let resolver = Arc::new(PolicyResolver { names, policy });
+            let mut config = acceptor::config(client_ca, resolver, DEMANDED)?;
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.ticketer = Arc::new(PolicyTickets {
+                keys: Arc::clone(keys),
+                policy: identity,
+            });
+            let config = Arc::new(config);
+            Ok(Policy { identity, config })
+        });
+        Ok(Self {
+            policies: policies.collect::<Result<_, SetupError>>()?,
+            hashes: Arc::new(Hashes::of(first.identity.certificate())),
+            names,
+        })
+    }
+
+    /// Returns whether the policy depends on the name that a client asks for, which must then be
+    /// read before [`HttpAcceptor::accept`].
+    pub fn has_policies_by_name(&self) -> bool {
+        self.policies.len() > 1
+    }
+
+    /// Accepts a client that asks for this name. Its bytes are passed to [`Channel::receive`]. The
+    /// handshake fails if the library reads another name, with another policy.
+    pub fn accept(&self, name: Option<&str>) -> Result<Channel, ChannelError> {
+        let policy = self.policy_of(name.unwrap_or_default());
+        let connection = UnbufferedServerConnection::new(Arc::clone(&policy.config));
+        let connection = connection.map_err(ChannelError::WithClient)?;
+        let channel = Channel::of_client(connection, Arc::clone(&self.hashes), false);
+        Ok(channel.under(policy.identity))
+    }
+
+    /// Returns the policy for requests to this host.
+    pub fn policy(&self, host: &str) -> &ClientPolicy {
+        &self.policy_of(host).identity
+    }
+
+    /// Returns whether a host demands a certificate.
+    pub fn demands_certificates(&self) -> bool {
+        let mut policies = self.policies.iter();
+        policies.any(|policy| policy.identity.demands_certificate())
+    }
+
+    fn policy_of(&self, name: &str) -> &Policy {
+        // The table numbers the policies of certificates from 1 on, in the same order.
+        &self.policies[self.names.policy(name)]
+    }
+}
