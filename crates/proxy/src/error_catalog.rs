@@ -136,6 +136,8 @@ catalog! {
 
     NO_PRIMARY = both(b"57P03", 1290, b"HY000",
         "no primary available after … ms; statement not executed, retry");
+    NO_PRIMARY_YET = both(b"57P03", 1290, b"HY000",
+        "no primary available; statement not executed, retry");
     PRIMARY_QUEUE_FULL = both(b"53300", 1040, b"08004",
         "no primary available and too many clients are waiting for one; statement not executed, \
          retry later")
@@ -298,6 +300,7 @@ impl CatalogEntry {
     /// Returns the entry for a primary that is missing or was lost, and its argument.
     pub(crate) fn of_primary(error: PrimaryError) -> (&'static Self, u64) {
         match error {
+            PrimaryError::NoPrimary { waited_ms: 0 } => (&NO_PRIMARY_YET, 0),
             PrimaryError::NoPrimary { waited_ms } => (&NO_PRIMARY, waited_ms),
             PrimaryError::QueueFull => (&PRIMARY_QUEUE_FULL, 0),
             PrimaryError::TransactionLost => (&TRANSACTION_LOST, 0),

@@ -60,3 +60,18 @@ fn mysql_messages_end_with_the_hint() {
     );
     assert_eq!(BAD_HANDSHAKE.message_and_hint(&[]), "Bad handshake");
 }
+
+/// TO SEE THIS RED: remove the arm for `waited_ms: 0`.
+#[test]
+fn an_error_without_a_wait_states_no_time() {
+    let message = |waited_ms| {
+        let (entry, argument) = CatalogEntry::of_primary(PrimaryError::NoPrimary { waited_ms });
+        entry.message(&[&argument])
+    };
+    assert_eq!(
+        message(0),
+        "no primary available; statement not executed, retry"
+    );
+    let waited = "no primary available after 250 ms; statement not executed, retry";
+    assert_eq!(message(250), waited);
+}
