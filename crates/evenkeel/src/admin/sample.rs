@@ -264,15 +264,24 @@ fn orders() -> ServiceStatus {
     }
 }
 
+fn request_times(sum: u64) -> Histogram {
+    Histogram {
+        bounds: vec![500, 1_000],
+        counts: vec![90, 20, 5],
+        sum,
+        count: 115,
+    }
+}
+
 fn route() -> HttpRouteStatus {
     HttpRouteStatus {
         route: "shop.example/api/".into(),
-        requests_total: 15,
+        requests_total: 115,
         responses: vec![CountStatus {
             what: "2xx".into(),
-            count: 15,
+            count: 115,
         }],
-        request_us: histogram(60_000),
+        request_us: request_times(60_000),
     }
 }
 
@@ -284,12 +293,6 @@ fn web() -> ServiceStatus {
         ("4xx", 10),
         ("5xx", 4),
     ];
-    let histogram = |value: u64| Histogram {
-        bounds: vec![500, 1_000],
-        counts: vec![90, 20, 5],
-        sum: value,
-        count: 115,
-    };
     ServiceStatus {
         name: "web".into(),
         protocol: "http".into(),
@@ -326,10 +329,8 @@ fn web() -> ServiceStatus {
                 longest_wait_ms: 40,
             }],
             routes: vec![route()],
-                request_us: histogram(60_000),
-            }],
-            request_us: histogram(80_000),
-            first_byte_us: histogram(70_000),
+            request_us: request_times(80_000),
+            first_byte_us: request_times(70_000),
         }),
         servers: vec![ServerStatus {
             name: "web1".into(),
