@@ -29,7 +29,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Socket;

@@ -254,9 +254,8 @@ impl<'a> Session<'a> {
                 .number()
                 .is_some_and(|number| !self.is_on_server(number))
         {
-            if let Some(server) = &mut self.server {
-                server.owes_ping = true;
-            }
+            let server = self.server.iter_mut();
+            server.for_each(|server| server.owes_ping = true);
             self.answer_ok();
             return RequestDisposition::Done;
         }
