@@ -40,6 +40,14 @@ pub(crate) struct ErrorCode {
     pub(crate) sqlstate: [u8; 5],
 }
 
+impl ErrorCode {
+    /// Returns whether the server has no database of this name: ER_BAD_DB_ERROR of MySQL, SQLSTATE
+    /// invalid_catalog_name of PostgreSQL.
+    fn is_unknown_database(self) -> bool {
+        self.number == 1049 || self.sqlstate == *b"3D000"
+    }
+}
+
 impl ConnectError {
     pub(crate) fn outdated() -> Self {
         Self {
@@ -86,6 +94,15 @@ impl ConnectError {
         }
     }
 
+    /// Returns the text for the client. An unknown database is the client's mistake: it reads the
+    /// server's own text, which its driver may compare.
+    pub(crate) fn client_message(&self) -> &str {
+        match (&self.text, self.code) {
+            (Some(text), Some(code)) if code.is_unknown_database() => text,
+            _ => &self.message,
+        }
+    }
+
     /// Returns whether the server has no free connections.
     pub(crate) fn is_full(&self) -> bool {
         self.kind == ConnectErrorKind::Full
@@ -99,3 +116,6 @@ impl ConnectError {
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,7 +88,7 @@ impl ErrorReply {
     /// Creates the error for a failed connection attempt to a server. An error of the server keeps
     /// its code.
     pub(crate) fn from_connect_error(error: &ConnectError) -> Self {
-        let reply = Self::with(&error_catalog::CONNECT_FAILED, &[&error.message]);
+        let reply = Self::with(&error_catalog::CONNECT_FAILED, &[&error.client_message()]);
         match error.code {
             Some(code) => Self { code, ..reply },
             None => reply,
