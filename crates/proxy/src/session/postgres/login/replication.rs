@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use evenkeel_engine::clock;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::failover_queue::PrimaryError;
 use evenkeel_policy::pins::{Pin, Pins};
@@ -89,12 +90,16 @@ impl LoginHandler<'_> {
     ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
         let service = self.permit.service();
+        let since_ms = clock::now_ms();
         let no_primary = || match login_connection::has_lasting_fault(service) {
             true => {
                 let why = login_connection::fault_text(service);
                 ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why])
             }
-            false => ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms: 0 }),
+            false => {
+                let waited_ms = clock::now_ms().saturating_sub(since_ms);
+                ErrorReply::from_primary_error(PrimaryError::NoPrimary { waited_ms })
+            }
         };
         let found = login_connection::wait_for_primary(service).await;
         let (view, primary) = found.ok_or_else(no_primary)?;
