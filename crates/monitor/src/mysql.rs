@@ -17,7 +17,7 @@ use super::{
     row::{Row, UnexpectedValue, only},
 };
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
+    AccountSource, MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
     mysql::{Login, catch_panic, malformed},
 };
 
@@ -137,7 +137,7 @@ impl Monitor {
             QueryError::UnexpectedValue(unexpected) => {
                 return WatchError::CannotTell(unexpected.to_string());
             }
-            QueryError::LagQuery(error) => return lag_query_failed(&error),
+            QueryError::LagQuery(error) => return lag_query_failed(&error, self.login.source()),
         };
         match &error {
             Error::Server(server) => match server.code {
@@ -277,12 +277,13 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-fn lag_query_failed(error: &ServerError) -> WatchError {
+fn lag_query_failed(error: &ServerError, source: AccountSource) -> WatchError {
     let text = messages::truncated(&error.message);
     WatchError::CannotTell(format!(
-        "lag_query failed: {text} (error {}); check lag_query in [service.monitor] and the \
+        "lag_query failed: {text} (error {}); check lag_query in {} and the \
          privileges of the account",
-        error.code
+        error.code,
+        source.name()
     ))
 }
 

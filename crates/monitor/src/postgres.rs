@@ -20,7 +20,7 @@ use super::{
     row::{Row, UnexpectedValue, only},
 };
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
+    AccountSource, MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
     postgres::{Login, ReceivedPrefix},
 };
 
@@ -122,7 +122,7 @@ impl Monitor {
         let error = link.cause(error).await;
         let refused = error.as_db_error().filter(|db| is_query_error(db));
         match refused {
-            Some(db) if lag_query => lag_query_failed(db),
+            Some(db) if lag_query => lag_query_failed(db, self.login.source()),
             Some(db) => self.refused(db),
             None => self.login.classify(&error, &link.received, progress).into(),
         }
@@ -248,12 +248,13 @@ fn is_query_error(error: &DbError) -> bool {
     )
 }
 
-fn lag_query_failed(error: &DbError) -> WatchError {
+fn lag_query_failed(error: &DbError, source: AccountSource) -> WatchError {
     WatchError::CannotTell(format!(
-        "lag_query failed: {} (SQLSTATE {}); check lag_query in [service.monitor] and the \
+        "lag_query failed: {} (SQLSTATE {}); check lag_query in {} and the \
          privileges of the account",
         messages::truncated(error.message()),
-        error.code().code()
+        error.code().code(),
+        source.name()
     ))
 }
 

@@ -219,6 +219,45 @@ pub struct MonitorAccount {
     pub password: String,
     /// The database to enter: by default none (MySQL), `postgres` (PostgreSQL).
     pub database: Option<String>,
+    /// Place where the account is configured.
+    pub source: AccountSource,
+}
+
+/// Place where a monitor account is configured, which errors name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccountSource {
+    /// `[service.monitor]`.
+    #[default]
+    Service,
+    /// `[cluster.monitor]`.
+    Cluster,
+    /// `[service.auth]`.
+    Auth,
+    /// The URLs of `--to`, with the password in this environment variable or asked for.
+    Flags {
+        /// Name of the variable.
+        password: &'static str,
+    },
+}
+
+impl AccountSource {
+    /// Returns the table or flag.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Service => "[service.monitor]",
+            Self::Cluster => "[cluster.monitor]",
+            Self::Auth => "[service.auth]",
+            Self::Flags { .. } => "--to",
+        }
+    }
+
+    /// Returns the values to check after a server has refused the account.
+    pub(crate) fn values(self) -> String {
+        match self {
+            Self::Flags { password } => format!("the user in --to, the password ({password})"),
+            source => format!("user, password and database in {}", source.name()),
+        }
+    }
 }
 
 impl fmt::Debug for MonitorAccount {

@@ -5,6 +5,7 @@ mod text;
 use std::env;
 use std::path::PathBuf;
 
+use evenkeel_monitor::probe::AccountSource;
 use evenkeel_policy::balance::Algorithm;
 
 use super::file::{self, Loaded};
@@ -215,26 +216,29 @@ fn read_account(
     let Some(database) = service.protocol.database_mut() else {
         return;
     };
-    let (name, password) = variables(database.protocol);
+    let (name, password_variable) = variables(database.protocol);
     let Some((_, user)) = flags.account_with(&variable) else {
         let scheme = database.protocol.name();
         let message =
             format!("`{scheme}://` requires an account to query the servers for roles and users");
         let help = format!(
-            "write `--to {scheme}://USER@…`, or set {name}; the password is {password}, or is \
+            "write `--to {scheme}://USER@…`, or set {name}; the password is {password_variable}, or is \
              asked for"
         );
         problems.error(&None, "E_NO_ACCOUNT", message, help);
         return;
     };
     let given = flags.password.clone();
-    let password = given.or_else(|| variable(password).map(Secret::new));
+    let password = given.or_else(|| variable(password_variable).map(Secret::new));
     let monitor = Monitor {
         user,
         password: password.unwrap_or_default(),
         database: None,
         role_interval_ms: Monitor::ROLE_INTERVAL_MS,
         lag_query: None,
+        source: AccountSource::Flags {
+            password: password_variable,
+        },
     };
     database.auth = auth::from_monitor(Some(&monitor));
     service.health.probe = Some(probe);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use evenkeel_monitor::probe::HttpProbe;
+use evenkeel_monitor::probe::{AccountSource, HttpProbe};
 use toml::de::DeValue;
 
 use super::plan::{Health, Monitor, Probe, ProbeTls};
@@ -168,7 +168,7 @@ fn status_range(value: &Value<'_>, problems: &mut Problems) -> Option<RangeInclu
 
 /// Reads the account, and its password from the named file.
 pub(super) fn read_monitor(
-    table: &Table<'_>,
+    (source, table): (AccountSource, &Table<'_>),
     sources: &Sources,
     problems: &mut Problems,
 ) -> Option<Monitor> {
@@ -192,5 +192,6 @@ pub(super) fn read_monitor(
         database,
         role_interval_ms: role_interval_ms.unwrap_or(Monitor::ROLE_INTERVAL_MS),
         lag_query,
+        source,
     })
 }

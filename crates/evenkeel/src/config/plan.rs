@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 pub use evenkeel_monitor::probe::Probe;
-use evenkeel_monitor::probe::{TcpProbe, TlsUse};
+use evenkeel_monitor::probe::{AccountSource, MonitorAccount, TcpProbe, TlsUse};
 use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 
@@ -199,6 +199,14 @@ pub struct ServicePlan {
 }
 
 impl ServicePlan {
+    /// Returns the place of the monitor account in a file.
+    pub fn account_source(&self) -> AccountSource {
+        match self.cluster {
+            Some(_) => AccountSource::Cluster,
+            None => AccountSource::Service,
+        }
+    }
+
     /// Returns a service with all defaults of its protocol.
     pub fn with_defaults(name: String, protocol: Protocol) -> ServicePlan {
         let info = ProtocolInfo::of(&protocol);
@@ -439,11 +447,23 @@ pub struct Monitor {
     pub role_interval_ms: u64,
     /// Query that returns the lag in milliseconds (or NULL), instead of the replica's own value.
     pub lag_query: Option<String>,
+    /// Place where the account is configured.
+    pub source: AccountSource,
 }
 
 impl Monitor {
     /// Default of `role_interval_ms`.
     pub const ROLE_INTERVAL_MS: u64 = 250;
+
+    /// Returns the account as probes and queries use it.
+    pub fn account(&self) -> MonitorAccount {
+        MonitorAccount {
+            user: self.user.clone(),
+            password: self.password.expose().to_owned(),
+            database: self.database.clone(),
+            source: self.source,
+        }
+    }
 }
 
 /// Password or token. Never printed.

@@ -1,6 +1,8 @@
 //! Reads the settings of servers that do not depend on the client: addresses, health checks, the
 //! monitor account and TLS.
 
+use evenkeel_monitor::probe::AccountSource;
+
 use super::health;
 use super::keys::{self, Section};
 use super::plan::{Health, Monitor, SendProxy, ServerPlan, ServerTls};
@@ -62,6 +64,13 @@ impl Home {
         format!("[{}.{key}]", self.noun())
     }
 
+    fn account_source(self) -> AccountSource {
+        match self {
+            Home::Service => AccountSource::Service,
+            Home::Cluster => AccountSource::Cluster,
+        }
+    }
+
     /// Returns the keys of `health`, `monitor` and `server_tls`.
     fn sections(self) -> [&'static Section; 3] {
         match self {
@@ -119,7 +128,8 @@ pub(super) fn read(
         spans.probe = health.value_span("probe").or(health.span);
     }
     if let Some(monitor) = table.table("monitor", monitor_keys, problems) {
-        upstream.monitor = health::read_monitor(&monitor, sources, problems);
+        upstream.monitor =
+            health::read_monitor((home.account_source(), &monitor), sources, problems);
         spans.monitor = monitor.span;
     }
     if let Some(tls) = table.table("server_tls", tls_keys, problems) {

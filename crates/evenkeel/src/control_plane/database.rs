@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_engine::clock::now_us;
-use evenkeel_monitor::probe::{MonitorAccount, ProbeSetupError, Tls};
+use evenkeel_monitor::probe::{AccountSource, MonitorAccount, ProbeSetupError, Tls};
 use evenkeel_monitor::{MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader};
 use evenkeel_policy::causality::{Lsn, Position};
 use evenkeel_policy::cluster::report::{Group, Replication, ReplicationState};
@@ -87,12 +87,15 @@ impl MonitorSources {
     }
 
     fn reader_account(&self) -> Option<MonitorAccount> {
-        let monitor = self.monitor.as_ref().map(|monitor| MonitorAccount {
-            user: monitor.user.clone(),
-            password: monitor.password.expose().to_owned(),
-            database: monitor.database.clone(),
-        });
+        let monitor = self.monitor.as_ref().map(Monitor::account);
         monitor.or_else(|| self.lookup_account())
+    }
+
+    /// Returns the place of the account for lookups: without one of its own, `[service.auth]` takes
+    /// the monitor's.
+    fn lookup_source(&self, user: &str) -> AccountSource {
+        let of_monitor = self.monitor.as_ref().filter(|monitor| monitor.user == user);
+        of_monitor.map_or(AccountSource::Auth, |monitor| monitor.source)
     }
 
     fn lookup_account(&self) -> Option<MonitorAccount> {
@@ -100,6 +103,7 @@ impl MonitorSources {
             user: account.user.clone(),
             password: account.password.expose().to_owned(),
             database: account.database.clone(),
+            source: self.lookup_source(&account.user),
         })
     }
 }
@@ -132,19 +136,21 @@ impl MonitorTasks {
                 SqlProtocol::Postgres => monitor_tasks.start_catalogs(account, plan, &servers),
             }
         } else if plan.database().is_some_and(shares_connections) {
-            monitor_tasks.report_missing_account(&plan.name);
+            monitor_tasks.report_missing_account(plan);
         }
         monitor_tasks.start_auth(servers)?;
         Ok(monitor_tasks)
     }
 
     /// Reports that clients are served although the effects of their functions are unknown.
-    fn report_missing_account(&self, service: &str) {
-        let problem = "no monitor account is configured: session state left by functions, triggers \
-                       and views is not detected and may leak to other clients; set user in \
-                       [service.monitor] or [service.auth]";
-        self.server_info.set_problems(vec![problem.to_owned()]);
-        tracing::warn!(service, "{problem}");
+    fn report_missing_account(&self, plan: &ServicePlan) {
+        let problem = format!(
+            "no monitor account is configured: session state left by functions, triggers and views \
+             is not detected and may leak to other clients; set user in {} or [service.auth]",
+            plan.account_source().name()
+        );
+        self.server_info.set_problems(vec![problem.clone()]);
+        tracing::warn!(service = plan.name, "{problem}");
     }
 
     fn start_role_checks(&mut self, reports: mpsc::Sender<probing::MonitorEvent>) {
@@ -219,6 +225,7 @@ impl MonitorTasks {
             readers,
             server_info: Arc::clone(&self.server_info),
             membership: self.membership.subscribe(),
+            account_source: account.source,
             is_split: plan.database().is_some_and(|one| one.split.reads),
             problems: Vec::new(),
         };

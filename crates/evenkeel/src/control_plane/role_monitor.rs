@@ -297,7 +297,7 @@ impl RoleQueryLoop {
 mod tests {
     use std::net::TcpListener;
 
-    use evenkeel_monitor::probe::{MonitorAccount, Tls};
+    use evenkeel_monitor::probe::{AccountSource, MonitorAccount, Tls};
     use evenkeel_policy::Load;
     use evenkeel_proxy::Endpoint;
     use evenkeel_wire::SqlProtocol;
@@ -311,6 +311,7 @@ mod tests {
             user: "monitor".to_owned(),
             password: String::new(),
             database: None,
+            source: AccountSource::Service,
         };
         RoleQueryLoop {
             address: Address::Tcp {

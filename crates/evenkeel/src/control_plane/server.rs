@@ -117,11 +117,7 @@ impl MonitorConfig {
     }
 
     fn account(&self) -> Option<MonitorAccount> {
-        self.monitor.as_ref().map(|monitor| MonitorAccount {
-            user: monitor.user.clone(),
-            password: monitor.password.expose().to_owned(),
-            database: monitor.database.clone(),
-        })
+        self.monitor.as_ref().map(Monitor::account)
     }
 
     /// Returns the TLS settings of connections to a database server, role queries included.

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use evenkeel_monitor::inspect::{self, Offer, TlsOffer};
-use evenkeel_monitor::probe::{MonitorAccount, Target, Tls};
+use evenkeel_monitor::probe::{AccountSource, MonitorAccount, Target, Tls};
 
 use super::{AskedServer, Group};
 use crate::config::{Address, SqlProtocol};
@@ -114,6 +114,7 @@ pub(crate) async fn ask(
         user: user.clone(),
         password: password.clone(),
         database: None,
+        source: AccountSource::Service,
     };
     let mut own_address = None;
     for server in &mut servers {

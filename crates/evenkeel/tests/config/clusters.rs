@@ -1,6 +1,7 @@
 //! Tests clusters: which services take their servers from one, and the messages for mistakes.
 
 use evenkeel::config::plan::{Health, Probe, SendProxy};
+use evenkeel_monitor::probe::AccountSource;
 
 use super::wrong::check;
 use super::{load, plan, service};
@@ -49,6 +50,11 @@ mode = 'encrypt'
     let name = of_cluster.services[0].cluster.take();
     assert_eq!(name.as_deref(), Some("orders"));
     assert_eq!(of_cluster.services[0].send_proxy, SendProxy::V2);
+    // Errors name the table of the account.
+    let monitor = of_cluster.services[0].monitor.as_mut();
+    let source = &mut monitor.expect("a monitor").source;
+    assert_eq!(source.name(), "[cluster.monitor]");
+    *source = AccountSource::Service;
     assert_eq!(of_cluster, plan(inline));
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use evenkeel::config::{Flags, Sources, Style, file_of_flags, from_flags, load, parse};
+use evenkeel_monitor::probe::AccountSource;
 
 use super::{plan, service};
 
@@ -87,7 +88,7 @@ fn the_file_that_is_printed_for_flags_gives_the_same_plan() {
         server_fingerprints: vec![fingerprint],
         ..Flags::default()
     };
-    let plan = from_flags(&flags).plan.expect("a plan");
+    let mut plan = from_flags(&flags).plan.expect("a plan");
     let service = &plan.services[0];
     let addresses: Vec<_> = service
         .servers
@@ -98,6 +99,9 @@ fn the_file_that_is_printed_for_flags_gives_the_same_plan() {
     assert_eq!(service.monitor.as_ref().expect("a monitor").user, "app");
     assert_eq!(service.server_tls.fingerprints.len(), 1);
     let printed = file_of_flags(&flags, &plan);
+    // Errors name the place of the account, which is the only difference.
+    let monitor = plan.services[0].monitor.as_mut().expect("a monitor");
+    monitor.source = AccountSource::Service;
     let read = parse(&printed, None, &Sources::default());
     assert_eq!(read.plan, Some(plan), "{printed}");
 }

@@ -17,6 +17,7 @@ fn account() -> MonitorAccount {
         user: "monitor".to_owned(),
         password: "s3cret".to_owned(),
         database: None,
+        source: AccountSource::Service,
     }
 }
 
@@ -37,6 +38,23 @@ fn no_debug_output_shows_the_password() {
     ] {
         let asker = Prober::new(&probe, Some(account()), Tls::Off).unwrap();
         assert!(!format!("{asker:?}").contains("s3cret"));
+    }
+}
+
+/// TO SEE THIS RED: let [`AccountSource::name`] return one name.
+#[test]
+fn a_refused_account_is_named_by_its_place() {
+    let flags = AccountSource::Flags {
+        password: "PGPASSWORD",
+    };
+    for (source, named) in [
+        (AccountSource::Service, "database in [service.monitor]"),
+        (AccountSource::Cluster, "database in [cluster.monitor]"),
+        (AccountSource::Auth, "database in [service.auth]"),
+        (flags, "the user in --to, the password (PGPASSWORD)"),
+    ] {
+        let values = source.values();
+        assert!(values.ends_with(named), "{values}");
     }
 }
 

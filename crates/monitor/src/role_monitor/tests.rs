@@ -9,7 +9,7 @@ use evenkeel_policy::cluster::report::{Postgres, ReplicationState};
 
 use super::*;
 use crate::persistent::RoleQuery;
-use crate::probe::Progress;
+use crate::probe::{AccountSource, Progress};
 
 #[test]
 fn no_debug_output_shows_the_password() {
@@ -17,6 +17,7 @@ fn no_debug_output_shows_the_password() {
         user: "monitor".to_owned(),
         password: "s3cret".to_owned(),
         database: None,
+        source: AccountSource::Service,
     };
     for database in [SqlProtocol::Mysql, SqlProtocol::Postgres] {
         let watcher = RoleMonitor::new(database, account.clone(), Tls::Off, None, || 0).unwrap();
@@ -155,6 +156,7 @@ fn a_question_may_be_asked_in_a_task_of_its_own() {
         user: "monitor".to_owned(),
         password: String::new(),
         database: None,
+        source: AccountSource::Service,
     };
     let mut bench = Bench::new();
     bench.runtime = tokio::runtime::Builder::new_current_thread()

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_monitor::probe::{
-    Fingerprint, MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls,
+    AccountSource, Fingerprint, MonitorAccount, Observation, Outcome, Probe, Prober, Target, Tls,
 };
 
 use crate::rig::{PATIENCE, Server};
@@ -32,6 +32,7 @@ pub(crate) fn account(user: &str, password: &str) -> MonitorAccount {
         user: user.to_owned(),
         password: password.to_owned(),
         database: None,
+        source: AccountSource::Service,
     }
 }
 

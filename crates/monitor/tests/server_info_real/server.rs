@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use evenkeel_monitor::probe::{MonitorAccount, Target};
+use evenkeel_monitor::probe::{AccountSource, MonitorAccount, Target};
 
 use crate::rig::{Server, is_root, program, run};
 
@@ -108,6 +108,7 @@ pub(crate) fn account(user: &str, database: Option<&str>) -> MonitorAccount {
         user: user.to_owned(),
         password: String::new(),
         database: database.map(str::to_owned),
+        source: AccountSource::Service,
     }
 }
 

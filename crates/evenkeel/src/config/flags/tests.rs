@@ -35,7 +35,9 @@ fn a_postgres_service_without_a_file_asks_with_the_account_of_the_environment() 
         (account.user.as_str(), account.password.expose()),
         ("eve", "secret")
     );
-    assert_eq!(service.monitor.expect("a monitor").user, "eve");
+    let monitor = service.monitor.expect("a monitor");
+    assert_eq!(monitor.user, "eve");
+    assert_eq!(monitor.source.name(), "--to");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_engine::clock::now_us;
+use evenkeel_monitor::probe::AccountSource;
 use evenkeel_monitor::{RoutineReader, WatchError};
 use evenkeel_proxy::server_info::ServerInfo;
 use evenkeel_sql::routines::Routines;
@@ -40,6 +41,8 @@ pub(super) struct RoutineTask {
     pub(super) membership: watch::Receiver<Membership>,
     /// True if reads may go to replicas.
     pub(super) is_split: bool,
+    /// Place of the monitor account, for messages.
+    pub(super) account_source: AccountSource,
     /// Problems reported last.
     pub(super) problems: Vec<String>,
 }
@@ -119,9 +122,12 @@ impl RoutineTask {
         let (_, tables) = routines.count();
         let mut missing = Vec::new();
         if tables == 0 && self.is_split && !routines.sees_tables() {
-            let why = "the monitor account sees no tables: if there are any, GRANT SHOW VIEW ON \
-                       *.* to the user of [service.monitor]";
-            missing.push(unknown_problem(why));
+            let why = format!(
+                "the monitor account sees no tables: if there are any, GRANT SHOW VIEW ON *.* to \
+                 the user of {}",
+                self.account_source.name()
+            );
+            missing.push(unknown_problem(&why));
         }
         if let Some(schema) = routines.blind().first() {
             let others = match routines.blind().len() {
@@ -131,7 +137,8 @@ impl RoutineTask {
             missing.push(format!(
                 "the monitor account cannot see triggers of schema '{schema}'{others}, so session \
                  state left by them is not detected and may leak to other clients: GRANT TRIGGER \
-                 ON *.* to the user of [service.monitor]"
+                 ON *.* to the user of {}",
+                self.account_source.name()
             ));
         }
         missing

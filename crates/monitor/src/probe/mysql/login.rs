@@ -17,8 +17,8 @@ use tokio::{
 
 use super::relay::{self, Relay, RelayAddress};
 use crate::probe::{
-    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
-    stream,
+    AccountSource, MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress,
+    Tls, messages, stream,
     tls::{self, TlsStart},
 };
 
@@ -65,6 +65,11 @@ impl Login {
             verified: verified.map(Arc::new),
             tls,
         })
+    }
+
+    /// Returns the place where the account is configured.
+    pub(crate) fn source(&self) -> AccountSource {
+        self.account.source
     }
 
     /// Connects and logs in.
@@ -163,8 +168,8 @@ impl Login {
 
     fn classify_reply(&self, error: &ServerError, progress: &Progress) -> ProbeFailure {
         let text = messages::truncated(&error.message);
-        let monitor =
-            "user, password and database in [service.monitor], and the account on the server";
+        let values = self.account.source.values();
+        let monitor = format!("{values}, and the account on the server");
         match error.code {
             // Too many connections; the account's own limit, by variable and by resource option.
             1040 | 1203 | 1226 => ProbeFailure::Full(format!(
@@ -172,7 +177,7 @@ impl Login {
                 error.code
             )),
             // Access denied: to the database, with the password, without one; unknown database.
-            1044 | 1045 | 1698 | 1049 => self.refused(&text, monitor),
+            1044 | 1045 | 1698 | 1049 => self.refused(&text, &monitor),
             // This host may not connect; or it failed too often.
             1130 => self.refused(
                 &text,

@@ -13,7 +13,8 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::probe::{
-    MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
+    AccountSource, MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress,
+    Tls, messages,
     stream::{self, CheckedStream, ReceivedPrefix},
     tls,
 };
@@ -34,6 +35,7 @@ pub(crate) struct Connection {
 /// The account and the TLS options.
 pub(crate) struct Login {
     user: String,
+    source: AccountSource,
     config: Config,
     tls: Tls,
     tls_config: Option<Arc<ClientConfig>>,
@@ -55,10 +57,16 @@ impl Login {
         let tls_config = tls::client_config(tls)?;
         Ok(Self {
             user: account.user,
+            source: account.source,
             config,
             tls: tls.clone(),
             tls_config,
         })
+    }
+
+    /// Returns the place where the account is configured.
+    pub(crate) fn source(&self) -> AccountSource {
+        self.source
     }
 
     /// Connects and logs in.
@@ -153,9 +161,8 @@ impl Login {
     }
 
     fn refused(&self, text: &str) -> String {
-        let hint =
-            "user, password and database in [service.monitor], and pg_hba.conf on the server";
-        messages::login_refused(&self.user, text, hint)
+        let hint = format!("{}, and pg_hba.conf on the server", self.source.values());
+        messages::login_refused(&self.user, text, &hint)
     }
 }
 
