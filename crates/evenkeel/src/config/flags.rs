@@ -1,6 +1,7 @@
 //! Builds a plan without a file: one service from the flags of `evenkeel run --listen … --to …`.
 
 mod text;
+mod wording;
 
 use std::env;
 use std::path::PathBuf;
@@ -104,6 +105,7 @@ fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> 
     if !problems.list.iter().any(|one| one.code == "E_NO_ACCOUNT") {
         check::whole(&admin, &None, std::slice::from_ref(&draft), &mut problems);
     }
+    problems.list.iter_mut().for_each(wording::of_plan);
     let plan = (!problems.has_errors()).then(|| Plan {
         path: None,
         engine: Engine::default(),
@@ -182,6 +184,13 @@ fn read_servers(flags: &Flags, protocol: &Protocol, problems: &mut Problems) -> 
             problems.error(&None, "E_VALUE", message, help);
             continue;
         }
+        if is_location(host) {
+            let message = format!("--to: `{host}`: a server's URL has no path and no parameters");
+            let scheme = ProtocolInfo::of(protocol).name;
+            let help = format!("write `--to {scheme}://HOST:PORT`; `--server-tls` sets TLS");
+            problems.error(&None, "E_ADDRESS", message, help);
+            continue;
+        }
         let port = ProtocolInfo::of(protocol).port;
         let with_port = port.and_then(|port| format!("{host}:{port}").parse().ok());
         let address = host.parse().or_else(|error| with_port.ok_or(error));
@@ -202,6 +211,11 @@ fn address_of(text: &str) -> Option<&str> {
 fn has_password(text: &str) -> bool {
     text.rsplit_once('@')
         .is_some_and(|(account, _)| account.contains(':'))
+}
+
+/// Returns whether a path or parameters follow the host of a URL.
+fn is_location(host: &str) -> bool {
+    !host.contains("://") && !host.starts_with("unix:") && host.contains(['/', '?'])
 }
 
 /// Reads the account of a database service, its password from the environment: every user of the
@@ -258,7 +272,8 @@ fn read_tls(service: &mut ServicePlan, flags: &Flags, problems: &mut Problems) {
     );
     let loaded = file::parse(&file, None, &Sources::default());
     let Some(plan) = loaded.plan else {
-        for problem in loaded.problems.list {
+        for mut problem in loaded.problems.list {
+            wording::of_tls(&mut problem, &file);
             problems.error(&None, problem.code, problem.message, problem.help);
         }
         return;

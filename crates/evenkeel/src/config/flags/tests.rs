@@ -78,3 +78,65 @@ fn both_sides_speak_one_protocol() {
     );
     assert_eq!(codes(&loaded("http://*:1", "a:1", &account)), [""; 0]);
 }
+
+/// TO SEE THIS RED: leave out the calls of [`wording`].
+#[test]
+fn problems_of_flags_name_the_flags() {
+    let account = |name: &str| (name == "PGUSER").then(|| "eve".to_owned());
+    let shown = |change: &dyn Fn(&mut Flags)| {
+        let mut flags = Flags {
+            listen: vec!["postgres://127.0.0.1:1".to_owned()],
+            to: vec!["postgres://a:1".to_owned()],
+            ..Flags::default()
+        };
+        change(&mut flags);
+        let loaded = from_flags_with(&flags, account);
+        let lines = loaded.problems.list.iter();
+        let lines = lines.map(|one| format!("{}; {}", one.message, one.help));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let missing = PathBuf::from("/no/such");
+    assert_eq!(
+        shown(&|flags| flags.server_tls = Some("maybe".to_owned())),
+        "--server-tls: `maybe` is not a value of it; it is one of `off`, `encrypt` or `verify`"
+    );
+    let of_file = "cannot read /no/such: no such file or directory; check the path; relative paths \
+                   begin at the current one";
+    assert_eq!(
+        shown(&|flags| flags.server_ca = Some(missing.clone())),
+        format!("--server-ca: {of_file}")
+    );
+    assert_eq!(
+        shown(&|flags| flags.tls = Some((missing.clone(), missing.clone()))),
+        format!("--tls-certificate: {of_file}\n--tls-key: {of_file}")
+    );
+    let fingerprint = shown(&|flags| flags.server_fingerprints = vec!["zz".to_owned()]);
+    assert!(
+        fingerprint.starts_with("--server-fingerprint: a fingerprint")
+            && fingerprint.contains("write `--server-fingerprint sha256:…`"),
+        "{fingerprint}"
+    );
+    assert_eq!(
+        shown(&|flags| flags.to.push("a:1".to_owned())),
+        "--to: a:1 is listed twice; list it once"
+    );
+    assert!(
+        shown(&|flags| flags.listen.push("127.0.0.1:1".to_owned())).starts_with(
+            "--listen: 127.0.0.1:1 is taken: another `--listen` has the same address;"
+        )
+    );
+    let admin = shown(&|flags| flags.admin = Some("127.0.0.1:1".to_owned()));
+    assert!(
+        admin.ends_with("set `--admin off` or another port with `--admin`"),
+        "{admin}"
+    );
+    let itself = shown(&|flags| flags.to = vec!["127.0.0.1:1".to_owned()]);
+    assert!(
+        itself.starts_with("--to: 127.0.0.1:1 is the address that `--listen` itself has"),
+        "{itself}"
+    );
+    assert!(
+        shown(&|flags| flags.to = vec!["postgres://eve@a/orders?sslmode=off".to_owned()])
+            .starts_with("--to: `a/orders?sslmode=off`: a server's URL has no path")
+    );
+}
