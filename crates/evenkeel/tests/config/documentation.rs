@@ -153,13 +153,14 @@ fn with_cluster(text: &str) -> String {
 
 /// Returns whether only HTTP services have the section.
 fn is_http(title: &str) -> bool {
-    const TITLES: [&str; 7] = [
+    const TITLES: [&str; 8] = [
         "[service.http]",
         "[service.times]",
         "[service.sticky]",
         "[service.retry]",
         "[[service.route]]",
         "[service.route.respond]",
+        "[service.route.basic_auth]",
         "an entry of `certificates`",
     ];
     title.ends_with("(http)") || TITLES.contains(&title)
@@ -180,6 +181,17 @@ fn http_with(section: &Section, key: &str, line: &str) -> String {
         "[service.route.respond]" => http(&format!(
             "[[service.route]]\n[service.route.respond]\n{line}\n"
         )),
+        "[service.route.basic_auth]" => {
+            // Of the test vectors of crypt_blowfish.
+            let hash = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+            let users = if key == "realm" {
+                format!("users = {{ ann = '{hash}' }}\n")
+            } else {
+                String::new()
+            };
+            let table = "[[service.route]]\n[service.route.basic_auth]\n";
+            http(&format!("{table}{users}{line}\n"))
+        }
         title => http(&format!("{title}\n{line}\n")),
     }
 }

@@ -227,8 +227,8 @@ impl ServerConnection {
         build::prepare(out, text);
     }
 
-    /// Appends the due resets, ping and closes. COM_STMT_CLOSE has no reply. COM_STMT_RESET has one,
-    /// and discards the cursor and long data.
+    /// Appends the due resets, ping and closes. COM_STMT_CLOSE has no reply. COM_STMT_RESET has
+    /// one, and discards the cursor and long data.
     pub(crate) fn close_statements(&mut self, out: &mut Vec<u8>) {
         for statement in std::mem::take(&mut self.resets) {
             self.record_sent(Request::ResetStatement(statement), Ask::Other);
