@@ -111,7 +111,6 @@ impl Session<'_> {
         exchange.status = status;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let date = http_date(now.unwrap_or_default().as_secs());
-        let mut fields = fields.to_vec();
         // A route may set its own.
         if !fields
             .iter()
