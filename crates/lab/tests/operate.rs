@@ -74,7 +74,9 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
         let drained = Instant::now();
         let answer = done(&pair.balancer, &["drain", &first, "--limit-ms", "1500"]);
         assert!(
-            answer.contains("2 sessions still open, closing them in 1500 ms at the latest"),
+            answer
+                .trim_end()
+                .ends_with("2 sessions still open, closing them in 1500 ms at the latest"),
             "{answer}"
         );
         let _new = pair.open();
@@ -93,6 +95,13 @@ fn a_drained_server_takes_nobody_new_and_its_sessions_finish_or_are_cut_after_th
         // A reload does not change it; undrain does.
         pair.balancer.reload(&pair.config).unwrap();
         assert_eq!(pair.of(&pair.first)["state"], "draining");
+        let second = pair.second.address().to_string();
+        let answer = done(&pair.balancer, &["drain", &second]);
+        assert!(
+            answer.contains("warning: no server of service front accepts clients now"),
+            "{answer}"
+        );
+        done(&pair.balancer, &["undrain", &second]);
         let answer = done(&pair.balancer, &["undrain", &first]);
         assert!(answer.contains("accepts new clients again"), "{answer}");
         let _back = pair.open();

@@ -11,7 +11,7 @@ use super::upgrade::UpgradeRequest;
 use super::watchdog::counted;
 use crate::config::Address;
 use crate::config::plan::{ServerPlan, ServicePlan};
-use crate::status::{Command, EventKind, Reply, Request, Severity};
+use crate::status::{Command, EventKind, Reply, Request, ServiceState, Severity};
 
 /// Largest weight, as in the configuration file.
 const WEIGHT_MAX: u32 = 256;
@@ -114,9 +114,28 @@ impl ControlPlane {
         self.publish_all_with(&address);
         self.part_from(&address);
         Ok(format!(
-            "{address} is draining; {} still open, closing them in {limit_ms} ms at the latest",
-            counted(sessions as usize, "session")
+            "{address} is draining; {} still open, closing them in {limit_ms} ms at the latest{}",
+            counted(sessions as usize, "session"),
+            self.down_without(&address)
         ))
+    }
+
+    /// Returns a warning, to be appended to a message, that names the services of a server in which
+    /// no server accepts clients. Returns nothing if there is none.
+    fn down_without(&self, address: &Address) -> String {
+        let down = self
+            .services
+            .iter()
+            .filter(|service| service.lists(address) && service.state == ServiceState::Down);
+        let names: Vec<_> = down.map(|service| service.plan.name.as_str()).collect();
+        match &names[..] {
+            [] => String::new(),
+            [name] => format!("; warning: no server of service {name} accepts clients now"),
+            names => format!(
+                "; warning: no server of services {} accepts clients now",
+                names.join(", ")
+            ),
+        }
     }
 
     fn undrain(&mut self, wanted: &str) -> Result<String, String> {

@@ -106,6 +106,11 @@ SYSTEMCTL
     install -m 755 /dev/stdin /usr/local/bin/evenkeel <<'EVENKEEL'
 #!/bin/bash
 program=/run/site/evenkeel
+# A reader spends minutes on a page: until then, a server that was restarted is up again.
+for ((tries = 0; tries < 300; tries++)); do
+    [[ $1 == drain && $("$program" status) == *' down '* ]] || break
+    sleep 0.1
+done
 [[ $1 == run ]] || exec "$program" "$@"
 if [[ -e /run/evenkeel.pid ]]; then
     kill "$(cat /run/evenkeel.pid)"
