@@ -57,6 +57,14 @@ impl Batching {
         }
     }
 
+    /// Records the end of a socket. Otherwise a few clients that connect for each request would
+    /// count as many, and a worker would wait for events that no client causes.
+    pub(crate) fn forget(&self, socket: &ActivePeriod) {
+        if socket.take() == self.period.get() {
+            self.active.set(self.active.get().saturating_sub(1));
+        }
+    }
+
     /// Returns the number of events to wait for, and the limit of the wait.
     pub(crate) fn next_wait(&self, timeout: Option<Duration>) -> (usize, Option<Duration>) {
         self.change_period(clock::now_us());
@@ -120,6 +128,21 @@ mod tests {
         assert_eq!(wait_after(24), (6, Some(WAIT)));
         assert_eq!(wait_after(84), (21, Some(WAIT)));
         assert_eq!(wait_after(1000), (32, Some(WAIT)));
+    }
+
+    #[test]
+    fn sockets_that_have_ended_do_not_count() {
+        clock::stop();
+        let batching = Batching::new();
+        for _ in 0..2 {
+            let sockets = vec![ActivePeriod::default(); 100];
+            period(&batching, &sockets);
+            sockets[5..]
+                .iter()
+                .for_each(|socket| batching.forget(socket));
+        }
+        clock::advance(Duration::from_micros(PERIOD_US));
+        assert_eq!(batching.next_wait(LONG), (1, LONG));
     }
 
     #[test]

@@ -81,7 +81,9 @@ impl Ring {
         let Some(request) = multishots.get_mut(slot) else {
             return;
         };
-        self.batching.record(&request.active_period);
+        if !request.is_orphan {
+            self.batching.record(&request.active_period);
+        }
         let arrived = self.arrival(request.kind, result, flags);
         request.is_over = !cqueue::more(flags);
         if request.is_orphan {
@@ -158,6 +160,7 @@ impl Drop for Multishot<'_> {
         let _change = Indivisible::begin();
         let mut multishots = self.ring.multishots.borrow_mut();
         let request = &mut multishots[self.slot];
+        self.ring.batching.forget(&request.active_period);
         if request.is_over {
             let over = multishots.remove(self.slot);
             drop(multishots);

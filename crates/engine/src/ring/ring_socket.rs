@@ -145,6 +145,7 @@ impl Ring {
     pub(crate) fn close_port(&self, port: &RingSocket) {
         let _change = Indivisible::begin();
         port.orphaned.set(true);
+        self.batching.forget(&port.active_period);
         port.waker.borrow_mut().take();
         if port.is_over() {
             return self.remove_port(port);
@@ -314,7 +315,9 @@ impl Ring {
             return;
         };
         if key & 1 == 0 {
-            self.batching.record(&port.active_period);
+            if !port.orphaned.get() {
+                self.batching.record(&port.active_period);
+            }
             port.receive.set(Receive::Answered(result, flags));
             port.wake();
         } else {
