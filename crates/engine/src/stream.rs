@@ -20,17 +20,33 @@ const EMPTY_MAX: usize = 64;
 pub struct Stream {
     socket: Socket,
     tls: Option<Box<Channel>>,
+    sending: Sending,
+}
+
+/// State of the own side of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// More may be sent.
+    Open,
+    /// The last bytes were handed to the socket, with the end of the encryption.
+    Last,
+    /// The peer's kernel receives the end after the last bytes.
+    Ended,
 }
 
 impl Stream {
     /// Creates a stream that is not encrypted.
     pub fn plain(socket: Socket) -> Self {
-        Self { socket, tls: None }
+        Self::with(socket, None)
     }
 
     /// Creates a stream from its parts.
     pub fn with(socket: Socket, tls: Option<Box<Channel>>) -> Self {
-        Self { socket, tls }
+        Self {
+            socket,
+            tls,
+            sending: Sending::Open,
+        }
     }
 
     /// Returns the socket and the state of its encryption.
@@ -175,6 +191,50 @@ impl Stream {
         self.socket.send_own(worker, cipher)
     }
 
+    /// Sends the last bytes; [`Self::poll_end`] ends sending. Both share a segment if the socket
+    /// takes all bytes now. The caller must have seen [`Self::poll_sent`] ready.
+    pub fn send_last(&mut self, worker: &Worker, bytes: &[u8]) -> io::Result<()> {
+        let has_ended = match &mut self.tls {
+            None => self.socket.send_last(worker, bytes)?,
+            Some(channel) => {
+                let mut cipher = worker.take_spare();
+                let sent = channel.send(bytes, &mut cipher);
+                sent.map_err(io::Error::other)?;
+                channel.close(&mut cipher);
+                let has_ended = self.socket.send_last(worker, &cipher);
+                worker.keep_spare(cipher);
+                has_ended?
+            }
+        };
+        self.sending = match has_ended {
+            true => Sending::Ended,
+            false => Sending::Last,
+        };
+        Ok(())
+    }
+
+    /// Polls until all bytes are with the kernel, and ends sending. The peer may continue to send.
+    pub fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.sending == Sending::Ended {
+            return Poll::Ready(Ok(()));
+        }
+        if !self.poll_sent(context)?.is_ready() {
+            return Poll::Pending;
+        }
+        if self.sending == Sending::Open {
+            self.send_and_close(&[]);
+        }
+        self.sending = Sending::Ended;
+        // Fails only if the connection has failed, which the next receive reports.
+        let _ = self.socket.end_sending();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Returns whether sending has ended.
+    pub fn has_ended(&self) -> bool {
+        self.sending == Sending::Ended
+    }
+
     /// Watches for data from an idle peer.
     pub fn watch(&self) {
         self.socket.watch();
@@ -309,6 +369,9 @@ impl Stream {
             }
             None => bytes,
         };
+        if bytes.is_empty() {
+            return;
+        }
         // On a failure the peer notices the end of the connection.
         let _ = self.socket.send_now(bytes);
     }

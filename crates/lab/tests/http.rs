@@ -14,6 +14,8 @@ mod certificates;
 mod choice;
 #[path = "http/client.rs"]
 mod client;
+#[path = "http/closing.rs"]
+mod closing;
 #[path = "http/flow.rs"]
 mod flow;
 #[path = "http/framing.rs"]

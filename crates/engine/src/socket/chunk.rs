@@ -169,6 +169,26 @@ impl Socket {
         }
     }
 
+    /// Sends the last bytes, and ends sending in the same segment if the socket takes all of them
+    /// now. Otherwise the rest is sent as by [`Self::send_own`]. Returns whether sending has ended.
+    /// The caller must have seen [`Socket::poll_sent`] ready.
+    pub fn send_last(&self, worker: &Worker, bytes: &[u8]) -> io::Result<bool> {
+        let sent = match self.raw.send_before_more(bytes) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if sent == bytes.len() {
+            // Fails only if the connection has failed, which the next receive reports.
+            let _ = self.end_sending();
+            return Ok(true);
+        }
+        let mut rest = worker.take_spare();
+        rest.extend_from_slice(&bytes[sent..]);
+        self.send_own(worker, rest)?;
+        Ok(false)
+    }
+
     /// Sends by system call, with epoll; bytes that the socket does not take now are kept
     /// until [`Self::poll_sent`].
     fn send_by_call(&self, bytes: &[u8]) -> io::Result<()> {

@@ -79,6 +79,18 @@ impl RawSocket {
         }
     }
 
+    /// Sends bytes that wait for more, or for the end, to share a segment with them (MSG_MORE).
+    pub(super) fn send_before_more(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Kernel(socket) => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
+                Ok(rustix::net::send(socket, bytes, flags)?)
+            }
+            #[cfg(any(test, feature = "scripted"))]
+            Self::Scripted(script) => script.send(bytes),
+        }
+    }
+
     /// Returns the current result of poll(2): these events, and failures and hang-ups in any case.
     pub(super) fn poll_now(&self, events: PollFlags) -> PollFlags {
         let socket = match self {

@@ -30,6 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
@@ -52,6 +53,9 @@ use crate::worker::Worker;
 
 /// Maximum length in bytes of input that a client may send in advance.
 const HELD_LENGTH_MAX: usize = 64 * 1024;
+
+/// Time, in milliseconds, in which a client may end its side after the last response.
+const LINGER_MS: u64 = 1_000;
 
 /// Heads that the sessions of a worker use one after another, so that no session has the memory.
 #[derive(Default)]
@@ -97,8 +101,11 @@ enum Stage {
     Tunnel,
     /// An answer of Evenkeel is sent instead of a response.
     Answer,
-    /// The last bytes are sent; then the connection is closed.
+    /// The last bytes are sent; then the own side of the connection is ended.
     Closing(TerminationReason),
+    /// The own side has ended, and the client's is awaited: a close before that would reset the
+    /// connection if the client still sends, and could destroy the last bytes.
+    Lingering(TerminationReason),
 }
 
 /// Bytes of the next request head.
@@ -123,6 +130,8 @@ enum ExitReason {
     ServerBroke(String),
     /// All is sent; the session ends.
     Done(TerminationReason),
+    /// Both sides have ended, or the client's had enough time.
+    Closed(TerminationReason),
     /// A time limit has passed in the middle of a message: the client's connection is reset.
     TimedOut(TerminationReason),
 }
@@ -209,6 +218,7 @@ impl Session<'_> {
             Stage::Answer => self.step_answer(context),
             Stage::Tunnel => self.step_tunnel(context),
             Stage::Closing(_) => self.step_closing(context),
+            Stage::Lingering(_) => self.step_lingering(context),
         }
     }
 
@@ -232,15 +242,35 @@ impl Session<'_> {
         self.step_upload(context)
     }
 
-    /// Waits until the last bytes are with the kernel.
+    /// Waits until the last bytes are with the kernel, and ends the own side.
     fn step_closing(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        match self.client.poll_sent(context) {
+        match self.client.poll_end(context) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
+        }
+        if let Stage::Closing(ending) = std::mem::replace(&mut self.stage, Stage::Tunnel) {
+            self.handle
+                .set_request_deadline(clock::now_ms() + LINGER_MS);
+            self.stage = Stage::Lingering(ending);
+        }
+        Ok(true)
+    }
+
+    /// Discards what the client sends until its side ends.
+    fn step_lingering(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        match self.client.poll_chunk(self.worker, context) {
             Poll::Pending => Ok(false),
-            Poll::Ready(Err(error)) => Err(ExitReason::ClientBroke(error.to_string())),
-            Poll::Ready(Ok(())) => match std::mem::replace(&mut self.stage, Stage::Tunnel) {
-                Stage::Closing(ending) => Err(ExitReason::Done(ending)),
-                _ => Err(ExitReason::ClientLeft),
-            },
+            Poll::Ready(Ok(Some(_))) => Ok(true),
+            Poll::Ready(Ok(None) | Err(_)) => Err(self.linger_over()),
+        }
+    }
+
+    /// Returns the end of a client that was lingering.
+    fn linger_over(&mut self) -> ExitReason {
+        match std::mem::replace(&mut self.stage, Stage::Tunnel) {
+            Stage::Lingering(ending) => ExitReason::Closed(ending),
+            _ => ExitReason::ClientLeft,
         }
     }
 
@@ -302,7 +332,7 @@ impl Session<'_> {
 
     /// Closes the client's connection, and returns the reason for the record.
     fn end(mut self, exit: ExitReason) -> TerminationReason {
-        let is_whole = matches!(exit, ExitReason::Done(_));
+        let is_whole = matches!(exit, ExitReason::Done(_) | ExitReason::Closed(_));
         self.log_exit(&exit);
         self.abandon_exchange(is_whole);
         let worker = self.worker;
@@ -315,6 +345,7 @@ impl Session<'_> {
                 lingering_close::close_gracefully(worker, socket);
                 ending
             }
+            ExitReason::Closed(ending) => ending,
             ExitReason::ClientLeft => TerminationReason::ClientClosed,
             ExitReason::ClientBroke(why) => TerminationReason::ResetByClient(why),
             ExitReason::ServerBroke(why) => {
@@ -330,7 +361,10 @@ impl Session<'_> {
 
     /// Ends a session that is interrupted from outside.
     fn end_cut(mut self, ending: TerminationReason) -> TerminationReason {
-        let is_idle = matches!(self.stage, Stage::Head(HeadProgress::Nothing));
+        let is_idle = matches!(
+            self.stage,
+            Stage::Head(HeadProgress::Nothing) | Stage::Lingering(_)
+        );
         self.log_cut(&ending);
         self.abandon_exchange(is_idle);
         match is_idle {

@@ -3,7 +3,6 @@
 use std::task::{Context, Poll};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use evenkeel_engine::relay::ByteDirection;
 use evenkeel_wire::http::{Answer, Persistence, reason_phrase, write_answer};
 
 use super::admit::Admitted;
@@ -146,9 +145,7 @@ impl Session<'_> {
             Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
         }
         let out = std::mem::take(&mut self.exchange.outgoing);
-        self.count(ByteDirection::ToClient, out.len());
-        let sent = self.client.send_own(self.worker, out);
-        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
+        self.send_last_part(out)?;
         self.finish()?;
         Ok(true)
     }

@@ -19,6 +19,7 @@ impl Session<'_> {
         }
         self.end_retry();
         self.log_answered(now_us);
+        let keeps_client = self.keeps_client() && !self.client.has_ended();
         let exchange = std::mem::take(&mut self.exchange);
         if let Some(action) = exchange.action() {
             let request_us = now_us.saturating_sub(exchange.began_us);
@@ -31,8 +32,6 @@ impl Session<'_> {
         stats
             .request_us
             .observe(now_us.saturating_sub(exchange.began_us));
-        let keeps_client =
-            exchange.keeps_client && exchange.upload.is_done() && !self.own.shared.is_draining();
         self.release(exchange, now_us);
         if !keeps_client {
             // Of the client's own connection only: the last bytes are on their way.
@@ -46,6 +45,12 @@ impl Session<'_> {
         });
         self.await_head();
         Ok(())
+    }
+
+    /// Returns whether the client's connection serves another request after the current one.
+    pub(super) fn keeps_client(&self) -> bool {
+        let exchange = &self.exchange;
+        exchange.keeps_client && exchange.upload.is_done() && !self.own.shared.is_draining()
     }
 
     /// Releases the server connection: for another request if this one left nothing.
@@ -117,6 +122,7 @@ impl Session<'_> {
                 )
             }
             Stage::Response => self.time_out(408, self.passed_body_limit()),
+            Stage::Lingering(_) => Err(self.linger_over()),
             Stage::Body(_) | Stage::Answer | Stage::Tunnel | Stage::Closing(_) => {
                 Err(ExitReason::TimedOut(TerminationReason::IdleTimeout))
             }
@@ -159,7 +165,8 @@ impl Session<'_> {
             | Stage::Checking(_)
             | Stage::Waiting { .. }
             | Stage::Answer
-            | Stage::Closing(_) => Ok(()),
+            | Stage::Closing(_)
+            | Stage::Lingering(_) => Ok(()),
         }
     }
 }

@@ -105,7 +105,9 @@ impl Session<'_> {
             Stage::Waiting { .. } => RequestPhase::Wait,
             Stage::Response if self.exchange.upload.is_done() => RequestPhase::FirstByte,
             Stage::Response => RequestPhase::Request,
-            Stage::Body(_) | Stage::Answer | Stage::Closing(_) => RequestPhase::Body,
+            Stage::Body(_) | Stage::Answer | Stage::Closing(_) | Stage::Lingering(_) => {
+                RequestPhase::Body
+            }
             Stage::Tunnel => RequestPhase::Tunnel,
         }
     }
@@ -129,7 +131,7 @@ impl Session<'_> {
             ExitReason::ClientBroke(why) => (RequestEnd::ClientLeft, &**why),
             ExitReason::ServerBroke(why) => (RequestEnd::ServerCut, &**why),
             ExitReason::Done(_) if phase == RequestPhase::Tunnel => (RequestEnd::Complete, ""),
-            ExitReason::Done(_) => (RequestEnd::Terminated, ""),
+            ExitReason::Done(_) | ExitReason::Closed(_) => (RequestEnd::Terminated, ""),
             ExitReason::TimedOut(_) => (RequestEnd::TimedOut, self.passed_limit()),
         };
         let Some(noted) = self.exchange.noted.take() else {

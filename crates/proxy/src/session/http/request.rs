@@ -41,7 +41,8 @@ impl Session<'_> {
             }
             Poll::Ready(Ok(None)) => Err(match self.stage {
                 Stage::Head(HeadProgress::Nothing) => {
-                    ExitReason::Done(TerminationReason::ClientClosed)
+                    self.client.send_and_close(&[]);
+                    ExitReason::Closed(TerminationReason::ClientClosed)
                 }
                 _ => ExitReason::ClientLeft,
             }),

@@ -162,7 +162,7 @@ impl Session<'_> {
         let rest = &bytes[head.length()..];
         let Some(mut download) = download(head.framing(), written.framing) else {
             exchange.keeps_server &= rest.is_empty();
-            self.send_to_client(out)?;
+            self.send_last_part(out)?;
             return self.finish();
         };
         let passed = pass(&mut download, rest, &mut out);
@@ -220,7 +220,10 @@ impl Session<'_> {
             let bulk = bulk.map_err(|error| ExitReason::ServerBroke(error.to_string()))?;
             *left -= bulk.len() as u64;
             let is_last = *left == 0;
-            self.send_to_client(bulk)?;
+            match is_last {
+                true => self.send_last_part(bulk)?,
+                false => self.send_to_client(bulk)?,
+            }
             return self.end_part(is_last);
         }
         let is_last = match download {
@@ -237,7 +240,10 @@ impl Session<'_> {
             }
         };
         self.count(ByteDirection::ToClient, length);
-        let sent = self.client.send_chunk(worker, chunk);
+        let sent = match is_last && !self.keeps_client() {
+            true => self.client.send_last(worker, chunk.bytes()),
+            false => self.client.send_chunk(worker, chunk),
+        };
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
         self.end_part(is_last)
     }
@@ -261,17 +267,21 @@ impl Session<'_> {
         length: usize,
         out: Vec<u8>,
     ) -> Result<(), ExitReason> {
-        self.send_to_client(out)?;
         match passed {
             Ok(Passed::Partial) => {
+                self.send_to_client(out)?;
                 self.limit_step(|limits| limits.body_idle);
                 Ok(())
             }
             Ok(Passed::Complete(used)) => {
                 self.exchange.keeps_server &= used == length;
+                self.send_last_part(out)?;
                 self.finish()
             }
-            Err(fault) => Err(ExitReason::ServerBroke(fault.to_string())),
+            Err(fault) => {
+                self.send_to_client(out)?;
+                Err(ExitReason::ServerBroke(fault.to_string()))
+            }
         }
     }
 
@@ -281,7 +291,7 @@ impl Session<'_> {
             let mut out = self.worker.take_spare();
             let finished = encoder.finish(std::iter::empty(), &mut out);
             debug_assert!(finished, "a body ends once");
-            self.send_to_client(out)?;
+            self.send_last_part(out)?;
         }
         self.exchange.keeps_server = false;
         self.finish()
@@ -328,6 +338,18 @@ impl Session<'_> {
             server = place.map_or("", |place| &place.server.name),
             "response of a server is invalid, answered with 502: {why}"
         );
+    }
+
+    /// Sends the last part of a response, and the end of the connection with it if no request
+    /// follows.
+    pub(super) fn send_last_part(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
+        if self.keeps_client() {
+            return self.send_to_client(out);
+        }
+        self.count(ByteDirection::ToClient, out.len());
+        let sent = self.client.send_last(self.worker, &out);
+        self.worker.keep_spare(out);
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
     fn send_to_client(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
