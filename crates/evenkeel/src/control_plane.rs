@@ -40,6 +40,7 @@ use evenkeel_tls::{SetupError, TicketKeys};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
+use crate::config::plan::ServerPlan;
 use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
 use crate::notify;
@@ -204,7 +205,7 @@ impl ControlPlane {
             tokio::select! {
                 Some(request) = requests.recv() => self.answer(request).await,
                 Ok(event) = events.recv_async() => self.handle_event(event, format),
-                Some(report) = self.reports.1.recv() => self.handle_monitor_event(report),
+                Some(report) = self.reports.1.recv() => self.handle_monitor_events(report),
                 Some(signal) = signals.recv() => self.handle_signal(signal).await,
                 Some(event) = self.upgrades.from_successor.1.recv() => self.handle_successor(event),
                 Some(event) = self.upgrades.from_predecessor.1.recv() => {
@@ -264,6 +265,7 @@ impl ControlPlane {
 
     fn run_due_tasks(&mut self, now_ms: u64) {
         self.start_due_probes(now_ms);
+        self.publish_due();
         self.cut_expired(now_ms);
         self.climb_ramps(now_ms);
         self.log_due_events(now_ms);
@@ -326,10 +328,10 @@ impl ControlPlane {
             .iter()
             .filter(|service| service.lists(address));
         let mut listing = listing.map(|service| {
-            let usable = service.plan.servers.iter().filter(|other| {
+            let usable = self.listed(service).filter(|(other, eligibility)| {
                 other.address != *address
                     && service.weight(other) > 0
-                    && self.serves(service, &other.address)
+                    && self.serves((other, eligibility))
             });
             (usable.count(), service.plan.servers.len())
         });
@@ -354,9 +356,8 @@ impl ControlPlane {
     }
 
     /// Returns whether a service routes clients to a server: the server is up and its role fits.
-    fn serves(&self, service: &ManagedService, address: &Address) -> bool {
-        let eligibility = self.eligibility_in(service, address);
-        self.takes_clients(address) && !matches!(eligibility, Eligibility::Unused(_))
+    fn serves(&self, (server, eligibility): (&ServerPlan, &Eligibility)) -> bool {
+        self.takes_clients(&server.address) && !matches!(eligibility, Eligibility::Unused(_))
     }
 
     async fn handle_signal(&mut self, signal: Signal) {

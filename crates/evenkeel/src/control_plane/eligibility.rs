@@ -5,7 +5,7 @@ use evenkeel_policy::cluster::Role;
 use super::ControlPlane;
 use super::service::ManagedService;
 use crate::config::Address;
-use crate::config::plan::{self, Fallback};
+use crate::config::plan::{self, Fallback, ServerPlan};
 
 /// Fraction (one fifth) of the lag limit by which a replica must stay below it to be used again.
 const LAG_MARGIN: u64 = 5;
@@ -43,18 +43,18 @@ impl ControlPlane {
             .collect()
     }
 
-    /// Returns the published eligibility of a server in a service.
-    pub(super) fn eligibility_in(
+    /// Returns the servers of a service with their published eligibility.
+    pub(super) fn listed<'s>(
         &self,
-        service: &ManagedService,
-        address: &Address,
-    ) -> Eligibility {
-        let mut listed = service.plan.servers.iter();
-        let index = listed.position(|server| server.address == *address);
-        let known = index.and_then(|index| service.eligibilities.get(index));
-        known
-            .cloned()
-            .unwrap_or_else(|| self.eligibility(service.plan.role, address))
+        service: &'s ManagedService,
+    ) -> impl Iterator<Item = (&'s ServerPlan, Eligibility)> {
+        let listed = service.plan.servers.iter().enumerate();
+        listed.map(|(index, server)| {
+            let known = service.eligibilities.get(index).cloned();
+            let published =
+                known.unwrap_or_else(|| self.eligibility(service.plan.role, &server.address));
+            (server, published)
+        })
     }
 
     /// Returns the reason to keep a replica out whose lag is within the limit, but near it.

@@ -22,6 +22,9 @@ use crate::config::Address;
 use crate::config::plan::OnServerDown;
 use crate::status::{EventKind, Severity};
 
+/// Maximum number of reports that are handled before commands and other events.
+const REPORTS_PER_TURN_MAX: usize = 512;
+
 /// Result of a task outside of the control plane.
 #[derive(Debug)]
 pub(super) enum MonitorEvent {
@@ -84,6 +87,17 @@ impl ControlPlane {
         }
     }
 
+    /// Handles a report, and those that have arrived with it.
+    pub(super) fn handle_monitor_events(&mut self, first: MonitorEvent) {
+        self.handle_monitor_event(first);
+        for _ in 1..REPORTS_PER_TURN_MAX {
+            let Ok(report) = self.reports.1.try_recv() else {
+                return;
+            };
+            self.handle_monitor_event(report);
+        }
+    }
+
     pub(super) fn handle_monitor_event(&mut self, report: MonitorEvent) {
         match report {
             MonitorEvent::Probed(address, observation, is_busy) => {
@@ -121,10 +135,15 @@ impl ControlPlane {
             // If the server is the primary, its epoch must begin before clients are sent to it.
             self.publish_roles();
         }
-        self.publish_all_with(address);
         let cuts = match change.to {
-            HealthState::Down => self.cut_sessions_of_dead(address),
-            HealthState::Up | HealthState::Starting => Vec::new(),
+            HealthState::Down => {
+                self.publish_all_with(address);
+                self.cut_sessions_of_dead(address)
+            }
+            HealthState::Up | HealthState::Starting => {
+                self.publish_soon_all_with(address);
+                Vec::new()
+            }
         };
         self.report_health(address, &change, cuts);
         self.apply_health_state(address, change.to);

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use evenkeel_engine::clock::now_ms;
 use evenkeel_engine::socket::Keepalive;
-use evenkeel_policy::balance::key_of;
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::server_set::{Member, ServerSet};
@@ -34,6 +33,23 @@ impl ControlPlane {
         }
     }
 
+    /// Publishes every service that lists the address at the end of this turn: servers that come up
+    /// together are one change.
+    pub(super) fn publish_soon_all_with(&mut self, address: &Address) {
+        for service in &mut self.services {
+            service.is_publish_due |= service.lists(address);
+        }
+    }
+
+    /// Publishes the services with a change in this turn.
+    pub(super) fn publish_due(&mut self) {
+        for index in 0..self.services.len() {
+            if self.services[index].is_publish_due {
+                self.publish(index);
+            }
+        }
+    }
+
     /// Publishes the services whose slow start has reached its next step.
     pub(super) fn climb_ramps(&mut self, now_ms: u64) {
         for index in 0..self.services.len() {
@@ -55,6 +71,7 @@ impl ControlPlane {
         let service = &mut self.services[index];
         service.eligibilities = eligibilities;
         service.next_ramp_ms = next_ramp_ms;
+        service.is_publish_due = false;
         self.data_plane.publish(&service.service, snapshot);
         // The primary may have been drained or removed.
         set_primary_status(&self.services[index].service);
@@ -172,7 +189,7 @@ impl ControlPlane {
                 next_ramp_ms = Some(next_ramp_ms.map_or(at_ms, |known| known.min(at_ms)));
             }
             members.push(Member {
-                id: identity(&listed.address),
+                id: state.identity,
                 weight: ramped.weight,
                 backup: listed.backup || *eligibility == Eligibility::Reserve,
                 accepting: state.takes_clients() && !matches!(eligibility, Eligibility::Unused(_)),
@@ -217,18 +234,12 @@ impl ControlPlane {
     /// does.
     fn state_of(&self, index: usize) -> State {
         let service = &self.services[index];
-        let listed = service
-            .plan
-            .servers
-            .iter()
-            .filter(|server| service.weight(server) > 0);
+        let listed = self.listed(service);
         let (mut all, mut serving, mut reserve) = (0, 0, false);
-        for server in listed {
-            let eligibility = self.eligibility_in(service, &server.address);
+        for (server, eligibility) in listed.filter(|(server, _)| service.weight(server) > 0) {
             let should = self.should_serve(service, &server.address);
             all += usize::from(should);
-            let serves = self.takes_clients(&server.address)
-                && !matches!(eligibility, Eligibility::Unused(_));
+            let serves = self.serves((server, &eligibility));
             serving += usize::from(serves && should);
             reserve |= serves && !should;
         }
@@ -249,12 +260,6 @@ fn up_for_ms(state: &ManagedServer, now_ms: u64) -> u64 {
     state
         .back_since_ms
         .map_or(u64::MAX, |since_ms| now_ms.saturating_sub(since_ms))
-}
-
-/// Returns an id that is equal for one address in every process, so that `source` agrees between
-/// load balancers.
-fn identity(address: &Address) -> u64 {
-    key_of(address.to_string().as_bytes())
 }
 
 /// Converts a plan to the data plane's settings.

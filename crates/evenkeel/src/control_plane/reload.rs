@@ -358,6 +358,7 @@ impl ControlPlane {
             weights: BTreeMap::new(),
             eligibilities: Vec::new(),
             next_ramp_ms: None,
+            is_publish_due: false,
             history: super::history::History::default(),
             rejections: super::rejection_log::RejectionLog::default(),
             state: status::ServiceState::Down,

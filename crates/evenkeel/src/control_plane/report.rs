@@ -160,11 +160,10 @@ impl ControlPlane {
     }
 
     fn list_unavailable(&self, managed: &ManagedService) -> String {
-        let listed = managed.plan.servers.iter();
+        let listed = self.listed(managed);
         let unavailable: Vec<_> = listed
-            .filter(|server| {
-                !self.serves(managed, &server.address)
-                    && self.should_serve(managed, &server.address)
+            .filter(|(server, eligibility)| {
+                !self.serves((server, eligibility)) && self.should_serve(managed, &server.address)
             })
             .collect();
         if unavailable.is_empty() {
@@ -172,7 +171,7 @@ impl ControlPlane {
         }
         let named = unavailable.iter().take(NAMED_MAX);
         let mut words: Vec<_> = named
-            .map(|server| self.unavailable_reason(managed, server))
+            .map(|(server, eligibility)| self.unavailable_reason(server, eligibility))
             .collect();
         if unavailable.len() > NAMED_MAX {
             words.push(format!("{} more", unavailable.len() - NAMED_MAX));
@@ -180,9 +179,8 @@ impl ControlPlane {
         format!("not accepting new clients: {}", words.join(", "))
     }
 
-    fn unavailable_reason(&self, managed: &ManagedService, server: &ServerPlan) -> String {
+    fn unavailable_reason(&self, server: &ServerPlan, eligibility: &Eligibility) -> String {
         let known = self.servers.get(&server.address);
-        let eligibility = self.eligibility_in(managed, &server.address);
         if let (true, Eligibility::Unused(why)) = (self.takes_clients(&server.address), eligibility)
         {
             return format!("{} ({why})", server.name);
@@ -192,12 +190,11 @@ impl ControlPlane {
     }
 
     fn server_statuses(&self, managed: &ManagedService) -> Vec<ServerStatus> {
-        let listed = managed.plan.servers.iter();
+        let listed = self.listed(managed);
         let mut all: Vec<_> = listed
-            .filter_map(|server| {
-                self.servers
-                    .get(&server.address)
-                    .map(|known| self.server_status(managed, server, known))
+            .filter_map(|(server, eligibility)| {
+                let known = self.servers.get(&server.address)?;
+                Some(self.server_status(managed, (server, eligibility), known))
             })
             .collect();
         let gone = self
@@ -211,10 +208,10 @@ impl ControlPlane {
     fn server_status(
         &self,
         managed: &ManagedService,
-        listed: &ServerPlan,
+        (listed, eligibility): (&ServerPlan, Eligibility),
         known: &ManagedServer,
     ) -> ServerStatus {
-        let unused_reason = match self.eligibility_in(managed, &listed.address) {
+        let unused_reason = match eligibility {
             Eligibility::Unused(why) => Some(why),
             Eligibility::Serves | Eligibility::Reserve => None,
         };

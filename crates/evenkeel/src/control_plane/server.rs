@@ -10,6 +10,7 @@ use evenkeel_monitor::RoleMonitor;
 use evenkeel_monitor::probe::{
     Authorities, MonitorAccount, Observation, Outcome, Prober, Target, TargetAddress, Tls, TlsUse,
 };
+use evenkeel_policy::balance::key_of;
 use evenkeel_policy::health::{Change, Health, HealthSettings, HealthState, PassiveFailure};
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::data_plane::DataPlane;
@@ -180,6 +181,9 @@ pub(super) struct Drain {
 pub(super) struct ManagedServer {
     pub(super) server: Arc<Server>,
     pub(super) address: Address,
+    /// Id that is equal for one address in every process, so that `source` agrees between load
+    /// balancers.
+    pub(super) identity: u64,
     pub(super) prober: Option<Arc<Prober>>,
     pub(super) health: Health,
     pub(super) last_probe: Option<LastProbe>,
@@ -237,6 +241,7 @@ impl ManagedServer {
         Ok(Self {
             server,
             address: address.clone(),
+            identity: key_of(address.to_string().as_bytes()),
             prober,
             health,
             last_probe: None,

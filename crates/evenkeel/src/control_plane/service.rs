@@ -40,6 +40,8 @@ pub(super) struct ManagedService {
     /// Eligibility as published to the data plane, in the order of the plan's servers.
     pub(super) eligibilities: Vec<Eligibility>,
     pub(super) next_ramp_ms: Option<u64>,
+    /// True if a change of its servers is published at the end of the turn.
+    pub(super) is_publish_due: bool,
     pub(super) history: History,
     pub(super) rejections: RejectionLog,
     pub(super) state: status::ServiceState,

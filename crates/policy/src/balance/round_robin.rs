@@ -9,6 +9,10 @@ use crate::server_set::{Member, PickRequest};
 /// scaled down.
 const ROTATION_LENGTH_MAX: u64 = 2_048;
 
+/// Maximum number of servers whose turns are interleaved as smoothly as possible: the time for that
+/// grows with the square of their number.
+const SMOOTH_MAX: usize = 64;
+
 /// The order of turns, computed when the snapshot is built: a turn is then one atomic addition
 /// without a lock.
 pub(super) struct RoundRobin {
@@ -19,7 +23,7 @@ impl RoundRobin {
     pub(super) fn new(slots: &[&Member]) -> RoundRobin {
         let weights: Vec<u64> = slots.iter().map(|slot| u64::from(slot.weight)).collect();
         RoundRobin {
-            rotation: smooth_order(&reduced(&weights)),
+            rotation: order(&reduced(&weights)),
         }
     }
 }
@@ -66,6 +70,30 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// Returns the order of turns of a round.
+fn order(weights: &[u64]) -> Vec<u32> {
+    match weights.len() {
+        0..=SMOOTH_MAX => smooth_order(weights),
+        _ => spread_order(weights),
+    }
+}
+
+/// Returns an order of turns in which those of a slot have nearly equal distances.
+fn spread_order(weights: &[u64]) -> Vec<u32> {
+    /// 2^32 divided by the golden ratio: multiples of it are spread evenly.
+    const GOLDEN: u32 = 2_654_435_769;
+    let slots = weights.iter().zip(0_u32..);
+    let mut turns: Vec<(u64, u32)> = slots
+        .flat_map(|(&weight, slot)| {
+            // The slot's first turn, as a fraction of 2^32 of its distance.
+            let first = u64::from(slot.wrapping_mul(GOLDEN));
+            (0..weight).map(move |turn| (((turn << 32) + first) / weight, slot))
+        })
+        .collect();
+    turns.sort_unstable();
+    turns.into_iter().map(|(_, slot)| slot).collect()
+}
+
 /// Returns the order of turns: in each turn every slot gains its weight as credit. The slot with
 /// the most credit is chosen and pays the total.
 fn smooth_order(weights: &[u64]) -> Vec<u32> {
@@ -94,6 +122,27 @@ mod tests {
     fn heavier_servers_turns_are_spread_over_the_round() {
         assert_eq!(smooth_order(&[5, 1, 1]), [0, 0, 1, 0, 2, 0, 0]);
         assert_eq!(smooth_order(&[1, 1, 1]), [0, 1, 2]);
+    }
+
+    #[test]
+    fn turns_of_many_servers_are_spread_over_the_round() {
+        let mut weights = [1; 100];
+        weights[7] = 4;
+        let rotation = order(&weights);
+        assert_eq!(rotation.len(), 103);
+        let turns_of = |slot: u32| {
+            let turns = rotation.iter().enumerate();
+            let turns = turns.filter(move |(_, one)| **one == slot);
+            turns.map(|(turn, _)| turn).collect::<Vec<_>>()
+        };
+        let heavy = turns_of(7);
+        assert_eq!(heavy.len(), 4);
+        let distances = heavy.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(
+            distances.clone().all(|one| (24..28).contains(&one)),
+            "{heavy:?}"
+        );
+        assert!((0..100).all(|slot| slot == 7 || turns_of(slot).len() == 1));
     }
 
     #[test]
