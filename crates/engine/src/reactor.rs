@@ -180,9 +180,14 @@ impl Readiness {
         }
     }
 
-    /// Marks a listening socket as empty: epoll will report the next client.
+    /// Marks a socket whose clients or bytes are all known: epoll will report the next ones.
     pub(crate) fn not_readable(&self) {
         self.readable.set(false);
+    }
+
+    /// Returns whether epoll has reported the end or an error.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get()
     }
 
     /// Marks a connecting socket, which takes no bytes before epoll announces it.

@@ -2,6 +2,7 @@
 
 mod chunk;
 mod observer;
+mod peek;
 mod raw;
 
 use std::cell::RefCell;

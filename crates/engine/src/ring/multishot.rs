@@ -137,10 +137,6 @@ impl Multishot<'_> {
         Poll::Pending
     }
 
-    async fn next(&self) -> Option<io::Result<Arrival>> {
-        poll_fn(|context| self.poll_next(context)).await
-    }
-
     /// Returns whether [`Self::poll_next`] has no result yet.
     fn must_wait(&self) -> bool {
         let request = &self.ring.multishots.borrow()[self.slot];
@@ -206,16 +202,42 @@ impl Ring {
         socket: &Rc<socket2::Socket>,
         events: i16,
     ) -> io::Result<()> {
-        let entry = Entry::poll_changes(&**socket, events);
-        let changes = self.start_multishot(Kind::Poll, socket, entry);
-        while let Some(change) = changes.next().await {
-            if let Arrival::Events(seen) = change?
-                && seen & events != 0
-            {
+        let changes = self.poll_changes(socket, events);
+        while let Some(seen) = changes.next().await {
+            if seen? & events != 0 {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Starts to poll for events of poll(2). The events that are set now are the first result; a
+    /// further one comes with each change, such as the arrival of bytes.
+    pub(crate) fn poll_changes(
+        &self,
+        socket: &Rc<socket2::Socket>,
+        events: i16,
+    ) -> PollChanges<'_> {
+        let entry = Entry::poll_changes(&**socket, events);
+        PollChanges(self.start_multishot(Kind::Poll, socket, entry))
+    }
+}
+
+/// A poll for changes of a socket. If dropped, it is canceled.
+pub(crate) struct PollChanges<'a>(Multishot<'a>);
+
+impl PollChanges<'_> {
+    /// Waits for the next change, and returns all events that are set. `None`: the kernel reports
+    /// no more.
+    pub(crate) fn next(&self) -> impl Future<Output = Option<io::Result<i16>>> + '_ {
+        let events = |arrival| match arrival {
+            Arrival::Events(seen) => seen,
+            Arrival::Bytes(_) | Arrival::Client(_) => 0,
+        };
+        poll_fn(move |context| match self.0.poll_next(context) {
+            Poll::Ready(change) => Poll::Ready(change.map(|change| change.map(events))),
+            Poll::Pending => Poll::Pending,
+        })
     }
 }
 
