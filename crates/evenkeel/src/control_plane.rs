@@ -23,6 +23,7 @@ mod role_monitor;
 mod server;
 mod service;
 mod timeline;
+mod tls_routes;
 mod traffic_check;
 mod upgrade;
 mod watchdog;

@@ -244,6 +244,8 @@ pub struct ServiceErrors {
     pub limit: u64,
     /// A PROXY header was missing, broken, or from a peer that is not listed.
     pub proxy_header: u64,
+    /// No route matched, and the service has no servers, or the ClientHello did not arrive in time.
+    pub unrouted: u64,
     /// The client reset the connection.
     pub reset_by_client: u64,
     /// The server reset the connection.

@@ -18,6 +18,8 @@ mod probes;
 mod routes;
 #[path = "config/rules.rs"]
 mod rules;
+#[path = "config/tls_routes.rs"]
+mod tls_routes;
 #[path = "config/users.rs"]
 mod users;
 #[path = "config/wrong.rs"]

@@ -172,6 +172,9 @@ pub struct ServiceCounters {
     pub retries: SharedCounter,
     /// Clients terminated because of a bad, missing or forbidden PROXY header.
     pub proxy_header: SharedCounter,
+    /// Clients closed because no route matched and the service has no servers, or because their
+    /// ClientHello did not arrive in time.
+    pub unrouted: SharedCounter,
     /// Failed connects to its servers.
     pub connect_errors: SharedCounter,
     /// Sessions ended by a client's reset.
@@ -201,6 +204,7 @@ impl ServiceCounters {
             connect_failed: SharedCounter::default(),
             retries: SharedCounter::default(),
             proxy_header: SharedCounter::default(),
+            unrouted: SharedCounter::default(),
             connect_errors: SharedCounter::default(),
             reset_by_client: SharedCounter::default(),
             reset_by_server: SharedCounter::default(),
@@ -224,6 +228,7 @@ impl ServiceCounters {
             connect_failed,
             retries,
             proxy_header,
+            unrouted,
             connect_errors,
             reset_by_client,
             reset_by_server,
@@ -242,6 +247,7 @@ impl ServiceCounters {
             ("connect_failed", connect_failed),
             ("retries", retries),
             ("proxy_header", proxy_header),
+            ("unrouted", unrouted),
             ("connect_errors", connect_errors),
             ("reset_by_client", reset_by_client),
             ("reset_by_server", reset_by_server),

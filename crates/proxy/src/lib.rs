@@ -31,6 +31,7 @@ mod worker;
 pub use server::{Endpoint, Server};
 pub use service::{
     Protocol, ProtocolSnapshot, Service, ServiceSnapshot, database, digests, http, rules, stats,
+    tls_routes,
 };
 pub use session::mysql::shared::lexer_modes as mysql_lexer_modes;
 pub use session::protocol_state;

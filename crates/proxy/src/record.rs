@@ -40,6 +40,8 @@ pub enum TerminationReason {
     OverLimit,
     /// A bad or missing PROXY header from a listed peer, or any from an unlisted one.
     ProxyHeader(String),
+    /// No route for the client, and its service has no servers.
+    Unrouted(String),
 }
 
 /// Reason why Evenkeel ended a session.
@@ -92,6 +94,7 @@ impl std::fmt::Display for TerminationReason {
             Self::Rejected(what) => write!(f, "error: {what}"),
             Self::OverLimit => f.write_str("max_connections reached"),
             Self::ProxyHeader(why) => write!(f, "PROXY header: {why}"),
+            Self::Unrouted(why) => write!(f, "not routed: {why}"),
         }
     }
 }

@@ -10,6 +10,7 @@ mod login_limiter;
 pub(crate) mod pin_causes;
 pub mod rules;
 pub mod stats;
+pub mod tls_routes;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::upstream::queue::Queue;
 use database::{DatabaseService, DatabaseSnapshot};
 use http::{HttpService, HttpSnapshot};
 use rules::RuleSet;
+use tls_routes::TlsRoutes;
 
 /// Immutable description of how a service is served from now on.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub struct ServiceSnapshot {
     pub pool: ServerSet,
     /// The servers, in the order of the pool's members.
     pub servers: Vec<Arc<Server>>,
+    /// Routes of a TCP service; `None`: there are none.
+    pub tls_routes: Option<Arc<TlsRoutes>>,
     /// Settings that only its protocol has.
     pub protocol: ProtocolSnapshot,
 }

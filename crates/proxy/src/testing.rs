@@ -114,6 +114,26 @@ impl TestPlane {
         }
     }
 
+    /// Adds another service, whose servers have the next ids.
+    pub(crate) fn add_service(
+        &mut self,
+        name: &str,
+        settings: ServiceSettings,
+        limits: &[u32],
+    ) -> Arc<Service> {
+        let first = self.servers.len() as u64 + 1;
+        let servers: Vec<_> = (first..)
+            .zip(limits)
+            .map(|(id, limit)| server(id, *limit))
+            .collect();
+        let view = snapshot(settings, &servers);
+        let service = Service::new(100 + first, name.into(), view, 1, Protocol::Tcp);
+        let service = Arc::new(service);
+        self.worker.shared.registry.add(&service);
+        self.servers.extend(servers);
+        service
+    }
+
     /// Starts the session of a client, and returns the client.
     pub(crate) fn client(&self) -> Peer {
         let (socket, peer) = connected();
@@ -194,7 +214,7 @@ fn server(id: u64, limit: u32) -> Arc<Server> {
     Arc::new(server)
 }
 
-fn snapshot(settings: ServiceSettings, servers: &[Arc<Server>]) -> ServiceSnapshot {
+pub(crate) fn snapshot(settings: ServiceSettings, servers: &[Arc<Server>]) -> ServiceSnapshot {
     let members = servers.iter().map(|server| Member {
         id: server.id,
         weight: evenkeel_policy::ramp::WEIGHT_SCALE,
@@ -207,6 +227,7 @@ fn snapshot(settings: ServiceSettings, servers: &[Arc<Server>]) -> ServiceSnapsh
         settings,
         pool: ServerSet::new(Algorithm::First, members.collect(), cursor),
         servers: servers.to_vec(),
+        tls_routes: None,
         protocol: crate::service::ProtocolSnapshot::Tcp,
     }
 }

@@ -233,6 +233,7 @@ fn orders() -> ServiceStatus {
             queue_timeout: 13,
             limit: 14,
             proxy_header: 15,
+            unrouted: 19,
             reset_by_client: 5,
             reset_by_server: 16,
             idle_timeout: 17,

@@ -178,6 +178,7 @@ pub static SERVICE: Section = Section {
         number("retries", 0, 100),
         number("idle_timeout_ms", 0, WEEK_MS),
         number("half_close_timeout_ms", 0, WEEK_MS),
+        number("hello_timeout_ms", 1, TEN_MINUTES_MS),
         number("query_timeout_ms", 0, WEEK_MS),
         number("transaction_timeout_ms", 0, WEEK_MS),
         number("idle_in_transaction_timeout_ms", 0, WEEK_MS),

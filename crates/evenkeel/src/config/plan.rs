@@ -33,8 +33,8 @@ pub use pool::{PoolMode, PoolPlan};
 pub use protocol::{PROTOCOL_NAMES, Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use route::{
-    BasicAuthPlan, ContentPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget, default_name,
-    route_table,
+    BasicAuthPlan, ContentPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget,
+    TlsRoutesPlan, default_name, route_table,
 };
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
@@ -153,13 +153,13 @@ pub struct ServicePlan {
     pub cluster: Option<String>,
     /// Protocol of the clients and servers.
     pub protocol: Protocol,
-    /// Addresses to listen on. Empty only if routes of other HTTP services lead to it.
+    /// Addresses to listen on. Empty only if routes of other services lead to it.
     pub listen: Vec<Listen>,
     /// Balancing algorithm. Default round-robin; least-connections for postgres and mysql.
     pub balance: Algorithm,
     /// Role that a server must have. Default any; always any for postgres and mysql.
     pub role: Role,
-    /// Servers. Empty only for an HTTP service with routes.
+    /// Servers. Empty only for a service with routes.
     pub servers: Vec<ServerPlan>,
     /// Concurrent clients, 1 to 1 000 000. Default 10 000. Others are closed immediately.
     pub max_connections: u32,
@@ -196,6 +196,8 @@ pub struct ServicePlan {
     pub monitor: Option<Monitor>,
     /// TLS to servers, for probes, monitors and sessions of database protocols.
     pub server_tls: ServerTls,
+    /// Routes of a tcp service. Empty for others.
+    pub tls_routes: TlsRoutesPlan,
 }
 
 impl ServicePlan {
@@ -236,6 +238,7 @@ impl ServicePlan {
             },
             monitor: None,
             server_tls: ServerTls::default(),
+            tls_routes: TlsRoutesPlan::default(),
             protocol,
         }
     }
@@ -253,6 +256,12 @@ impl ServicePlan {
     /// Returns the settings of an HTTP service. `None` for other protocols.
     pub fn http(&self) -> Option<&HttpPlan> {
         self.protocol.http().map(|http| &**http)
+    }
+
+    /// Returns the routes, in the order of the file.
+    pub fn routes(&self) -> &[RoutePlan] {
+        self.http()
+            .map_or(&self.tls_routes.routes, |http| &http.routes)
     }
 
     /// Returns `[service.tls]`: TLS towards clients. `None`: there is none.

@@ -23,7 +23,7 @@ const DATABASE_KEYS: [&str; 13] = [
 
 /// Keys that require a protocol in which each client has its own server connection, with advice for
 /// others.
-const PER_CLIENT_KEYS: [(&str, &str); 9] = [
+const PER_CLIENT_KEYS: [(&str, &str); 10] = [
     (
         "role",
         "remove it: one service handles both; writes go to the primary, and reads to the replicas \
@@ -42,6 +42,10 @@ const PER_CLIENT_KEYS: [(&str, &str); 9] = [
         "half_close_timeout_ms",
         "remove it: a client that closes its sending side is disconnected; use `idle_timeout_ms` \
          for inactive clients",
+    ),
+    (
+        "hello_timeout_ms",
+        "remove it: `login_timeout_ms` limits the TLS handshake, too",
     ),
     (
         "all_down",
@@ -71,14 +75,14 @@ const SEND_PROXY: (&str, &str) = (
 );
 
 /// Keys of HTTP services only.
-const HTTP_KEYS: [&str; 5] = ["http", "times", "route", "sticky", "retry"];
+const HTTP_KEYS: [&str; 4] = ["http", "times", "sticky", "retry"];
 
 /// Keys of database services that HTTP services have, too.
 const SHARED_KEYS: [&str; 2] = ["tls", "pool"];
 
 /// Keys of a protocol in which each client has its own server connection, with advice for HTTP
 /// services.
-const NOT_FOR_HTTP: [(&str, &str); 8] = [
+const NOT_FOR_HTTP: [(&str, &str); 9] = [
     (
         "role",
         "remove it: web servers have no roles; mark spare servers with `backup = true`",
@@ -91,6 +95,10 @@ const NOT_FOR_HTTP: [(&str, &str); 8] = [
     (
         "half_close_timeout_ms",
         "remove it: [service.times] limits requests, bodies and tunnels",
+    ),
+    (
+        "hello_timeout_ms",
+        "remove it: a TLS handshake may take 10 seconds",
     ),
     (
         "all_down",
@@ -135,6 +143,7 @@ pub(super) fn check_keys(protocol: &Protocol, table: &Table<'_>, problems: &mut 
         ServerConnections::Pooled => {
             refuse_per_client_keys(info.name, &PER_CLIENT_KEYS, table, problems);
             refuse_http_keys(info.name, table, problems);
+            refuse_route(info.name, table, problems);
         }
     }
 }
@@ -177,6 +186,16 @@ fn refuse_http_keys(protocol: &str, table: &Table<'_>, problems: &mut Problems) 
     for key in HTTP_KEYS {
         refuse_key(protocol, &owners, key, table, problems);
     }
+}
+
+/// Reports routes by host: [service.split] and rules lead statements to servers.
+fn refuse_route(protocol: &str, table: &Table<'_>, problems: &mut Problems) {
+    let with = [ServerConnections::PerClient, ServerConnections::PerRequest];
+    let owners: Vec<_> = with
+        .into_iter()
+        .flat_map(ProtocolInfo::names_with)
+        .collect();
+    refuse_key(protocol, &owners, "route", table, problems);
 }
 
 /// Reports a key that belongs to other protocols.

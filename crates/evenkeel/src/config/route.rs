@@ -1,8 +1,10 @@
-//! Reads `[[service.route]]`: the requests that a route takes, and their treatment.
+//! Reads `[[service.route]]`: the requests that a route takes, and their treatment. The routes of a
+//! tcp service are in `tls`.
 
 mod auth;
 mod fields;
 mod target;
+pub(super) mod tls;
 
 use evenkeel_policy::http::rate::RateLimit;
 use evenkeel_policy::http::rewrite::Rewrite;
@@ -38,6 +40,15 @@ pub(super) struct RouteSpans {
     pub(super) to: SourceSpan,
 }
 
+impl RouteSpans {
+    fn of(table: &Table<'_>) -> Self {
+        Self {
+            route: table.span.clone(),
+            to: table.value_span("to"),
+        }
+    }
+}
+
 /// Reads the routes of a service, in order.
 pub(super) fn read(
     service: &Table<'_>,
@@ -48,10 +59,7 @@ pub(super) fn read(
     let mut spans = Vec::new();
     for table in service.tables("route", &keys::ROUTE, problems) {
         routes.push(read_one(&table, routes.len() + 1, sources, problems));
-        spans.push(RouteSpans {
-            route: table.span.clone(),
-            to: table.value_span("to"),
-        });
+        spans.push(RouteSpans::of(&table));
     }
     (routes, spans)
 }

@@ -17,7 +17,14 @@ use super::route::RouteSpans;
 use super::server;
 use super::sources::Sources;
 use super::upstream::UpstreamSpans;
-use super::{AddressError, cluster, database, http, protocol, role, rule};
+use super::{AddressError, cluster, database, http, protocol, role, route, rule};
+
+/// Message that `listen` is missing.
+pub(super) const NO_LISTEN: &str = "this service has no `listen` address";
+
+/// Advice for that.
+pub(super) const NO_LISTEN_HELP: &str =
+    "add `listen = \"127.0.0.1:3306\"`, or `\"*:3306\"` for all addresses";
 
 /// Service as far as it could be read, with the places of its parts.
 #[derive(Debug)]
@@ -109,17 +116,11 @@ fn read_listen(
     problems: &mut Problems,
 ) {
     let elements = table.elements("listen");
-    // Whether a route leads to an HTTP service is known only when all services are read.
-    let may_be_missing = plan.http().is_some() && table.value("listen").is_none();
+    // Whether a route leads to the service is known only when all services are read.
+    let may_be_missing = plan.database().is_none() && table.value("listen").is_none();
     if elements.is_empty() && !may_be_missing {
         let span = table.key_span("listen").or_else(|| table.span.clone());
-        let help = "add `listen = \"127.0.0.1:3306\"`, or `\"*:3306\"` for all addresses";
-        problems.error(
-            &span,
-            "E_MISSING_KEY",
-            "this service has no `listen` address",
-            help,
-        );
+        problems.error(&span, "E_MISSING_KEY", NO_LISTEN, NO_LISTEN_HELP);
     }
     for value in elements {
         let DeValue::String(text) = value.get_ref() else {
@@ -242,6 +243,9 @@ fn read_tables(
             sources,
         };
         (**http, spans.routes) = http::read(table, &context, problems);
+    }
+    if plan.protocol_info().connections == ServerConnections::PerClient {
+        (plan.tls_routes, spans.routes) = route::tls::read(table, problems);
     }
     if let Some(database) = plan.protocol.database_mut() {
         spans.auth = table.key_span("auth");

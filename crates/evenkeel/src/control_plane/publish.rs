@@ -204,6 +204,7 @@ impl ControlPlane {
                 settings: settings(&service.plan),
                 pool,
                 servers,
+                tls_routes: service.tls_routes.clone(),
                 protocol,
             },
             next_ramp_ms,

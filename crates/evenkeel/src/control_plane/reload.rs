@@ -339,6 +339,7 @@ impl ControlPlane {
             settings: settings(plan),
             pool: no_servers,
             servers: Vec::new(),
+            tls_routes: None,
             protocol: ProtocolSnapshot::Tcp,
         };
         let workers = self.data_plane.workers();
@@ -367,6 +368,7 @@ impl ControlPlane {
             writes_recorded_since_us: 0,
             acceptor: super::service::TlsAcceptor::Tcp,
             http_parts: None,
+            tls_routes: None,
             rules: None,
             monitor_tasks: None,
             primary: None,

@@ -383,6 +383,7 @@ fn refused(counters: &ServiceCounters) -> u64 {
         &counters.no_server,
         &counters.connect_failed,
         &counters.proxy_header,
+        &counters.unrouted,
     ]
     .iter()
     .map(|tally| tally.get())
@@ -397,6 +398,7 @@ fn errors(counters: &ServiceCounters) -> ServiceErrors {
         queue_timeout: counters.queue_timeout.get(),
         limit: counters.over_limit.get(),
         proxy_header: counters.proxy_header.get(),
+        unrouted: counters.unrouted.get(),
         reset_by_client: counters.reset_by_client.get(),
         reset_by_server: counters.reset_by_server.get(),
         idle_timeout: counters.idle_timeout.get(),

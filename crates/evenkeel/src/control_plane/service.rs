@@ -9,6 +9,7 @@ use evenkeel_proxy::Service;
 use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::rules::RuleSet;
 use evenkeel_proxy::server_info::ServerInfo;
+use evenkeel_proxy::tls_routes::TlsRoutes;
 use evenkeel_tls::{Acceptor, HttpAcceptor, TicketKeys};
 
 use super::database::{MonitorTasks, snapshot, tracks};
@@ -55,6 +56,8 @@ pub(super) struct ManagedService {
     pub(super) acceptor: TlsAcceptor,
     /// Compiled routes of an HTTP service. `None`: another protocol, or not compiled yet.
     pub(super) http_parts: Option<HttpParts>,
+    /// Compiled routes of a TCP service. `None`: there are none, or they are not compiled yet.
+    pub(super) tls_routes: Option<Arc<TlsRoutes>>,
     /// Statement rules of the plan. `None`: there are none.
     pub(super) rules: Option<Arc<RuleSet>>,
     /// Tasks that query the servers for `server_info`.

@@ -103,6 +103,7 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
             | "logins_per_address"
             | "digests_max" => postgres(&line),
             "times" | "http" | "route" | "sticky" | "retry" => http(&line),
+            "hello_timeout_ms" => service(&format!("{line}\n[[service.route]]\nhost = 'a'\n")),
             _ => service(&line),
         },
         "[service.monitor]" if key == "role_interval_ms" => service(&format!("{DATABASE}{line}\n")),

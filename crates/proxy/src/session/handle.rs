@@ -271,8 +271,18 @@ impl SessionHandle {
 
     /// Returns whether a command to reset sessions of this server or service concerns this one.
     pub(crate) fn matches(&self, service_id: Option<u64>, server_id: Option<u64>) -> bool {
-        service_id.is_none_or(|id| id == self.service.id)
-            && server_id.is_none_or(|id| self.is_at(id))
+        match (service_id, server_id) {
+            (None, server_id) => server_id.is_none_or(|id| self.is_at(id)),
+            (Some(id), None) => id == self.service.id || id == self.picking_service_id(),
+            (Some(id), Some(server_id)) => id == self.picking_service_id() && self.is_at(server_id),
+        }
+    }
+
+    /// Returns the id of the service whose servers are used: the client's own, or the one that a
+    /// route leads to.
+    fn picking_service_id(&self) -> u64 {
+        let relaying = self.relaying();
+        relaying.map_or(self.service.id, |relaying| relaying.service_id())
     }
 
     fn is_at(&self, server_id: u64) -> bool {

@@ -1,5 +1,7 @@
 //! Serves sessions of `protocol = "tcp"`: reads the PROXY header, connects to a server, and relays.
 
+mod routing;
+
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,19 +14,46 @@ use super::{lingering_close, proxy_header_guard, proxy_protocol};
 use crate::event::{Event, PassiveFailure};
 use crate::record::{Record, TerminationReason};
 use crate::server::Server;
-use crate::service::{ClientPermit, ServiceSnapshot};
+use crate::service::{ClientPermit, Service, ServiceSnapshot};
 use crate::session::handle::{Interrupt, Relayed, RelayedServer, SessionHandle};
+use crate::settings::ServiceSettings;
 use crate::upstream::{self, ConnectAttempts, ConnectRequest, Upstream};
 use crate::worker::Worker;
 
 /// Client of a TCP session.
 struct TcpClient {
     socket: Socket,
-    /// Address that the client connected to, if the server receives it. Boxed, because most
-    /// sessions have none.
-    destination: Option<Box<SocketAddr>>,
+    /// Boxed, because most sessions have none.
+    details: Option<Box<ClientDetails>>,
     /// True if the client must not send a PROXY header.
     is_untrusted: bool,
+}
+
+/// Facts of clients of services with PROXY headers or routes.
+#[derive(Default)]
+struct ClientDetails {
+    /// Address that the client connected to, if the server receives it.
+    destination: Option<SocketAddr>,
+    /// Permit at the service that a route leads to.
+    routed: Option<ClientPermit>,
+}
+
+impl TcpClient {
+    fn destination(&self) -> Option<SocketAddr> {
+        self.details.as_ref()?.destination
+    }
+
+    /// Assigns the client to the service of a route, whose servers may receive its address.
+    fn route_to(&mut self, permit: ClientPermit) {
+        let sends_header = permit.service().snapshot().settings.send_proxy.is_some();
+        let local = match sends_header {
+            true => self.socket.local_address(),
+            false => None,
+        };
+        let details = self.details.get_or_insert_default();
+        details.destination = details.destination.or(local);
+        details.routed = Some(permit);
+    }
 }
 
 /// Outcome of a relay.
@@ -57,18 +86,18 @@ pub(super) async fn serve_session(
     record: &mut Record,
 ) -> TerminationReason {
     // Boxed, because these futures end before the long part, the relay, begins.
-    let client = match Box::pin(handle.run_interruptible(greet(permit, socket, record))).await {
-        Ok(Ok(client)) => client,
-        Ok(Err(ending)) => return ending,
-        Err(interrupt) => return interrupt.ending(),
-    };
+    let client =
+        match Box::pin(handle.run_interruptible(greet(worker, permit, socket, record))).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(ending)) => return ending,
+            Err(interrupt) => return interrupt.ending(),
+        };
     let observer = client.socket.observer();
     let client_left = || observer.has_left();
-    let (service, key) = (permit.service(), source_key(record.client));
     let request = ConnectRequest {
         worker,
-        service,
-        key,
+        service: service_of(&client.details, permit),
+        key: source_key(record.client),
         has_client_left: &client_left,
     };
     let mut search = ConnectAttempts::default();
@@ -84,6 +113,7 @@ pub(super) async fn serve_session(
         };
         let at = RelayedServer {
             server: Arc::clone(upstream.lease.server()),
+            service_id: request.service.id,
             view,
             client: client.socket.observer(),
             upstream: upstream.socket.observer(),
@@ -107,6 +137,15 @@ pub(super) async fn serve_session(
     }
 }
 
+/// Returns the service whose servers a client uses: its own, or the one that a route leads to.
+fn service_of<'a>(
+    details: &'a Option<Box<ClientDetails>>,
+    own: &'a ClientPermit,
+) -> &'a Arc<Service> {
+    let routed = details.as_ref().and_then(|details| details.routed.as_ref());
+    routed.unwrap_or(own).service()
+}
+
 /// Connects to a server and sends it the PROXY header.
 async fn find_server(
     request: &ConnectRequest<'_>,
@@ -116,27 +155,30 @@ async fn find_server(
 ) -> Result<(Upstream, Arc<ServiceSnapshot>), TerminationReason> {
     loop {
         let (upstream, view) = upstream::reach(request, search, record).await?;
-        let Some(version) = view.settings.send_proxy else {
-            return Ok((upstream, view));
-        };
-        let header = proxy_protocol::header(
-            version,
-            record.client,
-            client.destination.as_deref().copied(),
-        );
-        let Err(error) = upstream.socket.send_all(&header).await else {
-            return Ok((upstream, view));
-        };
         let server = upstream.lease.server();
-        server.counters.resets.add(1);
-        let sign = PassiveFailure::ClosedBeforeAnyByte;
-        request.worker.shared.report_event(Event::Sign {
-            server_id: server.id,
-            sign,
-        });
-        if !search.failed(request, server, error.to_string(), record) {
+        let mut why = None;
+        if let Some(version) = view.settings.send_proxy {
+            let header = proxy_protocol::header(version, record.client, client.destination());
+            let sent = upstream.socket.send_all(&header).await;
+            why = sent.err().map(|error| error.to_string());
+        }
+        if why.is_some() {
+            server.counters.resets.add(1);
+            let sign = PassiveFailure::ClosedBeforeAnyByte;
+            request.worker.shared.report_event(Event::Sign {
+                server_id: server.id,
+                sign,
+            });
+        } else if request.service.snapshot().offers(server.id) {
+            return Ok((upstream, view));
+        }
+        // A command to reset the sessions of a demoted primary does not reach a session that is
+        // connecting.
+        let stopped = || "server stopped accepting clients during connect".to_owned();
+        let why = why.unwrap_or_else(stopped);
+        if !search.failed(request, server, why.clone(), record) {
             request.service.counters.connect_failed.add(1);
-            return Err(TerminationReason::ConnectFailed(error.to_string()));
+            return Err(TerminationReason::ConnectFailed(why));
         }
     }
 }
@@ -148,13 +190,7 @@ async fn relay_through(
     upstream: &Upstream,
 ) -> RelayOutcome {
     let (handle, worker) = (relayed.handle, relayed.worker);
-    // A command to reset the sessions of a demoted primary does not reach a session that is
-    // connecting.
     let server = upstream.lease.server();
-    if !handle.service.snapshot().offers(server.id) {
-        let why = "server stopped accepting clients during connect".to_owned();
-        return RelayOutcome::Silent(SilentClose { why, reset: false });
-    }
     let guard: &OpeningCheck<'_> = &proxy_header_guard::check;
     let relaying = relay::relay(
         worker,
@@ -195,15 +231,43 @@ fn give_up(
     TerminationReason::ConnectFailed(silent.why)
 }
 
-/// Determines the client's address: from its PROXY header if it is a listed peer, else from its
-/// socket. The record gets it.
+/// Determines the client's address, and the service that its route leads to.
 async fn greet(
+    worker: &Worker,
     permit: &ClientPermit,
     socket: Socket,
     record: &mut Record,
 ) -> Result<TcpClient, TerminationReason> {
     let view = permit.service().snapshot_owned();
-    let settings = &view.settings;
+    let mut client = identify(&view.settings, socket, record).await?;
+    let Some(routes) = &view.tls_routes else {
+        return Ok(client);
+    };
+    // Boxed, so that clients of services without routes need no memory for it.
+    let choosing = Box::pin(routing::choose(
+        permit.service(),
+        &view,
+        routes,
+        &client.socket,
+    ));
+    match choosing.await {
+        Ok(None) => {}
+        Ok(Some(routed)) => client.route_to(routed),
+        Err(ending) => {
+            lingering_close::close_gracefully(worker, client.socket);
+            return Err(ending);
+        }
+    }
+    Ok(client)
+}
+
+/// Determines the client's address: from its PROXY header if it is a listed peer, else from its
+/// socket. The record gets it.
+async fn identify(
+    settings: &ServiceSettings,
+    socket: Socket,
+    record: &mut Record,
+) -> Result<TcpClient, TerminationReason> {
     // Only a header uses the address that the client connected to.
     let headers = !settings.accept_proxy_from.is_empty() || settings.send_proxy.is_some();
     let local = if headers {
@@ -214,7 +278,7 @@ async fn greet(
     if !proxy_protocol::expects_proxy_header(settings, record.client) {
         return Ok(TcpClient {
             socket,
-            destination: local.map(Box::new),
+            details: details(local),
             // If either side uses headers, a server would trust one from an untrusted client.
             is_untrusted: headers,
         });
@@ -224,8 +288,17 @@ async fn greet(
     record.client = source.or(record.client);
     Ok(TcpClient {
         socket,
-        destination: destination.or(local).map(Box::new),
+        details: details(destination.or(local)),
         is_untrusted: false,
+    })
+}
+
+fn details(destination: Option<SocketAddr>) -> Option<Box<ClientDetails>> {
+    destination.map(|destination| {
+        Box::new(ClientDetails {
+            destination: Some(destination),
+            routed: None,
+        })
     })
 }
 

@@ -1,10 +1,10 @@
-//! Checks routes of HTTP services: their targets, their order, and services that none leads to.
+//! Checks routes: their targets, their order, and services that none leads to.
 
 use super::super::keys;
-use super::super::plan::{RouteTarget, ServerConnections, ServicePlan, route_table};
+use super::super::plan::{ProtocolInfo, RouteTarget, ServerConnections, ServicePlan, route_table};
 use super::super::problem::{Problems, SourceSpan};
 use super::super::route::RouteSpans;
-use super::super::service::Draft;
+use super::super::service::{Draft, NO_LISTEN, NO_LISTEN_HELP};
 
 /// Checks the routes of all services.
 pub(in crate::config) fn check(drafts: &[Draft], problems: &mut Problems) {
@@ -22,13 +22,22 @@ pub(in crate::config) fn check(drafts: &[Draft], problems: &mut Problems) {
 }
 
 fn targets(draft: &Draft) -> impl Iterator<Item = (&RouteTarget, &RouteSpans)> {
-    let routes = draft.plan.http().map_or(&[][..], |http| &http.routes);
-    let targets = routes.iter().map(|route| &route.target);
+    let targets = draft.plan.routes().iter().map(|route| &route.target);
     targets.zip(&draft.spans.routes)
 }
 
-fn is_http(plan: &ServicePlan) -> bool {
-    plan.protocol_info().connections == ServerConnections::PerRequest
+/// Returns whether routes of the one service may lead to the other.
+fn are_alike(one: &ServicePlan, other: &ServicePlan) -> bool {
+    one.protocol_info().connections == other.protocol_info().connections
+}
+
+fn is_tcp(plan: &ServicePlan) -> bool {
+    plan.protocol_info().connections == ServerConnections::PerClient
+}
+
+/// Returns what routes of the service take.
+fn noun(plan: &ServicePlan) -> &'static str {
+    if is_tcp(plan) { "clients" } else { "requests" }
 }
 
 fn check_to(
@@ -43,12 +52,15 @@ fn check_to(
             format!("`{name}` is the service of this route"),
             "leave `to` out: the route then uses the servers of its service".to_owned(),
         ),
-        Some(target) if !is_http(&target.plan) => (
+        Some(target) if !are_alike(&own.plan, &target.plan) => (
             format!(
                 "service `{name}` has `protocol = \"{}\"`",
                 target.plan.protocol_info().name
             ),
-            "name a service with `protocol = \"http\"`".to_owned(),
+            format!(
+                "name a service with `protocol = \"{}\"`",
+                own.plan.protocol_info().name
+            ),
         ),
         Some(target) if target.plan.servers.is_empty() => (
             format!("service `{name}` has no servers of its own"),
@@ -57,18 +69,25 @@ fn check_to(
         Some(_) => return,
         None => (
             format!("there is no service `{name}`"),
-            unknown_help(name, drafts),
+            unknown_help(name, own, drafts),
         ),
     };
     problems.error(&spans.to, "E_UNKNOWN_SERVICE", message, help);
 }
 
-fn unknown_help(name: &str, drafts: &[Draft]) -> String {
-    let http = drafts.iter().filter(|draft| is_http(&draft.plan));
-    let names = http.map(|draft| draft.plan.name.as_str());
+fn unknown_help(name: &str, own: &Draft, drafts: &[Draft]) -> String {
+    let alike = drafts
+        .iter()
+        .filter(|draft| are_alike(&own.plan, &draft.plan));
+    let names = alike.map(|draft| draft.plan.name.as_str());
+    let ProtocolInfo { name: protocol, .. } = own.plan.protocol_info();
     match keys::nearest(name, names) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "add a [[service]] of this name, with `protocol = \"http\"` and `servers`".into(),
+        None => {
+            format!(
+                "add a [[service]] of this name, with `protocol = \"{protocol}\"` and `servers`"
+            )
+        }
     }
 }
 
@@ -76,21 +95,22 @@ fn unknown_help(name: &str, drafts: &[Draft]) -> String {
 fn check_own(spans: &RouteSpans, draft: &Draft, problems: &mut Problems) {
     if draft.plan.servers.is_empty() && draft.plan.cluster.is_none() {
         let message = "this route has no target, and its service has no servers";
-        let help = "add `to`, `redirect` or `respond`, or add `servers` to the service";
+        let help = match is_tcp(&draft.plan) {
+            true => "add `to`, or add `servers` to the service",
+            false => "add `to`, `redirect` or `respond`, or add `servers` to the service",
+        };
         problems.error(&spans.route, "E_MISSING_KEY", message, help);
     }
 }
 
 /// Reports routes that never match.
 fn shadowed(draft: &Draft, problems: &mut Problems) {
-    let Some(http) = draft.plan.http() else {
-        return;
-    };
+    let taken = noun(&draft.plan);
     let place = |index: usize| -> SourceSpan { draft.spans.routes.get(index)?.route.clone() };
-    for shadow in route_table(&http.routes).shadowed() {
+    for shadow in route_table(draft.plan.routes()).shadowed() {
         let message = match shadow.by.len() {
-            1 => "this route never matches: an earlier one takes all of its requests",
-            _ => "this route never matches: earlier ones take all of its requests",
+            1 => format!("this route never matches: an earlier one takes all of its {taken}"),
+            _ => format!("this route never matches: earlier ones take all of its {taken}"),
         };
         let help = "move it before that route, or remove it";
         let problem = problems.warning(&place(shadow.route), "W_NO_EFFECT", message, help);
@@ -100,10 +120,12 @@ fn shadowed(draft: &Draft, problems: &mut Problems) {
     }
 }
 
-/// Reports an HTTP service that no client can reach, and routes of one that no client connects to.
+/// Reports a service that no client can reach, and routes of one that no client connects to.
 fn check_listen(draft: &Draft, drafts: &[Draft], problems: &mut Problems) {
     let Draft { plan, spans } = draft;
-    if !is_http(plan) || !plan.listen.is_empty() || spans.listen_key.is_some() {
+    // A service without a place is that of the command line, where `--listen` is required.
+    let is_reported = spans.listen_key.is_some() || spans.service.is_none();
+    if plan.database().is_some() || !plan.listen.is_empty() || is_reported {
         return;
     }
     let is_it =
@@ -118,11 +140,17 @@ fn check_listen(draft: &Draft, drafts: &[Draft], problems: &mut Problems) {
         .flat_map(targets)
         .any(|(target, _)| is_it(target))
     {
-        let message = "this service has no `listen` address, and no route leads to it";
-        let help = format!(
-            "add `listen = \"*:80\"`, or a route with `to = \"{}\"`",
-            plan.name
-        );
+        let (message, help) = match is_tcp(plan) {
+            // Most services of this protocol have nothing to do with routes.
+            true => (NO_LISTEN, NO_LISTEN_HELP.to_owned()),
+            false => (
+                "this service has no `listen` address, and no route leads to it",
+                format!(
+                    "add `listen = \"*:80\"`, or a route with `to = \"{}\"`",
+                    plan.name
+                ),
+            ),
+        };
         problems.error(&spans.service, "E_MISSING_KEY", message, help);
     }
 }

@@ -1,4 +1,4 @@
-//! Defines the routes of HTTP services.
+//! Defines the routes of HTTP services, and those of TCP services by the server name of TLS.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,6 +37,24 @@ pub struct RoutePlan {
     pub limits: RouteLimitsPlan,
 }
 
+/// Routes of a tcp service. Their only conditions are hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsRoutesPlan {
+    /// `[[service.route]]`, in the order of the file.
+    pub routes: Vec<RoutePlan>,
+    /// Limit for a client's ClientHello, 1 ms to 10 minutes. Default 5 000.
+    pub hello_timeout_ms: u64,
+}
+
+impl Default for TlsRoutesPlan {
+    fn default() -> TlsRoutesPlan {
+        TlsRoutesPlan {
+            routes: Vec::new(),
+            hello_timeout_ms: 5_000,
+        }
+    }
+}
+
 /// Users of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuthPlan {
@@ -56,6 +74,23 @@ pub struct RouteLimitsPlan {
 }
 
 impl RoutePlan {
+    /// Returns a route without a treatment, and with the default name for its number.
+    pub fn new(conditions: Conditions, target: RouteTarget, number: usize) -> RoutePlan {
+        RoutePlan {
+            name: default_name(&conditions, number),
+            conditions,
+            target,
+            rewrite: Rewrite::Keep,
+            set_request: Vec::new(),
+            set_response: Vec::new(),
+            remove_request: Vec::new(),
+            allow_from: None,
+            basic_auth: None,
+            rate: None,
+            limits: RouteLimitsPlan::default(),
+        }
+    }
+
     /// Returns whether the route restricts access.
     pub fn protects(&self) -> bool {
         self.allow_from.is_some() || self.basic_auth.is_some()
@@ -67,7 +102,7 @@ impl RoutePlan {
 pub enum RouteTarget {
     /// The servers of the route's own service.
     Own,
-    /// The servers of another HTTP service, by its name.
+    /// The servers of another service of the same protocol, by its name.
     Service(String),
     /// A redirect to this location.
     Redirect(String),

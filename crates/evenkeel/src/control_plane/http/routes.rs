@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use crate::config::plan::{
     self, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpPlan, RoutePlan, SameSite, StickyPlan,
 };
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, tls_routes};
 
 /// Memory for the clients of a rate limit, in bytes: 130,000 clients.
 const RATE_BYTES_MAX: usize = 1 << 20;
@@ -51,6 +51,7 @@ impl ControlPlane {
             found.map_or_else(Weak::new, |(_, service)| Weak::clone(service))
         };
         for managed in &mut self.services {
+            managed.tls_routes = tls_routes::compile(&managed.plan.tls_routes, &find);
             managed.http_parts = managed
                 .plan
                 .http()

@@ -17,6 +17,8 @@ use crate::worker::Worker;
 /// Server that a session is relayed to, as the session saw it when it connected.
 pub(crate) struct RelayedServer {
     pub(crate) server: Arc<Server>,
+    /// Service whose server it is.
+    pub(crate) service_id: u64,
     pub(crate) view: Arc<ServiceSnapshot>,
     pub(crate) client: SocketObserver,
     pub(crate) upstream: SocketObserver,
@@ -32,7 +34,7 @@ pub(super) struct Relaying {
     /// Number of directions in which bytes wait for a slow reader.
     stalled_directions: Cell<u8>,
     /// Bytes that both peers had not yet taken at the last check.
-    unread_bytes: Cell<u64>,
+    unread_bytes: Cell<u32>,
     /// Time of the last check whether the peers are alive.
     last_check_ms: Cell<u64>,
 }
@@ -74,6 +76,10 @@ impl Relaying {
 
     pub(super) fn is_at(&self, server_id: u64) -> bool {
         self.at.server.id == server_id
+    }
+
+    pub(super) fn service_id(&self) -> u64 {
+        self.at.service_id
     }
 
     fn lasted_us(&self) -> u64 {
@@ -133,6 +139,7 @@ impl Relaying {
     /// that long before the kernel accepts more.
     fn has_progressed(&self) -> bool {
         let unread_bytes = self.at.client.unread_bytes() + self.at.upstream.unread_bytes();
+        let unread_bytes = u32::try_from(unread_bytes).unwrap_or(u32::MAX);
         unread_bytes < self.unread_bytes.replace(unread_bytes)
     }
 
