@@ -3,8 +3,7 @@
 
 mod request;
 mod ruled;
-
-pub(crate) use request::explain_request;
+mod tls;
 
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{
@@ -19,7 +18,9 @@ use evenkeel_sql::session_state::mysql::{self, SessionObject};
 
 use crate::config::plan::{DatabasePlan, Plan, ServicePlan, SqlProtocol};
 use crate::status::{Explanation, Question, StatementStatus};
+use request::explain_request;
 use ruled::RuleExplanation;
+use tls::explain_server_name;
 
 /// Servers of a service, as far as routing depends on them.
 pub(crate) struct ExplainContext<'a> {
@@ -194,9 +195,17 @@ fn pin_of(object: SessionObject) -> Pin {
     }
 }
 
+/// Returns the explanation of a request or a server name of TLS, or `None` if the text is neither.
+pub(crate) fn explain_route<'a>(
+    question: &Question,
+    services: impl Iterator<Item = &'a ServicePlan> + Clone,
+) -> Option<Result<Explanation, String>> {
+    explain_server_name(question, services.clone()).or_else(|| explain_request(question, services))
+}
+
 /// Explains a statement from the configuration file alone, if no process is running.
 pub(crate) fn from_plan(question: &Question, plan: &Plan) -> Result<Explanation, String> {
-    if let Some(explained) = explain_request(question, plan.services.iter()) {
+    if let Some(explained) = explain_route(question, plan.services.iter()) {
         return explained;
     }
     let (service, database) = find_service(plan.services.iter(), question.service.as_deref())?;

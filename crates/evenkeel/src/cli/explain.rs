@@ -1,4 +1,4 @@
-//! Implements `evenkeel explain "SELECT …"` and `evenkeel explain "GET https://…"`: shows where a
+//! Implements `evenkeel explain "SELECT …"`, `"GET https://…"` and `tls://…`: shows where a
 //! statement or a request would be routed, and why.
 
 use std::process::ExitCode;
@@ -14,7 +14,8 @@ use crate::status::{Explanation, Question, RuleFit};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// Statement to explain, or a request such as `GET https://shop.example/api/x`.
+    /// Statement to explain, a request such as `GET https://shop.example/api/x`, or a server name of
+    /// TLS such as `tls://shop.example`.
     sql: String,
     /// Service; optional if only one service routes statements, or receives requests.
     #[arg(long, value_name = "NAME")]

@@ -9,13 +9,13 @@ use evenkeel_sql::catalog::Catalog;
 use super::ControlPlane;
 use super::service::ManagedService;
 use crate::config::plan::SqlProtocol;
-use crate::explain::{ExplainContext, ObjectInfo, explain, explain_request, find_service};
+use crate::explain::{ExplainContext, ObjectInfo, explain, explain_route, find_service};
 use crate::status::{Explanation, Question};
 
 impl ControlPlane {
     pub(super) fn explain(&self, question: &Question) -> Result<Explanation, String> {
         let plans = self.services.iter().map(|service| &service.plan);
-        if let Some(explained) = explain_request(question, plans.clone()) {
+        if let Some(explained) = explain_route(question, plans.clone()) {
             return explained;
         }
         let (plan, settings) = find_service(plans, question.service.as_deref())?;

@@ -224,13 +224,13 @@ fn changes(route: &RoutePlan, path: &str) -> Vec<String> {
     changes
 }
 
-fn names(service: &ServicePlan) -> Vec<String> {
+pub(super) fn names(service: &ServicePlan) -> Vec<String> {
     let servers = service.servers.iter();
     servers.map(|server| server.name.clone()).collect()
 }
 
 /// Returns the number and the name of a route.
-fn name_of(index: usize, routes: &[RoutePlan]) -> String {
+pub(super) fn name_of(index: usize, routes: &[RoutePlan]) -> String {
     let number = format!("route {}", index + 1);
     match routes.get(index) {
         Some(route) if route.name != number => format!("{number} ({})", route.name),
@@ -238,7 +238,7 @@ fn name_of(index: usize, routes: &[RoutePlan]) -> String {
     }
 }
 
-fn reason(verdict: Verdict) -> &'static str {
+pub(super) fn reason(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Chosen => "chosen",
         Verdict::Outranked(OutrankedBy::Host) => "its host is less specific",
