@@ -40,7 +40,10 @@ fn a_service_with_routes_needs_no_servers_and_a_target_no_listen() {
     let services = plan(&without).services;
     assert!(services[0].servers.is_empty() && services[1].listen.is_empty());
     let unused = with_pay("");
-    check(&unused, "E_MISSING_KEY 6:1", "has no `listen` address");
+    let words = "address / add `listen = \"127.0.0.1:3306\"`";
+    check(&unused, "E_MISSING_KEY 6:1", words);
+    let other = with_pay("[[service.route]]\nhost = 'a'\n");
+    check(&other, "E_MISSING_KEY 8:1", "a route with `to = \"pay\"`");
     let own = "[[service]]\nname = 'a'\nlisten = '*:443'\n[[service.route]]\nhost = 'a'\n";
     check(own, "E_MISSING_KEY 4:1", "add `to`, or add `servers`");
 }

@@ -35,6 +35,10 @@ fn is_tcp(plan: &ServicePlan) -> bool {
     plan.protocol_info().connections == ServerConnections::PerClient
 }
 
+fn has_routes(draft: &Draft) -> bool {
+    !draft.plan.routes().is_empty()
+}
+
 /// Returns what routes of the service take.
 fn noun(plan: &ServicePlan) -> &'static str {
     if is_tcp(plan) { "clients" } else { "requests" }
@@ -140,13 +144,13 @@ fn check_listen(draft: &Draft, drafts: &[Draft], problems: &mut Problems) {
         .flat_map(targets)
         .any(|(target, _)| is_it(target))
     {
-        let (message, help) = match is_tcp(plan) {
-            // Most services of this protocol have nothing to do with routes.
+        let port = if is_tcp(plan) { 443 } else { 80 };
+        let (message, help) = match is_tcp(plan) && !drafts.iter().any(has_routes) {
             true => (NO_LISTEN, NO_LISTEN_HELP.to_owned()),
             false => (
                 "this service has no `listen` address, and no route leads to it",
                 format!(
-                    "add `listen = \"*:80\"`, or a route with `to = \"{}\"`",
+                    "add `listen = \"*:{port}\"`, or a route with `to = \"{}\"`",
                     plan.name
                 ),
             ),
