@@ -76,6 +76,8 @@ mod pools;
 mod random;
 #[path = "mysql/replication.rs"]
 mod replication;
+#[path = "mysql/results.rs"]
+mod results;
 #[path = "mysql/routines.rs"]
 mod routines;
 #[path = "mysql/rules.rs"]

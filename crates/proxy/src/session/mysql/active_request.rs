@@ -209,7 +209,7 @@ impl Session<'_> {
         if !self.acquirer.is_at_replica() || self.keeps_connection() || self.only_reads() {
             return Ok(());
         }
-        if self.is_held_for_questions() && only_asks(meaning) {
+        if self.is_held_for_questions() && (only_asks(meaning) || self.stays_for_results()) {
             return Ok(());
         }
         let begins = meaning.begins;
@@ -274,7 +274,7 @@ impl Session<'_> {
     }
 
     /// Returns whether the command only assigns literals to settings.
-    fn may_be_set_again(&self) -> bool {
+    pub(super) fn may_be_set_again(&self) -> bool {
         let is_plain = |one: &RoutedStatement| {
             let calls_nothing = one.calls == Volatility::None && one.traits == RoutingTraits::NONE;
             one.kind == StatementClass::Setting && calls_nothing

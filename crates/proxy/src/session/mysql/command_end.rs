@@ -17,8 +17,9 @@ use super::server::ServerConnection;
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::counters::work::StatementResult;
 use crate::service::activity::SessionActivity;
+use crate::service::rules::AppliedRules;
 use crate::session::placement::Placement;
-use evenkeel_sql::session_state::mysql::{HoldPolicy, StateQuery};
+use evenkeel_sql::session_state::mysql::{HoldPolicy, StateQuery, TextAnalysis};
 
 /// Time in milliseconds that a client which sends follow-up queries has for the next one, while
 /// other clients wait for a connection.
@@ -153,6 +154,25 @@ impl Session<'_> {
         server.is_some_and(|server| server.is_idle())
             && self.state.pins.is_empty()
             && !self.keeps_connection()
+    }
+
+    /// Returns whether the command leaves results in place for which the connection is held, and
+    /// may run on it.
+    pub(super) fn stays_for_results(&self) -> bool {
+        let nothing = TextAnalysis::default();
+        let meaning = self.active.statement.meaning();
+        let is_directed = meaning.is_some_and(|meaning| meaning.hint.is_some())
+            || self
+                .rules
+                .as_ref()
+                .and_then(AppliedRules::destination)
+                .is_some();
+        let may_stay = !self.acquirer.is_at_replica()
+            || matches!(self.active.what, CommandKind::Ping)
+            || self.may_be_set_again();
+        let analysis = meaning.unwrap_or(&nothing);
+        let observed = &self.shared.observed_reads;
+        may_stay && !is_directed && self.state.keeps_results(analysis, observed)
     }
 
     /// Queries state that only the server knows, unless the session is pinned for another reason.

@@ -206,7 +206,7 @@ impl Session<'_> {
         self.handle.limit_query(self.rules.as_ref());
         let meaning = self.active.statement.meaning();
         let needs_query = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
-        if !needs_query && self.is_held_for_questions() {
+        if !needs_query && self.is_held_for_questions() && !self.stays_for_results() {
             self.release_server(Condition::Clean);
         }
         if let Err(error_reply) = self.leave_replica() {

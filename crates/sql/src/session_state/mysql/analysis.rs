@@ -106,6 +106,8 @@ pub struct TextAnalysis {
     /// True if none of its statements can begin a transaction unless the server reports it: they
     /// use no table.
     pub(super) is_tableless: bool,
+    /// True if each of its reads sets FOUND_ROWS(): each is a SELECT, none a SHOW or EXPLAIN.
+    pub(super) counts_rows: bool,
     /// True if it defines a stored program. Its end, and whether a statement follows, is unknown.
     pub defines_stored_program: bool,
     /// Digest under which the text is counted; zero if there is none.
@@ -313,6 +315,14 @@ impl TextAnalysis {
         }
     }
 
+    /// Sets the facts about a text with a single statement.
+    fn set_single(&mut self, text: &[u8], kind: mysql::StatementKind) {
+        self.is_atomic = routing::is_atomic(kind);
+        self.begins = matches!(kind, mysql::StatementKind::Begin { .. });
+        self.kill = kills::kill(text, kind);
+        self.kills_unknown_connection &= self.kill.is_none();
+    }
+
     /// Returns the analysis of a text with too many effects, or one that the server may parse
     /// differently.
     fn too_large(hint: Option<RoutingHint>) -> TextAnalysis {
@@ -403,6 +413,7 @@ fn read_at(
         hint: facts.hint().map(owned_hint),
         is_counted: true,
         is_tableless: true,
+        counts_rows: true,
         read_for: context.read_for(&facts),
         ..TextAnalysis::default()
     };
@@ -411,6 +422,7 @@ fn read_at(
         let (routed, traits) = (routing::statement(&context, statement), statement.traits);
         analysis.writes |= routing::may_write(&routed);
         analysis.is_tableless &= !routing::may_begin(&routed) || routing::is_tableless(statement);
+        analysis.counts_rows &= routing::counts_rows(&context, statement);
         analysis.sets_globals |= traits.any(mysql::StatementTraits::SETS_GLOBAL);
         analysis.changes_catalog |= routing::changes_catalog(statement, &routed);
         // Results of a statement of the same text are not those of the previous text.
@@ -430,10 +442,7 @@ fn read_at(
         }
     }
     if let Some(one) = facts.single() {
-        analysis.is_atomic = routing::is_atomic(one.kind);
-        analysis.begins = matches!(one.kind, mysql::StatementKind::Begin { .. });
-        analysis.kill = kills::kill(text, one.kind);
-        analysis.kills_unknown_connection &= analysis.kill.is_none();
+        analysis.set_single(text, one.kind);
     } else {
         pin_doubtful_strings(&mut analysis);
         if set::changes_parsing(&context, &facts) || set::may_change_parsing_within(text, &analysis)

@@ -47,11 +47,11 @@ pub fn settings_diff(
         settings(server, session_state, &mut list);
     }
     let lacks = session_state.lacks(server, needs);
-    if lacks {
-        restore_results(server, session_state, &mut list);
+    if !lacks.is_empty() {
+        restore_results(lacks, server, session_state, &mut list);
     }
     let is_empty = list.is_empty() && schema.is_none();
-    session_state.must_restore_results = lacks;
+    session_state.missing_results = lacks;
     match is_empty {
         true => SettingsDiff::Nothing,
         false => SettingsDiff::Put { schema },
@@ -219,16 +219,23 @@ fn walk(
     }
 }
 
-/// Appends an assignment that restores the insert id. A statement that uses a table also clears the
-/// warnings and counts of other clients: MariaDB keeps them for all other statements ("SHOW
-/// WARNINGS").
-fn restore_results(server: &ServerSessionState, session_state: &SessionState, list: &mut List<'_>) {
+/// Appends an assignment that restores the insert id. With a SELECT of a table it also clears
+/// warnings: MariaDB keeps them for all other statements ("SHOW WARNINGS").
+fn restore_results(
+    lacks: ResultReads,
+    server: &ServerSessionState,
+    session_state: &SessionState,
+    list: &mut List<'_>,
+) {
     list.next();
     let value = match session_state.insert_id {
         _ if session_state.is_insert_id_on(server) => "LAST_INSERT_ID()".to_owned(),
         InsertId::Exact(value) | InsertId::Uncertain(value) => value.to_string(),
         InsertId::Unknown => "0".to_owned(),
     };
-    let text = format!("@@session.last_insert_id=(SELECT {value} FROM (SELECT 1) evenkeel)");
+    let text = match lacks.intersects(ResultReads::DIAGNOSTICS) {
+        true => format!("@@session.last_insert_id=(SELECT {value} FROM (SELECT 1) evenkeel)"),
+        false => format!("@@session.last_insert_id={value}"),
+    };
     list.sql.extend_from_slice(text.as_bytes());
 }

@@ -1,5 +1,5 @@
-//! Tracks the results of the previous statement that the next one may read: insert id, warnings,
-//! found rows, row count.
+//! Tracks the results of earlier statements that the next one may read: insert id, warnings, found
+//! rows, row count.
 //!
 //! The server connection has these results. An insert id can be restored on another connection;
 //! the others cannot. The connection is therefore kept until the client's next command, for a
@@ -50,6 +50,12 @@ impl ResultReads {
     #[must_use]
     pub(crate) const fn intersects(self, others: ResultReads) -> bool {
         (self.0 | self.0 >> POSSIBLE_SHIFT) & others.0 != 0
+    }
+
+    /// Returns whether all of `others` are certainly read.
+    #[must_use]
+    pub(crate) const fn certainly(self, others: ResultReads) -> bool {
+        self.0 & others.0 == others.0
     }
 
     /// Returns whether nothing is read.
@@ -113,33 +119,55 @@ impl HoldPolicy {
     pub const BRIEFLY_MS: u64 = 100;
 }
 
-/// Results that the last statement has left on its connection.
+/// Results of earlier statements that a session's connection has for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct StatementResults {
-    /// True if there are warnings or an error.
-    pub(super) diagnostics: bool,
-    /// True if SQL_CALC_FOUND_ROWS has counted rows.
-    pub(super) calculated_found_rows: bool,
-    /// True if FOUND_ROWS() depends on the statement, as on a SELECT.
-    pub(super) sets_found_rows: bool,
-    /// True if the statement was executed.
+    pub(super) diagnostics: Diagnostics,
+    pub(super) found_rows: FoundRows,
+    /// True if the last statement was executed.
     pub(super) was_executed: bool,
+}
+
+/// Warnings or an error that SHOW WARNINGS returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Diagnostics {
+    /// None.
+    #[default]
+    None,
+    /// The client has not read them yet.
+    Unread,
+    /// The client has read them, and may read them again.
+    Read,
+}
+
+/// Count that FOUND_ROWS() returns, by its probable use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum FoundRows {
+    /// No statement has counted rows.
+    #[default]
+    None,
+    /// Count of any SELECT.
+    Counted,
+    /// Count of SQL_CALC_FOUND_ROWS.
+    Calculated,
 }
 
 impl StatementResults {
     pub(super) fn hold(self, observed: &ObservedResultReads) -> HoldPolicy {
-        let counted = self.sets_found_rows && observed.intersects(ResultReads::FOUND_ROWS);
+        let is_counted = self.found_rows == FoundRows::Counted;
+        let counted = is_counted && observed.intersects(ResultReads::FOUND_ROWS);
         let ran = self.was_executed && observed.intersects(ResultReads::ROW_COUNT);
-        let warned = self.diagnostics && observed.intersects(ResultReads::DIAGNOSTICS);
-        if self.calculated_found_rows {
+        let is_unread = self.diagnostics == Diagnostics::Unread;
+        let warned = is_unread && observed.intersects(ResultReads::DIAGNOSTICS);
+        if self.found_rows == FoundRows::Calculated {
             return HoldPolicy::UntilResultIsRead;
         }
         if counted || ran || warned {
             return HoldPolicy::UntilNextCommand;
         }
         match self.diagnostics {
-            true => HoldPolicy::Briefly,
-            false => HoldPolicy::Release,
+            Diagnostics::None => HoldPolicy::Release,
+            Diagnostics::Unread | Diagnostics::Read => HoldPolicy::Briefly,
         }
     }
 }

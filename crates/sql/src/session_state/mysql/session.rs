@@ -2,6 +2,7 @@
 
 mod apply;
 mod restore;
+mod results;
 mod server_report;
 mod session_objects;
 mod state_query;
@@ -23,7 +24,9 @@ use super::analysis::{CatalogLookup, EffectKind, SessionObject, TextAnalysis};
 use super::client_trackers::ClientTrackers;
 use super::collations::{self, Collation};
 use super::connection::{self, ServerSessionState};
-use super::previous_results::{HoldPolicy, InsertId, ObservedResultReads, StatementResults};
+use super::previous_results::{
+    HoldPolicy, InsertId, ObservedResultReads, ResultReads, StatementResults,
+};
 use super::values;
 use super::variables;
 use crate::session_state::settings::{Interner, SettingSet};
@@ -87,8 +90,8 @@ pub struct SessionState {
     count_connection: u64,
     /// Number of the connection that is certain to have the insert id; 0 if there is none.
     insert_connection: u64,
-    /// True if the pending changes restore the insert id and clear other clients' results.
-    pub(super) must_restore_results: bool,
+    /// Results that the pending changes restore.
+    pub(super) missing_results: ResultReads,
     /// Pins that only a reset removes.
     reset_pins: Pins,
     /// Variables that pin with their current values.
@@ -160,7 +163,7 @@ impl SessionState {
             last_connection: 0,
             count_connection: 0,
             insert_connection: 0,
-            must_restore_results: false,
+            missing_results: ResultReads::NONE,
             reset_pins: Pins::NONE,
             pinning: Vec::new(),
             objects: SessionObjects::default(),
@@ -386,12 +389,7 @@ impl SessionState {
 
     /// Records a command that is sent to the server; one without a text has the default analysis.
     pub fn sent(&mut self, analysis: &TextAnalysis, server: &mut ServerSessionState) {
-        server.owners.holder = self.number;
-        server.owners.last_user = self.number;
-        self.last_connection = server.number;
-        if !analysis.statements.is_empty() {
-            self.results = StatementResults::default();
-        }
+        self.use_connection(server);
         self.received = TrackerUpdate::default();
         self.is_querying = false;
         self.has_merged_reports = server.has_merged_reports;

@@ -104,7 +104,11 @@ impl Scene {
             .read(text.as_bytes(), None);
         self.observed_reads.note(analysis.needs);
         let needs = self.observed_reads.needs(&analysis);
-        if analysis.needs.is_empty() && std::mem::take(&mut self.clients[client].is_held) {
+        let keeps = self.clients[client]
+            .session_state
+            .keeps_results(&analysis, &self.observed_reads);
+        let leaves = analysis.needs.is_empty() && !keeps;
+        if leaves && std::mem::take(&mut self.clients[client].is_held) {
             self.ask(client);
         }
         if !self.is_bound(client) && !self.clients[client].is_held {
@@ -146,6 +150,9 @@ impl Scene {
         if let Some(schema) = schema {
             let name = String::from_utf8(schema.into_vec()).unwrap();
             hear(&model.run(&format!("USE {name}")), on, None, &self.interner);
+        }
+        if client.session_state.must_count() {
+            model.run("SELECT 0 LIMIT 0");
         }
         if !sql.is_empty() {
             let sql = String::from_utf8(sql).unwrap();

@@ -75,6 +75,19 @@ pub(super) fn is_tableless(facts: &mysql::StatementFacts) -> bool {
     }
 }
 
+/// Returns whether the statement, if it is a read, sets FOUND_ROWS(). SHOW and EXPLAIN may leave it
+/// as it is, and MariaDB's VALUES does.
+pub(super) fn counts_rows(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> bool {
+    match facts.kind {
+        mysql::StatementKind::Show | mysql::StatementKind::Explain { .. } => false,
+        mysql::StatementKind::Select if facts.tables.as_slice().is_empty() => {
+            let first = context.tokens(facts).next_token();
+            first.is(Word::of("select")) || first.is(Word::of("with"))
+        }
+        _ => true,
+    }
+}
+
 /// Returns whether the catalog's routines and tables may differ after the statement. Temporary
 /// tables do not count: other sessions do not see them, and their session is pinned.
 pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> bool {

@@ -10,7 +10,7 @@ use super::super::analysis::{
     ANYTHING, Effect, EffectKind, IN_SCHEMA, SessionObject, TextAnalysis, Value,
 };
 use super::super::connection::{self, ResultOwners, ServerSessionState};
-use super::super::previous_results::{InsertId, ResultReads, StatementResults};
+use super::super::previous_results::{FoundRows, InsertId, ResultReads};
 use super::super::{values, variables};
 use super::{SessionState, StatementReply, TrackerUpdate};
 use crate::session_state::settings::Interner;
@@ -48,24 +48,7 @@ impl SessionState {
             // The server executed a statement that the analysis did not find.
             self.pin(Pin::Unknown);
         }
-        let sets_found_rows = statement.is_some_and(counts);
-        // A command without a text, such as COM_STMT_PREPARE, leaves warnings unchanged.
-        let kept = self.results.diagnostics && analysis.statements.is_empty();
-        self.results = StatementResults {
-            diagnostics: reply.warnings > 0 || kept,
-            calculated_found_rows: false,
-            sets_found_rows,
-            was_executed: true,
-        };
-        match sets_found_rows {
-            true => self.claim_found_rows(server),
-            // The text may have run a SELECT.
-            false if !analysis.is_counted => server.owners.count_owner = ResultOwners::NO_CLIENT,
-            false => {}
-        }
-        let is_clean = reply.warnings == 0 && statement.is_some_and(clears);
-        server.owners.has_warnings =
-            !is_clean && (server.owners.has_warnings || reply.warnings > 0);
+        self.record_results(analysis, statement, reply.warnings, server);
         let is_last = !reply.status.has(Status::MORE_RESULTS);
         let effects = match analysis.is_counted {
             true => analysis.effects_of(index),
@@ -86,19 +69,12 @@ impl SessionState {
 
     /// Applies an ERR with this code: the rest of the text was not executed.
     pub fn failed(&mut self, analysis: &TextAnalysis, code: u16, server: &mut ServerSessionState) {
-        server.owners.has_warnings = true;
-        server.owners.count_owner = ResultOwners::NO_CLIENT;
+        self.record_failed_results(server);
         if analysis.writes {
             // Manual: "If the previous statement returned an error, the value … is undefined".
             self.insert_id = self.insert_id.in_doubt();
             self.disown_insert_id(server);
         }
-        self.results = StatementResults {
-            diagnostics: true,
-            calculated_found_rows: false,
-            sets_found_rows: true,
-            was_executed: true,
-        };
         if !analysis.is_counted && analysis.statements.len() > 1 {
             return self.doubt(analysis);
         }
@@ -263,7 +239,7 @@ impl SessionState {
             }
             EffectKind::Savepoint if !self.autocommit() => self.pins.add(Pin::AutocommitOff),
             EffectKind::Savepoint => {}
-            EffectKind::FoundRows => self.results.calculated_found_rows = true,
+            EffectKind::FoundRows => self.results.found_rows = FoundRows::Calculated,
             EffectKind::SetByRoutine => self.set_by_routine(reply.has_trackers),
             EffectKind::RestoreVariables => self.restore(server, interner),
         }
@@ -508,23 +484,6 @@ fn explains_position(analysis: &TextAnalysis) -> bool {
 fn has_routine_sets(analysis: &TextAnalysis) -> bool {
     let mut effects = analysis.effects.iter();
     effects.any(|effect| effect.kind == EffectKind::SetByRoutine)
-}
-
-/// Returns whether FOUND_ROWS() is about this statement after it succeeded.
-fn counts(statement: &RoutedStatement) -> bool {
-    matches!(
-        statement.kind,
-        StatementClass::Read | StatementClass::Asks | StatementClass::Server
-    )
-}
-
-/// Returns whether the statement uses a table, which clears earlier warnings.
-fn clears(statement: &RoutedStatement) -> bool {
-    match statement.kind {
-        StatementClass::Write => true,
-        StatementClass::Read => statement.calls > Volatility::None,
-        _ => false,
-    }
 }
 
 /// Returns whether an error may hide effects on the session or its transaction.

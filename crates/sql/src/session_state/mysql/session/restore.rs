@@ -90,24 +90,25 @@ impl SessionState {
         server.must_restore = false;
         // The previous user no longer finds the state it left, even if nothing more is sent.
         server.owners.holder = self.number;
-        if std::mem::take(&mut self.must_restore_results) {
+        let missing = std::mem::take(&mut self.missing_results);
+        if !missing.is_empty() {
             self.claim_insert_id(server);
+        }
+        if missing.intersects(ResultReads::FOUND_ROWS) {
             self.claim_found_rows(server);
+        }
+        if missing.intersects(ResultReads::DIAGNOSTICS) {
             server.owners.has_warnings = false;
         }
     }
 
     /// Returns whether the restoring text must also count rows, so that FOUND_ROWS() returns no
-    /// value of another session. The SELECT in our SET counts rows on MariaDB only.
+    /// value of another session. The SELECT that clears warnings counts rows on MariaDB only.
     #[must_use]
     pub fn must_count(&self) -> bool {
-        self.must_restore_results && !self.modes.mariadb
-    }
-
-    /// Records that FOUND_ROWS() on the connection is about a SELECT of this session or of none.
-    pub(super) fn claim_found_rows(&mut self, server: &mut ServerSessionState) {
-        server.owners.count_owner = self.number;
-        self.count_connection = server.number;
+        let missing = self.missing_results;
+        let is_counted = self.modes.mariadb && missing.intersects(ResultReads::DIAGNOSTICS);
+        missing.intersects(ResultReads::FOUND_ROWS) && !is_counted
     }
 
     /// Records that the connection has the insert id of this session.
@@ -158,23 +159,28 @@ impl SessionState {
         server.owners.holder == self.number && self.last_connection == server.number
     }
 
-    /// Returns whether a statement that reads `needs` would see values of another session on the
-    /// connection, or miss values of its own.
+    /// Returns the results that the connection lacks for a statement that reads `needs`: it has
+    /// those of another session, or lacks those of this one. Others are this session's own.
     pub(in crate::session_state::mysql) fn lacks(
         &self,
         server: &ServerSessionState,
         needs: ResultReads,
-    ) -> bool {
-        let owners = server.owners;
-        let is_last = owners.last_user == self.number && self.last_connection == server.number;
+    ) -> ResultReads {
+        let lacks = |results: ResultReads, is_lacking: bool| match is_lacking {
+            true => results,
+            false => ResultReads::NONE,
+        };
+        let is_last = self.is_last_user(server);
         let insert_id = needs.intersects(ResultReads::INSERT_ID) && !self.is_insert_id_on(server);
-        let owns_count =
-            owners.count_owner == self.number && self.count_connection == server.number;
-        let counts = needs.intersects(ResultReads::FOUND_ROWS) && !owns_count;
+        let counts = needs.intersects(ResultReads::FOUND_ROWS) && !self.owns_found_rows(server);
         let last =
             needs.intersects(ResultReads::DIAGNOSTICS.and(ResultReads::ROW_COUNT)) && !is_last;
-        // Not every statement clears earlier warnings.
-        let foreign = owners.has_warnings && owners.last_user != self.number;
-        insert_id || counts || last || foreign
+        // Not every statement clears earlier warnings, which may be older ones of this session.
+        let foreign = server.owners.has_warnings && !is_last;
+        // The SELECT that clears warnings counts rows, too.
+        let cleared = ResultReads::DIAGNOSTICS.and(ResultReads::FOUND_ROWS);
+        lacks(ResultReads::INSERT_ID, insert_id)
+            .and(lacks(ResultReads::FOUND_ROWS, counts))
+            .and(lacks(cleared, last || foreign))
     }
 }

@@ -48,8 +48,8 @@ pub(super) struct Model {
     locks: BTreeMap<String, u32>,
     in_transaction: bool,
     next: Option<String>,
-    /// True if, as in MariaDB, only statements that use a table clear earlier warnings and the
-    /// count of rows.
+    /// True if, as in MariaDB, only statements that use a table clear earlier warnings, and DO
+    /// counts no rows.
     pub(super) keeps_warnings: bool,
 }
 
@@ -67,7 +67,7 @@ impl Default for Model {
             locks: BTreeMap::new(),
             in_transaction: false,
             next: None,
-            keeps_warnings: false,
+            keeps_warnings: true,
         }
     }
 }
@@ -98,14 +98,12 @@ impl Model {
         let mut answer = Answer::default();
         let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
         if !matches!(verb, "SHOW") {
-            let keeps = self.keeps_warnings && !text.contains("FROM") && verb != "INSERT";
+            let uses_table = matches!(verb, "INSERT" | "CREATE" | "DROP") || text.contains("FROM");
+            let keeps = self.keeps_warnings && !uses_table;
             let before = std::mem::take(&mut self.warnings);
             if keeps {
                 self.warnings = before;
             }
-        }
-        if !self.keeps_warnings && text != "SELECT FOUND_ROWS()" {
-            self.found_rows = 0;
         }
         match verb {
             "SET" if rest.starts_with("TRANSACTION") => self.next = Some(rest.to_owned()),
@@ -117,7 +115,14 @@ impl Model {
             "BEGIN" => self.begin(),
             "COMMIT" | "ROLLBACK" => self.end(),
             "INSERT" => self.insert(rest, &mut answer),
-            "SELECT" | "DO" => self.select(rest, &mut answer),
+            "SELECT" => self.select(rest, &mut answer),
+            "DO" => {
+                let before = self.found_rows;
+                self.select(rest, &mut answer);
+                if self.keeps_warnings {
+                    self.found_rows = before;
+                }
+            }
             "SHOW" => answer.rows = self.warnings.clone(),
             "CREATE" => {
                 let name = rest.rsplit(' ').next().unwrap();
@@ -159,7 +164,6 @@ impl Model {
 
     fn insert(&mut self, what: &str, answer: &mut Answer) {
         self.touches();
-        self.found_rows = 0;
         let number = |part: &str| part.trim_matches(|c: char| !c.is_ascii_digit()).parse();
         if let Some(value) = what.strip_prefix("INTO generated VALUES ") {
             self.insert_id = number(value).unwrap();
@@ -174,6 +178,7 @@ impl Model {
     }
 
     fn select(&mut self, what: &str, answer: &mut Answer) {
+        let before = std::mem::replace(&mut self.found_rows, 1);
         if let Some(rest) = what.strip_prefix("GET_LOCK('") {
             let name = rest.split('\'').next().unwrap().to_ascii_lowercase();
             *self.locks.entry(name).or_default() += 1;
@@ -192,8 +197,12 @@ impl Model {
                 self.locks.clear();
                 String::new()
             }
+            "0 LIMIT 0" => {
+                self.found_rows = 0;
+                return;
+            }
             "LAST_INSERT_ID()" => self.insert_id.to_string(),
-            "FOUND_ROWS()" => self.found_rows.to_string(),
+            "FOUND_ROWS()" => before.to_string(),
             "state" => self.state(),
             "@a" => self
                 .users
@@ -218,7 +227,6 @@ impl Model {
                 what.to_owned()
             }
         };
-        self.found_rows = 1;
         answer.rows.push(row);
     }
 

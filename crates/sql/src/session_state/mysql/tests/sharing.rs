@@ -119,7 +119,6 @@ fn the_first_who_asks_gets_nothing_of_anybody_elses() {
 #[test]
 fn what_a_statement_leaves_alone_is_not_taken_for_ones_own() {
     let mut scene = Scene::new(2, 1);
-    scene.core[0].model.keeps_warnings = true;
     scene.run(0, "INSERT INTO generated VALUES (5)", 0);
     scene.run(0, "INSERT INTO warned VALUES (5)", 0);
     scene.clients[0].is_held = false;
@@ -141,7 +140,6 @@ fn what_a_statement_leaves_alone_is_not_taken_for_ones_own() {
 #[test]
 fn warnings_of_another_are_gone_though_nothing_has_cleared_them() {
     let mut scene = Scene::new(2, 1);
-    scene.core[0].model.keeps_warnings = true;
     scene.run(0, "INSERT INTO warned VALUES (5)", 0);
     scene.clients[0].is_held = false;
     scene.run(1, "SET @a = 1", 0);
