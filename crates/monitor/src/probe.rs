@@ -21,8 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evenkeel_tls::SetupError;
 pub use evenkeel_tls::{Authorities, Fingerprint, Tls};
+use evenkeel_tls::{SetupError, messages::SettingsPlace};
 use evenkeel_wire::SqlProtocol;
 use evenkeel_wire::proxy_header::ProxyVersion;
 
@@ -251,6 +251,15 @@ impl AccountSource {
         }
     }
 
+    /// Returns the place of the settings of TLS to the same server.
+    pub(crate) fn tls_settings(self) -> SettingsPlace {
+        match self {
+            Self::Service | Self::Auth => SettingsPlace::Service,
+            Self::Cluster => SettingsPlace::Cluster,
+            Self::Flags { .. } => SettingsPlace::Flags,
+        }
+    }
+
     /// Returns the values to check after a server has refused the account.
     pub(crate) fn values(self) -> String {
         match self {
@@ -323,6 +332,7 @@ pub enum ProbeSetupError {
 pub struct Prober {
     name: &'static str,
     asker: Box<dyn Ask>,
+    settings: SettingsPlace,
 }
 
 impl Prober {
@@ -332,8 +342,10 @@ impl Prober {
         account: Option<MonitorAccount>,
         tls: Tls,
     ) -> Result<Self, ProbeSetupError> {
+        let source = account.as_ref().map(|account| account.source);
         Ok(Self {
             name: probe.name(),
+            settings: source.map(AccountSource::tls_settings).unwrap_or_default(),
             asker: probe.kind().prepare(account, tls)?,
         })
     }
@@ -351,7 +363,8 @@ impl Prober {
                 note: None,
             };
         }
-        let (outcome, note) = match ended {
+        let named = |failure: ProbeFailure| failure.named_in(self.settings);
+        let (outcome, note) = match ended.map(|ended| ended.map_err(named)) {
             Ok(Ok(())) => (Outcome::Passed, None),
             // Full is not dead: removing such a server would only move its load to the next one.
             Ok(Err(ProbeFailure::Full(note))) => (Outcome::Passed, Some(note)),
@@ -388,6 +401,17 @@ pub(crate) enum ProbeFailure {
     NoDatabase(String),
     /// The server is alive, and has no free connection.
     Full(String),
+}
+
+impl ProbeFailure {
+    /// Returns the failure with the names that settings of TLS have in this place.
+    pub(crate) fn named_in(self, place: SettingsPlace) -> ProbeFailure {
+        match self {
+            Self::Misconfigured(why) => Self::Misconfigured(place.name_in(&why)),
+            Self::LoginRefused(why) => Self::LoginRefused(place.name_in(&why)),
+            other => other,
+        }
+    }
 }
 
 impl From<String> for ProbeFailure {

@@ -10,6 +10,45 @@ pub const NO_TLS: &str = "the server does not support TLS: turn it on there (Pos
     MySQL and MariaDB: ssl_cert and ssl_key), or set [service.server_tls] mode = \"off\"; then \
     everyone on the network between can read and change the data";
 
+/// Place of the settings of TLS to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SettingsPlace {
+    /// `[service.server_tls]` of the file, which all messages of this module name.
+    #[default]
+    Service,
+    /// `[cluster.server_tls]` of the file.
+    Cluster,
+    /// Flags of `evenkeel run`.
+    Flags,
+}
+
+/// Settings as the messages name them, and the flags that stand for them.
+const FLAGS: [(&str, &str); 6] = [
+    ("[service.server_tls] mode = \"off\"", "--server-tls off"),
+    ("[service.server_tls] mode", "--server-tls"),
+    ("[service.server_tls] ca = \"…\"", "--server-ca FILE"),
+    ("[service.server_tls] ca", "--server-ca"),
+    ("[service.server_tls] fingerprints", "--server-fingerprint"),
+    ("--server-fingerprint = [\"", "--server-fingerprint \""),
+];
+
+impl SettingsPlace {
+    /// Returns a message about a server with the names that the settings have in this place.
+    #[must_use]
+    pub fn name_in(self, message: &str) -> String {
+        match self {
+            Self::Service => message.to_owned(),
+            Self::Cluster => message.replace("[service.server_tls]", "[cluster.server_tls]"),
+            Self::Flags => {
+                let named = FLAGS.iter().fold(message.to_owned(), |text, (key, flag)| {
+                    text.replace(key, flag)
+                });
+                named.replace("\"]", "\"")
+            }
+        }
+    }
+}
+
 /// Returns the message and advice for a failure towards a server.
 pub fn with_server(error: &Error) -> String {
     match error {

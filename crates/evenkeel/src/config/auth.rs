@@ -101,7 +101,7 @@ fn read_account(
     let orphan = ["password", "password_file"].into_iter();
     for key in orphan.filter(|key| table.value(key).is_some() && table.value("user").is_none()) {
         let message = format!("`{key}` without `user`");
-        let help = "add `user = \"…\"`; without both, the account of [service.monitor] is used";
+        let help = "add `user = \"…\"`; without both, the monitor account is used";
         problems.error(&table.key_span(key), "E_MISSING_KEY", message, help);
     }
     if let (Some(account), Some(database)) = (&mut auth.account, database) {

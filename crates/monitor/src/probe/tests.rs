@@ -1,5 +1,7 @@
 //! Tests the parts that need no server.
 
+use evenkeel_tls::messages::NO_TLS;
+
 use super::*;
 
 fn http_probe(path: &str, host: Option<&str>) -> Probe {
@@ -55,6 +57,40 @@ fn a_refused_account_is_named_by_its_place() {
     ] {
         let values = source.values();
         assert!(values.ends_with(named), "{values}");
+    }
+}
+
+/// TO SEE THIS RED: return the message as it is in [`SettingsPlace::name_in`].
+#[test]
+fn settings_of_tls_are_named_by_their_place() {
+    let flags = AccountSource::Flags {
+        password: "PGPASSWORD",
+    };
+    let exactly = "set [service.server_tls] ca = \"…\", or accept exactly this certificate: \
+                   [service.server_tls] fingerprints = [\"sha256:aa\"]";
+    let mode = "[service.server_tls] mode (the server requires TLS)";
+    for (source, message, named) in [
+        (AccountSource::Service, exactly, exactly),
+        (
+            AccountSource::Cluster,
+            exactly,
+            "set [cluster.server_tls] ca = \"…\", or accept exactly this certificate: \
+             [cluster.server_tls] fingerprints = [\"sha256:aa\"]",
+        ),
+        (
+            flags,
+            exactly,
+            "set --server-ca FILE, or accept exactly this certificate: --server-fingerprint \
+             \"sha256:aa\"",
+        ),
+        (flags, mode, "--server-tls (the server requires TLS)"),
+    ] {
+        let place = source.tls_settings();
+        assert_eq!(place.name_in(message), named);
+        let named = |why: ProbeFailure| format!("{:?}", why.named_in(place));
+        let no_tls = named(ProbeFailure::Misconfigured(NO_TLS.to_owned()));
+        let is_of_service = no_tls.contains("[service.server_tls]");
+        assert_eq!(is_of_service, source == AccountSource::Service, "{no_tls}");
     }
 }
 

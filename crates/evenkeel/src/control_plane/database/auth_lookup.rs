@@ -224,8 +224,8 @@ impl<A: AuthBackend> AuthDirectory for Servers<A> {
 
     async fn look_up(&self, user: &str) -> Answer<A::Record> {
         if self.backends.is_empty() {
-            let why = "no account configured for user lookups: set user in [service.auth] or \
-                       [service.monitor]";
+            let why = "no account configured for user lookups: set user in [service.auth], \
+                       [service.monitor] or [cluster.monitor]";
             return Err(LookupError::Unavailable(why.to_owned()));
         }
         let order = self.order().await;

@@ -78,6 +78,16 @@ impl Login {
         target: &Target,
         progress: &Progress,
     ) -> Result<Conn, ProbeFailure> {
+        let place = self.account.source.tls_settings();
+        let connected = self.log_in_once(target, progress).await;
+        connected.map_err(|failure| failure.named_in(place))
+    }
+
+    async fn log_in_once(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<Conn, ProbeFailure> {
         let relay = self.relay(target).await.map_err(|e| messages::io(&e))?;
         progress.step("connecting or logging in");
         let login = pin!(catch_panic(Conn::new(self.opts(target, relay.as_ref()))));

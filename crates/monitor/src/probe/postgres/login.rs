@@ -75,6 +75,16 @@ impl Login {
         target: &Target,
         progress: &Progress,
     ) -> Result<Connection, ProbeFailure> {
+        let place = self.source.tls_settings();
+        let connected = self.log_in_once(target, progress).await;
+        connected.map_err(|failure| failure.named_in(place))
+    }
+
+    async fn log_in_once(
+        &self,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<Connection, ProbeFailure> {
         let socket = stream::dial(target).await.map_err(|e| messages::io(&e))?;
         progress.step("logging in");
         let mut config = self.config.clone();
