@@ -7,7 +7,7 @@ use std::time::Duration;
 use evenkeel_lab::{Server, rootfs};
 
 use super::client::Client;
-use super::stage::{ONE, Setup, TestBed, same_as_at, shared, start_mysql};
+use super::stage::{ONE, Setup, TestBed, same_as_at, same_as_direct, shared, start_mysql};
 use crate::harness::DRIVERS;
 
 const TWO: Setup<'static> = Setup {
@@ -80,6 +80,17 @@ fn converse(address: SocketAddr) -> Vec<String> {
 #[test]
 fn results_outlast_statements_that_leave_them_in_place() {
     same_as_at(shared(), TWO, converse);
+}
+
+/// TO SEE THIS RED: let `Session::stays_for_results` ignore the schema of the connection.
+#[test]
+fn the_schema_is_the_client_s_after_a_use_that_failed() {
+    same_as_direct(ONE, |address| {
+        let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+        client.run("select 1");
+        other.run("use sbtest");
+        client.all(&["use there_is_none", "select @a := 7", "select database()"])
+    });
 }
 
 #[test]

@@ -171,6 +171,10 @@ impl Session<'_> {
             || matches!(self.active.what, CommandKind::Ping)
             || self.may_be_set_again();
         let analysis = meaning.unwrap_or(&nothing);
+        // Before a USE, which may have failed, the client's schema is not selected.
+        let has_schema =
+            |server: &ServerConnection| server.settings.schema() == self.state.schema();
+        let may_stay = may_stay && self.server.as_deref().is_some_and(has_schema);
         let observed = &self.shared.observed_reads;
         may_stay && !is_directed && self.state.keeps_results(analysis, observed)
     }
