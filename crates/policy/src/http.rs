@@ -4,7 +4,6 @@
 //! Texts of requests are bytes that `wire` has checked and split; this module knows no framing.
 
 pub mod budget;
-pub mod client_address;
 pub mod eject;
 pub mod keyed_hash;
 pub mod learned;
@@ -14,3 +13,4 @@ pub mod replay;
 pub mod rewrite;
 pub mod route;
 pub mod sticky;
+pub mod trusted_proxies;

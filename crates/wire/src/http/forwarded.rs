@@ -13,14 +13,7 @@ pub fn client_of_x_forwarded_for<'a>(
     values: impl Iterator<Item = &'a [u8]>,
     trusts: impl Fn(IpAddr) -> bool,
 ) -> IpAddr {
-    let mut client = Client::default();
-    if !trusts(peer) {
-        return peer;
-    }
-    for element in values.flat_map(grammar::list) {
-        client.add(node(element), &trusts);
-    }
-    client.0.unwrap_or(peer)
+    client_among(peer, values.flat_map(grammar::list).map(node), trusts)
 }
 
 /// Returns the client's address, as [`client_of_x_forwarded_for`] does, from the values of the
@@ -30,24 +23,28 @@ pub fn client_of_forwarded<'a>(
     values: impl Iterator<Item = &'a [u8]>,
     trusts: impl Fn(IpAddr) -> bool,
 ) -> IpAddr {
-    let mut client = Client::default();
+    client_among(peer, values.flat_map(elements), trusts)
+}
+
+/// Decides for both fields which address is the client's; `None` is an element that is no address.
+fn client_among(
+    peer: IpAddr,
+    reported: impl Iterator<Item = Option<IpAddr>>,
+    trusts: impl Fn(IpAddr) -> bool,
+) -> IpAddr {
+    let peer = peer.to_canonical();
     if !trusts(peer) {
         return peer;
     }
-    for value in values {
-        let mut rest = value;
-        while let Some((found, after)) = element(rest) {
-            client.add(found, &trusts);
-            rest = after;
-            if rest.is_empty() {
-                break;
-            }
-        }
-        if !rest.is_empty() {
-            client.add(None, &trusts);
+    // First of the trusted addresses at the end of the list, or the one before it.
+    let mut client = None;
+    for element in reported {
+        match element {
+            Some(address) if client.is_some() && trusts(address) => {}
+            element => client = element,
         }
     }
-    client.0.unwrap_or(peer)
+    client.unwrap_or(peer)
 }
 
 /// Appends the values of a list of addresses and a further address, as `X-Forwarded-For` has it.
@@ -61,21 +58,6 @@ pub fn append_address<'a>(
         out.extend_from_slice(b", ");
     }
     out.extend_from_slice(address.to_canonical().to_string().as_bytes());
-}
-
-/// First of the trusted addresses at the end of a list, or the one before it.
-#[derive(Debug, Default)]
-struct Client(Option<IpAddr>);
-
-impl Client {
-    /// Adds the next element of the list.
-    fn add(&mut self, element: Option<IpAddr>, trusts: &impl Fn(IpAddr) -> bool) {
-        match element {
-            None => self.0 = None,
-            Some(address) if self.0.is_some() && trusts(address) => {}
-            Some(address) => self.0 = Some(address),
-        }
-    }
 }
 
 /// Reads an address with or without port; an IPv6 address with or without brackets.
@@ -109,6 +91,20 @@ fn is_port(text: &str) -> bool {
         false => byte.is_ascii_digit(),
     };
     !name.is_empty() && (is_name || name.len() <= 5) && name.bytes().all(fits)
+}
+
+/// Returns the addresses of the elements of a value of `Forwarded`. One that breaks the grammar is
+/// the last.
+fn elements(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
+    let mut rest = value;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (address, after) = element(rest).unwrap_or_default();
+        rest = after;
+        Some(address)
+    })
 }
 
 /// Reads the first element of a value of `Forwarded`: `name=value` pairs between semicolons, up to

@@ -4,11 +4,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use evenkeel_policy::http::client_address::TrustedProxies;
 use evenkeel_policy::http::keyed_hash::HashKey;
 use evenkeel_policy::http::rate::RateTable;
 use evenkeel_policy::http::route::{Route, RouteTable};
 use evenkeel_policy::http::sticky::StickyServers;
+use evenkeel_policy::http::trusted_proxies::TrustedProxies;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::http::HttpService;

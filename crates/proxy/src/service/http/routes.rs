@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use evenkeel_policy::http::client_address::TrustedProxies;
 use evenkeel_policy::http::rate::RateTable;
 use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::RouteTable;
 use evenkeel_policy::http::sticky::StickyServers;
+use evenkeel_policy::http::trusted_proxies::TrustedProxies;
 use ipnet::IpNet;
 
 use super::basic_auth::BasicAuth;
