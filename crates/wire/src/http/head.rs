@@ -3,6 +3,7 @@
 use super::fault::Fault;
 use super::grammar;
 
+mod accessors;
 mod fields;
 mod names;
 mod request;

@@ -1,5 +1,6 @@
 //! Heads of requests: parsing, and what they say.
 
+use super::accessors::accessors;
 use super::fields::Kind;
 use super::{Field, Fields, HEAD_BYTES_MAX, HeadLimits, KnownName, Occurrence};
 use super::{Parsed, Span, Version};
@@ -113,6 +114,8 @@ pub(super) enum Progress {
     Fields(usize),
     Finished,
 }
+
+accessors!(RequestHead);
 
 impl RequestHead {
     /// Creates a head without memory.
@@ -270,12 +273,6 @@ impl RequestHead {
             && self.framing == Framing::None
     }
 
-    /// Returns the bytes of the head, with an empty line before it, if any, and the one at its end.
-    #[must_use]
-    pub fn length(&self) -> usize {
-        self.length as usize
-    }
-
     /// Returns the method.
     #[must_use]
     pub fn method(&self) -> Method {
@@ -286,12 +283,6 @@ impl RequestHead {
     #[must_use]
     pub fn method_text<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         self.method_span.of(bytes)
-    }
-
-    /// Returns the version.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
     }
 
     /// Returns the form of the target.
@@ -347,12 +338,6 @@ impl RequestHead {
         self.target.authority(bytes)
     }
 
-    /// Returns how the end of the body is found. Requests never last until the connection closes.
-    #[must_use]
-    pub fn framing(&self) -> Framing {
-        self.framing
-    }
-
     /// Returns whether the client keeps the connection for further requests.
     #[must_use]
     pub fn keeps_connection(&self) -> bool {
@@ -382,42 +367,6 @@ impl RequestHead {
     #[must_use]
     pub fn fields_dropped(&self) -> u32 {
         self.fields.dropped()
-    }
-
-    /// Returns the number of fields.
-    #[must_use]
-    pub fn field_count(&self) -> usize {
-        self.fields.len()
-    }
-
-    /// Returns the fields in their order, hop-by-hop fields included.
-    pub fn fields<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = Field<'a>> {
-        self.fields.iter(bytes)
-    }
-
-    /// Returns whether there is a field of a known name.
-    #[must_use]
-    pub fn has(&self, known: KnownName) -> bool {
-        self.fields.has(known)
-    }
-
-    /// Returns the value of the first field of a known name.
-    #[must_use]
-    pub fn get<'a>(&'a self, bytes: &'a [u8], known: KnownName) -> Option<&'a [u8]> {
-        self.fields.all(bytes, known).next()
-    }
-
-    /// Returns the values of all fields of a known name, in their order.
-    pub fn get_all<'a>(
-        &'a self,
-        bytes: &'a [u8],
-        known: KnownName,
-    ) -> impl Iterator<Item = &'a [u8]> {
-        self.fields.all(bytes, known)
-    }
-
-    pub(in crate::http) fn parts(&self) -> &Fields {
-        &self.fields
     }
 }
 

@@ -1,5 +1,6 @@
 //! Heads of responses: parsing, and what they say.
 
+use super::accessors::accessors;
 use super::fields::Kind;
 use super::request::{Progress, version};
 use super::{Field, Fields, HEAD_BYTES_MAX, HeadLimits, KnownName, Method, Occurrence};
@@ -23,6 +24,8 @@ pub struct ResponseHead {
     content_length: Option<u64>,
     length: u32,
 }
+
+accessors!(ResponseHead);
 
 impl ResponseHead {
     /// Creates a head without memory.
@@ -130,18 +133,6 @@ impl ResponseHead {
         grammar::line_end(bytes, end)
     }
 
-    /// Returns the bytes of the head, with the empty line at its end.
-    #[must_use]
-    pub fn length(&self) -> usize {
-        self.length as usize
-    }
-
-    /// Returns the version.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
     /// Returns the status code: 100-999.
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -158,12 +149,6 @@ impl ResponseHead {
     #[must_use]
     pub fn reason<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         self.reason.of(bytes)
-    }
-
-    /// Returns how the end of the body is found.
-    #[must_use]
-    pub fn framing(&self) -> Framing {
-        self.framing
     }
 
     /// Returns the number of `Content-Length`, also where no body follows, as after `HEAD`.
@@ -199,41 +184,5 @@ impl ResponseHead {
             && single(KnownName::Upgrade)
                 .is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"))
             && single(KnownName::SecWebSocketAccept) == Some(&accept)
-    }
-
-    /// Returns the number of fields.
-    #[must_use]
-    pub fn field_count(&self) -> usize {
-        self.fields.len()
-    }
-
-    /// Returns the fields in their order, hop-by-hop fields included.
-    pub fn fields<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = Field<'a>> {
-        self.fields.iter(bytes)
-    }
-
-    /// Returns whether there is a field of a known name.
-    #[must_use]
-    pub fn has(&self, known: KnownName) -> bool {
-        self.fields.has(known)
-    }
-
-    /// Returns the value of the first field of a known name.
-    #[must_use]
-    pub fn get<'a>(&'a self, bytes: &'a [u8], known: KnownName) -> Option<&'a [u8]> {
-        self.fields.all(bytes, known).next()
-    }
-
-    /// Returns the values of all fields of a known name, in their order.
-    pub fn get_all<'a>(
-        &'a self,
-        bytes: &'a [u8],
-        known: KnownName,
-    ) -> impl Iterator<Item = &'a [u8]> {
-        self.fields.all(bytes, known)
-    }
-
-    pub(in crate::http) fn parts(&self) -> &Fields {
-        &self.fields
     }
 }
