@@ -13,7 +13,7 @@ use self::papers::{Authority, Paper};
 use super::{
     ALPN_POSTGRESQL, Acceptor, AlpnProtocol, Channel, ChannelError, Connector, Tls,
     channel::PENDING_BYTES_MAX,
-    trust::{AnyCertificate, provider},
+    trust::{ServerVerifier, Trust, provider},
 };
 
 /// A client and Evenkeel, or Evenkeel and a server, and the bytes that each has read.
@@ -107,7 +107,7 @@ fn old_connector(alpn: &[&[u8]]) -> Connector {
         .with_protocol_versions(&[&version::TLS12])
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
+        .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(Trust::Any)))
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     connector.config = Arc::new(config);

@@ -137,7 +137,7 @@ pub(super) fn refused(error: impl ToString) -> SetupError {
 fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ServerCertVerifier>>, SetupError> {
     Ok(match tls {
         Tls::Off => None,
-        Tls::Encrypt(_) => Some(Arc::new(AnyCertificate(provider()))),
+        Tls::Encrypt(_) => Some(Arc::new(ServerVerifier::new(Trust::Any))),
         Tls::Verify {
             ca,
             fingerprints,
@@ -149,23 +149,41 @@ fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ServerCertVerifier>>, SetupError
                 (None, false) => None,
                 _ => Some(AuthorityVerifier::new(ca.clone())?),
             };
-            Some(Arc::new(ServerVerifier {
+            Some(Arc::new(ServerVerifier::new(Trust::Verified {
                 authorities,
                 fingerprints: fingerprints.clone(),
-                provider: provider(),
-            }))
+            })))
         }
     })
 }
 
-/// Accepts certificates by their fingerprint, by their authority, or because they are listed as
-/// one.
+/// Accepts the certificates that its trust covers. In any case the peer must own the private key of
+/// its certificate.
 #[derive(Debug)]
-struct ServerVerifier {
-    /// `None`: certificates are accepted by their fingerprint only.
-    authorities: Option<AuthorityVerifier>,
-    fingerprints: Vec<Fingerprint>,
+pub(super) struct ServerVerifier {
+    trust: Trust,
     provider: Arc<CryptoProvider>,
+}
+
+/// Certificates of servers that are accepted.
+#[derive(Debug)]
+pub(super) enum Trust {
+    /// Every certificate.
+    Any,
+    /// Certificates of the fingerprints, and those that an authority has signed or that are listed
+    /// as one.
+    Verified {
+        /// `None`: certificates are accepted by their fingerprint only.
+        authorities: Option<AuthorityVerifier>,
+        fingerprints: Vec<Fingerprint>,
+    },
+}
+
+impl ServerVerifier {
+    pub(super) fn new(trust: Trust) -> Self {
+        let provider = provider();
+        Self { trust, provider }
+    }
 }
 
 impl ServerCertVerifier for ServerVerifier {
@@ -177,15 +195,22 @@ impl ServerCertVerifier for ServerVerifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let (authorities, fingerprints) = match &self.trust {
+            Trust::Any => return Ok(ServerCertVerified::assertion()),
+            Trust::Verified {
+                authorities,
+                fingerprints,
+            } => (authorities, fingerprints),
+        };
         let fingerprint = Fingerprint::of(end_entity);
-        if self.fingerprints.contains(&fingerprint) {
+        if fingerprints.contains(&fingerprint) {
             return Ok(ServerCertVerified::assertion());
         }
-        let cause = match &self.authorities {
+        let cause = match authorities {
             Some(authorities) => authorities.verify(end_entity, intermediates, server_name, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         };
-        cause.map_err(|cause| UntrustedCertificate::error(cause, fingerprint, &self.fingerprints))
+        cause.map_err(|cause| UntrustedCertificate::error(cause, fingerprint, fingerprints))
     }
 
     fn verify_tls12_signature(
@@ -216,7 +241,7 @@ impl ServerCertVerifier for ServerVerifier {
 
 /// Verifies certificates that an authority has signed, or that are listed themselves.
 #[derive(Debug)]
-struct AuthorityVerifier {
+pub(super) struct AuthorityVerifier {
     listed: Option<Authorities>,
     signed: Arc<WebPkiServerVerifier>,
 }
@@ -289,47 +314,5 @@ impl UntrustedCertificate {
             is_pinned: !configured.is_empty(),
         };
         CertificateError::Other(OtherError(Arc::new(untrusted))).into()
-    }
-}
-
-/// Accepts every certificate, but still requires the peer to own the private key of its
-/// certificate.
-#[derive(Debug)]
-pub(super) struct AnyCertificate(pub(super) Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -7,7 +7,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, HandshakeKind, version};
 
 use super::papers::{Authority, Paper, expired, named};
-use crate::trust::{AnyCertificate, provider};
+use crate::trust::{ServerVerifier, Trust, provider};
 use crate::{
     Authorities, Channel, ChannelError, HttpAcceptor, NamedIdentity, TicketKey, TicketKeys,
 };
@@ -28,7 +28,7 @@ impl Client {
             .with_protocol_versions(versions)
             .unwrap()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())));
+            .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(Trust::Any)));
         let mut config = match certificate {
             Some(paper) => config.with_client_cert_resolver(paper.identity().resolver()),
             None => config.with_no_client_auth(),
