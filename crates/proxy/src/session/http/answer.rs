@@ -51,7 +51,7 @@ impl Session<'_> {
             fields.push((b"Retry-After", b"1"));
         }
         fields.extend_from_slice(more);
-        self.answer_with(status, &fields, body.as_bytes())
+        self.answer_with(&view, status, &fields, body.as_bytes())
     }
 
     /// Answers a request that is not sent to a server.
@@ -64,20 +64,22 @@ impl Session<'_> {
                 self.answer_also(429, why, &[(b"Retry-After", seconds.as_bytes())])
             }
             Admitted::Redirect(status, location) => {
-                self.answer_with(status, &[(b"Location", location.as_bytes())], b"")
+                let view = self.permit.service().snapshot_owned();
+                self.answer_with(&view, status, &[(b"Location", location.as_bytes())], b"")
             }
             Admitted::Fixed(RouteAction {
                 target: RouteTarget::Respond(fixed),
                 set_response,
                 ..
             }) => {
+                let view = self.permit.service().snapshot_owned();
                 let media_type = fixed.media_type.map(str::as_bytes);
                 let mut fields: Vec<(&[u8], &[u8])> = set_response
                     .iter()
                     .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
                     .collect();
                 fields.extend(media_type.map(|media_type| (&b"Content-Type"[..], media_type)));
-                self.answer_with(fixed.status, &fields, fixed.content.as_bytes())
+                self.answer_with(&view, fixed.status, &fields, fixed.content.as_bytes())
             }
             Admitted::Stranger => self.answer_stranger("a user name and a password are required"),
             Admitted::Fixed(_) | Admitted::Forward(_) | Admitted::Unverified(_) => {
@@ -93,8 +95,10 @@ impl Session<'_> {
         is_encrypted.then_some((b"Strict-Transport-Security", hsts.as_bytes()))
     }
 
+    /// Answers with these fields and this body. `view` is that of the client's service.
     fn answer_with(
         &mut self,
+        view: &ServiceSnapshot,
         status: u16,
         fields: &[(&[u8], &[u8])],
         body: &[u8],
@@ -102,9 +106,8 @@ impl Session<'_> {
         self.note_own_end(RequestEnd::Answered, "by the route");
         self.close_server();
         let is_draining = self.own.shared.is_draining();
-        let view = self.permit.service().snapshot_owned();
         let mut fields = fields.to_vec();
-        fields.extend(self.hsts(&view));
+        fields.extend(self.hsts(view));
         let exchange = &mut self.exchange;
         exchange.keeps_client &= exchange.upload.is_done() && !is_draining;
         exchange.status = status;
