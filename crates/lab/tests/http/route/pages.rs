@@ -9,6 +9,7 @@ on_both_drivers! {
     errors_of_evenkeel_have_the_pages_of_the_service
     errors_of_servers_pass_unchanged
     a_request_gets_an_id_unless_a_trusted_proxy_sent_one
+    ids_of_all_workers_are_different
     without_the_key_the_id_of_the_client_passes
     traceparent_passes_unchanged
     routes_are_counted_by_their_names
@@ -113,6 +114,24 @@ fn a_request_gets_an_id_unless_a_trusted_proxy_sent_one(io: &str) {
             .all(|id| log.contains(&format!("\"request_id\":\"{id}\"")))
     });
     assert!(!bed.balancer.log().contains("forged"));
+}
+
+/// Clients are distributed over the workers.
+fn ids_of_all_workers_are_different(io: &str) {
+    let origin = Origin::echo();
+    let bed = Bed::new(io, &[&origin], "[service.http]\nrequest_id = \"on\"\n");
+    let mut clients: Vec<Client> = (0..16).map(|_| bed.client()).collect();
+    for _ in 0..4 {
+        for client in &mut clients {
+            assert_eq!(client.get("/").status, 200);
+        }
+    }
+    let ids: std::collections::BTreeSet<_> = origin
+        .seen()
+        .iter()
+        .map(|seen| seen.field("X-Request-ID").unwrap())
+        .collect();
+    assert_eq!(ids.len(), 64);
 }
 
 fn without_the_key_the_id_of_the_client_passes(io: &str) {
