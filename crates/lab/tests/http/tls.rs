@@ -13,6 +13,7 @@ on_both_drivers! {
     a_host_that_demands_a_certificate_needs_its_own_connection
     a_renewed_certificate_is_used_and_cuts_no_client
     own_answers_over_tls_say_that_tls_is_used_only
+    requests_without_tls_are_redirected_to_the_same_url
 }
 
 fn tls(certificates: &Certificates, more: &str) -> String {
@@ -232,4 +233,37 @@ fn own_answers_over_tls_say_that_tls_is_used_only(io: &str) {
         (answer.status, answer.field("Strict-Transport-Security")),
         (200, None)
     );
+}
+
+/// The access log names the key, not a route.
+fn requests_without_tls_are_redirected_to_the_same_url(io: &str) {
+    let Some(certificates) = Certificates::make() else {
+        return;
+    };
+    let more = "[service.http]\nhttps = \"redirect\"\naccess_log = \"json\"\n\
+                [[service.route]]\npath = \"/old\"\nredirect = \"/new\"\n";
+    let origin = Origin::echo();
+    let bed = Bed::new(io, &[&origin], &tls(&certificates, more));
+    let mut client = bed.client();
+    for (host, target, location) in [
+        ("shop.example", "/a?b=c", "https://shop.example/a?b=c"),
+        ("shop.example:80", "/old", "https://shop.example/old"),
+        (
+            "shop.example:81",
+            "//x.example/",
+            "https://shop.example:81//x.example/",
+        ),
+    ] {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!(answer.status, 308);
+        assert_eq!(answer.field("Location").as_deref(), Some(location));
+    }
+    let asked = openssl(&bed.listen, &[]);
+    assert!(asked.contains("200 OK"), "{asked}");
+    let reason = "\"reason\":\"the request came without TLS ([service.http] https)\"";
+    until("the reason in the log", || {
+        let log = bed.balancer.log();
+        log.matches(reason).count() == 3 && !log.contains("by the route")
+    });
 }

@@ -1,7 +1,6 @@
 //! Decides what becomes of a request before a server is picked: the client's address, TLS, the
 //! route, and the route's limits.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -27,8 +26,10 @@ pub(super) enum Admitted<'a> {
     Forward(Option<Arc<Service>>),
     /// A fixed answer of a route.
     Fixed(&'a RouteAction),
-    /// A redirect to this location, with this status.
-    Redirect(u16, Cow<'a, str>),
+    /// A redirect of a route to this location, with status 307.
+    Redirect(&'a str),
+    /// A redirect of a request without TLS to this location.
+    ToHttps(String),
     /// A refusal with this status, and the reason.
     Refuse(u16, &'static str),
     /// A refusal because of too many requests, for this time in seconds.
@@ -138,7 +139,7 @@ impl Session<'_> {
                 Some(service) => Admitted::Forward(Some(service)),
                 None => Admitted::Refuse(503, "the service of the route was removed"),
             },
-            RouteTarget::Redirect(location) => Admitted::Redirect(307, Cow::Borrowed(location)),
+            RouteTarget::Redirect(location) => Admitted::Redirect(location),
             RouteTarget::Respond(_) => Admitted::Fixed(action),
         }
     }
@@ -192,7 +193,7 @@ fn redirect_to_https<'h>(head: &RequestHead, bytes: &[u8]) -> Admitted<'h> {
     };
     let target = head.path_and_query(bytes);
     let parts = [authority, target.path, target.query].map(String::from_utf8_lossy);
-    Admitted::Redirect(308, Cow::Owned(format!("https://{}", parts.concat())))
+    Admitted::ToHttps(format!("https://{}", parts.concat()))
 }
 
 fn holds(condition: &HeaderCondition, head: &RequestHead, bytes: &[u8]) -> bool {

@@ -63,9 +63,11 @@ impl Session<'_> {
                 let why = "too many requests of this client";
                 self.answer_also(429, why, &[(b"Retry-After", seconds.as_bytes())])
             }
-            Admitted::Redirect(status, location) => {
-                let view = self.permit.service().snapshot_owned();
-                self.answer_with(&view, status, &[(b"Location", location.as_bytes())], b"")
+            Admitted::Redirect(location) => self.redirect(307, location),
+            Admitted::ToHttps(location) => {
+                let why = "the request came without TLS ([service.http] https)";
+                self.note_own_end(RequestEnd::Answered, why);
+                self.redirect(308, &location)
             }
             Admitted::Fixed(RouteAction {
                 target: RouteTarget::Respond(fixed),
@@ -86,6 +88,11 @@ impl Session<'_> {
                 self.answer(500, "no target")
             }
         }
+    }
+
+    fn redirect(&mut self, status: u16, location: &str) -> Result<(), ExitReason> {
+        let view = self.permit.service().snapshot_owned();
+        self.answer_with(&view, status, &[(b"Location", location.as_bytes())], b"")
     }
 
     /// Returns the field by which browsers use TLS only, for responses over TLS (RFC 6797 §7.1).
