@@ -42,6 +42,8 @@ mod race;
 mod real;
 #[path = "http/reuse.rs"]
 mod reuse;
+#[path = "http/server_tls.rs"]
+mod server_tls;
 #[path = "http/slow.rs"]
 mod slow;
 #[path = "http/route/sticky.rs"]

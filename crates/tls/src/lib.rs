@@ -99,3 +99,10 @@ pub enum ChannelError {
     #[error("TLS is not established, or has ended")]
     NotOpen,
 }
+
+impl ChannelError {
+    /// Returns whether the server's certificate is not accepted.
+    pub fn is_untrusted_server(&self) -> bool {
+        matches!(self, Self::WithServer(rustls::Error::InvalidCertificate(_)))
+    }
+}

@@ -21,6 +21,16 @@ const SCRIPT: &str =
     done
     chmod 600 *.key";
 
+const EXPIRED: &str = "set -e; openssl req -newkey rsa:2048 -nodes -keyout expired.key \
+                           -out expired.csr -subj /CN=localhost
+    printf '[ca]\ndefault_ca=d\n[d]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\n' > cnf
+    printf 'policy=p\n[p]\ncommonName=supplied\n[e]\n' >> cnf
+    printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >> cnf
+    : > index
+    openssl ca -batch -config cnf -rand_serial -cert ca.crt -keyfile ca.key -in expired.csr \
+        -out expired.crt -startdate 200101000000Z -enddate 200201000000Z -extensions e -notext
+    chmod 600 *.key";
+
 /// A certificate authority `ca`, and the certificates that it has signed: `server` for localhost,
 /// `client` for sbtest. Each is a `.crt` and a `.key`.
 pub(crate) struct Certificates(TempDir);
@@ -51,8 +61,18 @@ impl Certificates {
              openssl x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
                  -extfile {name}.ext -out {name}.crt; chmod 600 {name}.key"
         );
+        self.run(&script);
+    }
+
+    /// Adds a certificate of a server for localhost that has expired, as `expired.crt` and
+    /// `expired.key`.
+    pub(crate) fn add_expired(&self) {
+        self.run(EXPIRED);
+    }
+
+    fn run(&self, script: &str) {
         let mut shell = Command::new("/bin/sh");
-        let made = shell.args(["-c", &script]).current_dir(self.0.path());
+        let made = shell.args(["-c", script]).current_dir(self.0.path());
         let made = made.output().expect("a shell");
         assert!(made.status.success(), "{made:?}");
     }

@@ -3,6 +3,7 @@
 
 pub mod basic_auth;
 pub mod error_pages;
+mod logged_errors;
 pub mod route_stats;
 pub mod routes;
 mod server;

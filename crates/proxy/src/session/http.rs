@@ -226,7 +226,7 @@ impl Session<'_> {
         match self.slot.take(context) {
             Some(WaitResult::Connection(connection)) => self.send_request(connection)?,
             Some(WaitResult::Again) => self.acquire()?,
-            Some(WaitResult::Failed(error)) => self.connect_failed(&error)?,
+            Some(WaitResult::Failed(error)) => self.connect_failed(error)?,
             None => return self.watch_client(context),
         }
         Ok(true)

@@ -22,6 +22,10 @@ pub(crate) struct ConnectError {
 pub(crate) enum ConnectErrorKind {
     /// The server could not be reached, or stopped responding.
     Unreachable,
+    /// The server's certificate is not accepted.
+    Untrusted,
+    /// The TLS handshake has failed for another reason.
+    Tls,
     /// The server has no free connections; a retry later may succeed.
     Full,
     /// The server is starting or stopping; a retry later may succeed.
@@ -69,6 +73,14 @@ impl ConnectError {
         }
     }
 
+    /// Returns an error of the TLS handshake.
+    pub(crate) fn tls(server: &Server, kind: ConnectErrorKind, why: impl fmt::Display) -> Self {
+        Self {
+            kind,
+            ..Self::unreachable(server, format!("TLS: {why}"))
+        }
+    }
+
     /// Returns an error that the server has reported.
     pub(crate) fn refused(
         server: &Server,
@@ -110,10 +122,14 @@ impl ConnectError {
 
     /// Returns whether another server, or this one later, may accept the connection.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(
-            self.kind,
-            ConnectErrorKind::Unreachable | ConnectErrorKind::Full | ConnectErrorKind::NotReady
-        )
+        match self.kind {
+            ConnectErrorKind::Unreachable
+            | ConnectErrorKind::Untrusted
+            | ConnectErrorKind::Tls
+            | ConnectErrorKind::Full
+            | ConnectErrorKind::NotReady => true,
+            ConnectErrorKind::Refused | ConnectErrorKind::Outdated => false,
+        }
     }
 }
 

@@ -1,16 +1,19 @@
 //! Holds what an HTTP service knows of one of its servers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use evenkeel_engine::clock;
+use evenkeel_engine::panics::lock;
 use evenkeel_policy::http::eject::{self, Outcome, Sign, SignGate};
 use evenkeel_policy::http::learned::LearnedIdle;
 use evenkeel_policy::load::Load;
 
+use super::logged_errors::LoggedErrors;
 use crate::event::{Event, PassiveFailure};
 use crate::server::Server;
 use crate::shared::DataPlaneShared;
+use crate::upstream::connect_error::{ConnectError, ConnectErrorKind};
 
 /// A server as one service uses it, shared by all workers and snapshots.
 #[derive(Debug)]
@@ -23,6 +26,7 @@ pub struct HttpServer {
     /// True after a failure, until a request is served: so that ordinary requests write nothing
     /// that workers share.
     has_failed: AtomicBool,
+    tls_errors: Mutex<LoggedErrors>,
 }
 
 impl Default for HttpServer {
@@ -32,6 +36,7 @@ impl Default for HttpServer {
             idle: LearnedIdle::default(),
             gate: SignGate::default(),
             has_failed: AtomicBool::new(false),
+            tls_errors: Mutex::default(),
         }
     }
 }
@@ -55,6 +60,17 @@ impl HttpServer {
                 server_id: server.id,
                 sign: PassiveFailure::Request(sign),
             });
+        }
+    }
+
+    /// Logs a failed TLS handshake, each cause once an hour: clients learn little of it.
+    pub(crate) fn log_tls_error(&self, service: &str, error: &ConnectError) {
+        let is_of_tls = matches!(
+            error.kind,
+            ConnectErrorKind::Untrusted | ConnectErrorKind::Tls
+        );
+        if is_of_tls && lock(&self.tls_errors).is_due(&error.message, clock::now_ms()) {
+            tracing::warn!(service, "no connection: {}", error.message);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Picks a server for a request, acquires a connection to it, and decides what follows a failure.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
@@ -13,10 +14,11 @@ use evenkeel_wire::http::Method;
 use super::exchange::{Kept, Place};
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
+use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
 use crate::service::ServiceSnapshot;
 use crate::service::http::{HttpSnapshot, now_s};
-use crate::upstream::connect_error::ConnectError;
+use crate::upstream::connect_error::{ConnectError, ConnectErrorKind};
 use crate::upstream::worker_pool::AcquireResult;
 
 impl Session<'_> {
@@ -86,10 +88,30 @@ impl Session<'_> {
         let counters = &Rc::clone(self.target()).service.counters;
         if self.exchange.attempts.failures > 0 {
             counters.connect_failed.add(1);
-            return self.answer(502, "no server could be reached");
+            return self.answer_unconnected("no server could be reached");
         }
         counters.no_server.add(1);
         self.answer(503, "no server is available")
+    }
+
+    /// Answers a request for which no connection could be opened. The log states the last error
+    /// with the server's name.
+    fn answer_unconnected(&mut self, why: &str) -> Result<(), ExitReason> {
+        let error = self.exchange.attempts.connect_error.take();
+        if let Some(error) = &error {
+            self.note_own_end(RequestEnd::Answered, &error.message);
+        }
+        match error.map(|error| error.kind) {
+            Some(ConnectErrorKind::Untrusted) => {
+                let why = "the certificate of the server is not accepted";
+                self.answer_error((502, "tls_certificate_error"), why, &[])
+            }
+            Some(ConnectErrorKind::Tls) => {
+                let why = "TLS with the server has failed";
+                self.answer_error((502, "tls_protocol_error"), why, &[])
+            }
+            _ => self.answer(502, why),
+        }
     }
 
     /// Sends the request, as far as it was received.
@@ -142,21 +164,23 @@ impl Session<'_> {
     }
 
     /// Continues on another server after a connect has failed: nothing was sent.
-    pub(super) fn connect_failed(&mut self, error: &ConnectError) -> Result<(), ExitReason> {
+    pub(super) fn connect_failed(&mut self, error: Arc<ConnectError>) -> Result<(), ExitReason> {
         tracing::debug!(service = %self.target().service.name, "{}", error.message);
         let is_allowed = self.is_repeated(Progress::Unsent);
         self.exclude_server();
+        self.exchange.attempts.connect_error = Some(error);
         if is_allowed {
             return self.acquire();
         }
         self.target().service.counters.connect_failed.add(1);
-        self.answer(502, "the server could not be reached")
+        self.answer_unconnected("the server could not be reached")
     }
 
     /// Handles the end of a server connection before the head of the response. The request is sent
     /// again if that is safe.
     pub(super) fn server_failed(&mut self, why: &str) -> Result<(), ExitReason> {
         self.learn_idle_limit();
+        self.exchange.attempts.connect_error = None;
         let was_reused = self.close_server();
         let name = self
             .exchange

@@ -30,6 +30,17 @@ impl Session<'_> {
         why: &str,
         more: &[(&[u8], &[u8])],
     ) -> Result<(), ExitReason> {
+        self.answer_error((status, error_type(status)), why, more)
+    }
+
+    /// Answers the current request as [`Session::answer`] does, with more fields and a type of
+    /// error (RFC 9209 §2.3).
+    pub(super) fn answer_error(
+        &mut self,
+        (status, error): (u16, &str),
+        why: &str,
+        more: &[(&[u8], &[u8])],
+    ) -> Result<(), ExitReason> {
         self.note_own_end(RequestEnd::Answered, why);
         let text = format!("{status} {}: {why}\n", reason_phrase(status));
         let view = self.permit.service().snapshot_owned();
@@ -40,7 +51,6 @@ impl Session<'_> {
             Some(page) => (page.media_type, &*page.content),
             None => ("text/plain; charset=utf-8", &*text),
         };
-        let error = error_type(status);
         let proxy_status = format!("{PROXY_NAME}; error={error}; details=\"{why}\"");
         let mut fields = vec![
             (&b"Content-Type"[..], media_type.as_bytes()),

@@ -15,6 +15,7 @@ use crate::server::Server;
 use crate::service::ServiceSnapshot;
 use crate::service::http::routes::{RouteAction, Routes};
 use crate::service::http::{HttpServer, HttpSnapshot};
+use crate::upstream::connect_error::ConnectError;
 
 /// A request from its head to the end of its response.
 #[derive(Default)]
@@ -80,6 +81,8 @@ pub(super) struct Attempts {
     /// Servers that have failed this request.
     pub(super) tried: Vec<u64>,
     pub(super) failures: u32,
+    /// Error of the last connect. `None`: it has not failed.
+    pub(super) connect_error: Option<Arc<ConnectError>>,
     /// True if the current attempt counts in the budget of retries.
     pub(super) is_budgeted: bool,
 }

@@ -1,19 +1,22 @@
 //! Connections to HTTP servers, which requests of all clients use one after another.
 
 use std::future::{poll_fn, ready};
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_engine::clock;
-use evenkeel_tls::ServerEncryption;
+use evenkeel_engine::stream::Stream;
+use evenkeel_engine::{clock, timers};
+use evenkeel_tls::{ChannelError, Connector, ServerEncryption};
 
 use crate::service::Service;
 use crate::service::http::{HttpService, now_s};
+use crate::settings::ServiceSettings;
 use crate::upstream::cancel_target::CancelTarget;
-use crate::upstream::connect_error::ConnectError;
+use crate::upstream::connect_error::{ConnectError, ConnectErrorKind};
 use crate::upstream::pool_registry::{Credential, PoolHandle, PoolUser};
-use crate::upstream::server_login::{reach, with_login_timeout};
+use crate::upstream::server_login::reach;
 use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
 
@@ -50,35 +53,18 @@ impl PoolableConnection for ServerConnection {
     ) -> Result<Box<Self>, ConnectError> {
         let view = service.snapshot_owned();
         let server = &pooled.server;
-        let connecting = async {
-            let mut stream = reach(worker, service, server).await?;
-            let http = view.http().ok_or_else(ConnectError::outdated)?;
-            let connector = match http.server_encryption.get(&server.id) {
-                Some(ServerEncryption::Plaintext) => return Ok(stream),
-                Some(ServerEncryption::Encrypted(connector)) => connector,
-                Some(ServerEncryption::Broken(why)) => {
-                    let why = format!("cannot set up TLS: {why}");
-                    return Err(ConnectError::unreachable(server, why));
+        let mut stream = reach(worker, service, server).await?;
+        let http = view.http().ok_or_else(ConnectError::outdated)?;
+        let encryption = http.server_encryption.get(&server.id);
+        let encryption = encryption.ok_or_else(ConnectError::outdated)?;
+        encrypt(worker, &mut stream, encryption, &view.settings)
+            .await
+            .map_err(|(kind, why)| ConnectError::tls(server, kind, why))
+            .inspect_err(|error| {
+                if let Some(http) = service.http() {
+                    http.server(server.id).log_tls_error(&service.name, error);
                 }
-                None => return Err(ConnectError::outdated()),
-            };
-            let fault = |error: String| ConnectError::unreachable(server, format!("TLS: {error}"));
-            let channel = connector
-                .connect()
-                .map_err(|error| fault(error.to_string()))?;
-            stream.encrypt(channel);
-            let mut early = Vec::new();
-            let shaken = stream.shake_hands(worker, &[], &mut early).await;
-            shaken.map_err(|error| fault(error.to_string()))?;
-            // The last message of the handshake may still be under way.
-            let sent = poll_fn(|context| stream.poll_sent(context)).await;
-            sent.map_err(|error| fault(error.to_string()))?;
-            match early.is_empty() {
-                true => Ok(stream),
-                false => Err(fault("the server speaks before it is asked".to_owned())),
-            }
-        };
-        let stream = with_login_timeout(&view, server, connecting).await?;
+            })?;
         server.counters.sessions.add(1);
         Ok(Box::new(Self {
             core: ConnectionCore::new::<Self>(stream, pooled),
@@ -120,6 +106,56 @@ impl PoolableConnection for ServerConnection {
     }
 
     fn write_terminate(_: &mut Vec<u8>) {}
+}
+
+/// Encrypts a new connection if its server demands it. Fails with the class of the error and its
+/// text.
+async fn encrypt(
+    worker: &Worker,
+    stream: &mut Stream,
+    encryption: &ServerEncryption,
+    settings: &ServiceSettings,
+) -> Result<(), (ConnectErrorKind, String)> {
+    let connector = match encryption {
+        ServerEncryption::Plaintext => return Ok(()),
+        ServerEncryption::Encrypted(connector) => connector,
+        ServerEncryption::Broken(why) => {
+            return Err((ConnectErrorKind::Tls, format!("cannot be set up: {why}")));
+        }
+    };
+    let limit = settings.connect_timeout;
+    match timers::timeout(limit, shake_hands(worker, stream, connector)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            let of_channel = error.get_ref().and_then(|cause| cause.downcast_ref());
+            let kind = match of_channel.is_some_and(ChannelError::is_untrusted_server) {
+                true => ConnectErrorKind::Untrusted,
+                false => ConnectErrorKind::Tls,
+            };
+            Err((kind, error.to_string()))
+        }
+        Err(_) => {
+            let limit_ms = limit.as_millis();
+            let why = format!("no handshake within {limit_ms} ms (connect_timeout_ms)");
+            Err((ConnectErrorKind::Tls, why))
+        }
+    }
+}
+
+async fn shake_hands(
+    worker: &Worker,
+    stream: &mut Stream,
+    connector: &Connector,
+) -> io::Result<()> {
+    stream.encrypt(connector.connect().map_err(io::Error::other)?);
+    let mut early = Vec::new();
+    stream.shake_hands(worker, &[], &mut early).await?;
+    // The last message of the handshake may still be under way.
+    poll_fn(|context| stream.poll_sent(context)).await?;
+    match early.is_empty() {
+        true => Ok(()),
+        false => Err(io::Error::other("the server speaks before it is asked")),
+    }
 }
 
 /// Returns the user of the pools: requests of all clients share them.
