@@ -9,6 +9,7 @@ pub mod keyed_hash;
 pub mod learned;
 pub mod path;
 pub mod rate;
+pub mod redirect;
 pub mod replay;
 pub mod rewrite;
 pub mod route;

@@ -33,6 +33,9 @@ const FORWARD_KEYS: [&str; 6] = [
     "request_ms",
 ];
 
+/// Keys of these that change the path.
+const PATH_KEYS: [&str; 2] = ["strip_prefix", "replace_prefix"];
+
 /// Places of a route and of its parts.
 #[derive(Debug)]
 pub(super) struct RouteSpans {
@@ -310,8 +313,9 @@ fn check_forwarding(table: &Table<'_>, target: &RouteTarget, problems: &mut Prob
         RouteTarget::Redirect(_) => "redirect",
         RouteTarget::Respond(_) => "respond",
     };
+    let keeps_path = matches!(target, RouteTarget::Redirect(redirect) if redirect.keeps_path);
     for idle in FORWARD_KEYS {
-        if table.value(idle).is_some() {
+        if table.value(idle).is_some() && !(keeps_path && PATH_KEYS.contains(&idle)) {
             let message = format!("`{idle}` has no effect: `{key}` answers without a server");
             let help = format!("remove it, or set `to` instead of `{key}`");
             problems.warning(&table.key_span(idle), "W_NO_EFFECT", message, help);

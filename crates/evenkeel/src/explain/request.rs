@@ -1,6 +1,7 @@
 //! Explains the way of a request of HTTP: its route, its servers, and what is changed in it.
 
 use evenkeel_policy::http::path::normalised;
+use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::route::{OutrankedBy, RouteRequest, Verdict};
 
 use crate::config::plan::{HttpPlan, Https, RoutePlan, RouteTarget, ServicePlan, route_table};
@@ -12,6 +13,8 @@ struct Request<'a> {
     is_https: bool,
     host: &'a str,
     path: &'a str,
+    /// Query with its `?`; empty: there is none.
+    query: &'a str,
 }
 
 /// Returns the explanation of a text such as `GET https://shop.example/api/x`, or `None` if it is
@@ -43,12 +46,14 @@ fn parsed(text: &str) -> Option<Request<'_>> {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
     };
-    let path = target.split('?').next().filter(|path| !path.is_empty());
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let path = Some(path).filter(|path| !path.is_empty());
     Some(Request {
         method,
         is_https,
         host,
         path: path.unwrap_or("/"),
+        query,
     })
 }
 
@@ -172,7 +177,7 @@ fn describe<'a>(
             explanation.servers = target.map(names).unwrap_or_default();
             format!("service {name}")
         }
-        RouteTarget::Redirect(location) => format!("a redirect to {location}"),
+        RouteTarget::Redirect(redirect) => redirection(route, redirect, request),
         RouteTarget::Respond(answer) => format!("an answer with status {}", answer.status),
     };
     if let Some(networks) = &route.allow_from {
@@ -203,13 +208,26 @@ fn describe<'a>(
     }
 }
 
+/// Returns the redirect of a request, with its status.
+fn redirection(route: &RoutePlan, redirect: &Redirect, request: &Request<'_>) -> String {
+    let path = sent_path(route, request.path);
+    let location = redirect.location(&path, request.query.as_bytes());
+    let (status, location) = (redirect.status, String::from_utf8_lossy(&location));
+    format!("a redirect with status {status} to {location}")
+}
+
+/// Returns a path as the route rewrites it.
+fn sent_path(route: &RoutePlan, path: &str) -> Vec<u8> {
+    let normal = normalised(path.as_bytes());
+    route.rewrite.apply(path.as_bytes(), &normal).concat()
+}
+
 /// Returns the changes that a route makes to a request and its response.
 fn changes(route: &RoutePlan, path: &str) -> Vec<String> {
-    let normal = normalised(path.as_bytes());
-    let sent = route.rewrite.apply(path.as_bytes(), &normal).concat();
+    let sent = sent_path(route, path);
     let sent = String::from_utf8_lossy(&sent);
     let mut changes = Vec::new();
-    if sent != path {
+    if sent != path && !matches!(route.target, RouteTarget::Redirect(_)) {
         changes.push(format!("path {sent}"));
     }
     let set = |(name, value): &(String, String)| format!("set {name}: {value}");
@@ -262,6 +280,8 @@ mod tests {
         strip_prefix = '/api'\nset_request = { X-Env = 'prod' }\n\
         [[service.route]]\npath = '=/old'\nredirect = 'https://shop.example/new'\n\
         [[service.route]]\npath = '/api/'\nrespond = { status = 404 }\n\
+        [[service.route]]\nhost = 'old.example'\npath = '/a/'\nstrip_prefix = '/a'\n\
+        redirect = 'https://new.example'\nredirect_status = 301\nkeep_path = true\n\
         [[service]]\nname = 'api'\nprotocol = 'http'\nservers = ['b:80', 'c:80']\n";
 
     fn explained(text: &str) -> Explanation {
@@ -281,11 +301,15 @@ mod tests {
         assert_eq!(api.target, "service api");
         assert_eq!(api.servers, ["b:80", "c:80"]);
         assert_eq!(api.changes, ["path /x", "set X-Env: prod"]);
-        assert_eq!(api.obstacles.len(), 2, "{:?}", api.obstacles);
+        assert_eq!(api.obstacles.len(), 3, "{:?}", api.obstacles);
         let other_host = explained("https://other.example/api/x");
         assert_eq!(other_host.target, "an answer with status 404");
         let old = explained("POST http://shop.example:8080/old");
-        assert_eq!(old.target, "a redirect to https://shop.example/new");
+        let to = "a redirect with status 307 to https://shop.example/new";
+        assert_eq!(old.target, to);
+        let moved = explained("http://old.example/a/b?c=d");
+        let to = "a redirect with status 301 to https://new.example/b?c=d";
+        assert_eq!((&*moved.target, moved.changes.len()), (to, 0));
         let own = explained("http://shop.example/");
         assert_eq!(
             (&*own.target, own.servers),

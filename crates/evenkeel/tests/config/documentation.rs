@@ -193,6 +193,9 @@ fn http_with(section: &Section, key: &str, line: &str) -> String {
             let table = "[[service.route]]\n[service.route.basic_auth]\n";
             http(&format!("{table}{users}{line}\n"))
         }
+        "[[service.route]]" if matches!(key, "redirect_status" | "keep_path") => {
+            http(&format!("[[service.route]]\nredirect = '/a'\n{line}\n"))
+        }
         title => http(&format!("{title}\n{line}\n")),
     }
 }

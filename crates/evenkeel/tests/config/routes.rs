@@ -4,6 +4,7 @@ use evenkeel::config::plan::{
     HashKeyPlan, HttpPlan, Https, RoutePlan, RouteTarget, SameSite, route_table,
 };
 use evenkeel_policy::http::rate::RateLimit;
+use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::replay::ReplaySettings;
 use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::{HostPattern, PathPattern, RouteRequest};
@@ -104,8 +105,12 @@ fn a_route_may_redirect_or_respond_with_the_content_of_a_file() {
         file.path().display()
     );
     let routes = routes(&lines);
-    let location = RouteTarget::Redirect("https://shop.example/new".to_owned());
-    assert_eq!(routes[0].target, location);
+    let redirect = RouteTarget::Redirect(Redirect {
+        status: 307,
+        location: "https://shop.example/new".to_owned(),
+        keeps_path: false,
+    });
+    assert_eq!(routes[0].target, redirect);
     let RouteTarget::Respond(respond) = &routes[1].target else {
         panic!("{routes:#?}");
     };
@@ -214,7 +219,7 @@ fn treatments_that_are_impossible_are_errors() {
 }
 
 #[test]
-fn targets_are_checked() {
+fn redirects_are_checked() {
     let check_route = |lines: &str, expected: &str, words: &str| {
         check(
             &http(&format!("[[service.route]]\n{lines}")),
@@ -232,7 +237,49 @@ fn targets_are_checked() {
         "E_VALUE 7:12",
         "is not a location",
     );
-    check_route("redirect = '/a b'", "E_VALUE 7:12", "is not a location");
+    for location in [
+        "/a b",
+        "https://",
+        "https:///a",
+        "http://@a",
+        "https://a@b",
+        "/\\a",
+    ] {
+        let line = format!("redirect = '{location}'");
+        check_route(&line, "E_VALUE 7:12", "is not a location");
+    }
+    check_route(
+        "redirect = '/a?b'\nkeep_path = true",
+        "E_VALUE 7:12",
+        "no path can follow",
+    );
+    check_route(
+        "redirect = '/a'\nredirect_status = 303",
+        "E_VALUE 8:19",
+        "307 and 308 keep the method",
+    );
+    check_route(
+        "redirect = '/a'\nredirect_status = 200",
+        "E_RANGE 8:19",
+        "301 to 308",
+    );
+    check_route("keep_path = true", "W_NO_EFFECT 7:1", "without `redirect`");
+    check_route(
+        "redirect = '/a'\npath = '/b'\nstrip_prefix = '/b'",
+        "W_NO_EFFECT 9:1",
+        "answers without a server",
+    );
+}
+
+#[test]
+fn targets_are_checked() {
+    let check_route = |lines: &str, expected: &str, words: &str| {
+        check(
+            &http(&format!("[[service.route]]\n{lines}")),
+            expected,
+            words,
+        );
+    };
     check_route("respond = {}", "E_MISSING_KEY 7:1", "status = 503");
     check_route("respond = { status = 199 }", "E_RANGE 7:22", "200 to 599");
     check_route(

@@ -1,6 +1,6 @@
 //! Lists the keys that only HTTP services have.
 
-use super::{DAY_MS, HOUR_MS, Section, TEN_MINUTES_MS, WEEK_MS, number, table, text, word};
+use super::{DAY_MS, HOUR_MS, Section, TEN_MINUTES_MS, WEEK_MS, flag, number, table, text, word};
 
 /// `[service.pool]` of an HTTP service
 pub static HTTP_POOL: Section = Section {
@@ -80,6 +80,8 @@ pub static ROUTE: Section = Section {
         table("headers"),
         text("to"),
         text("redirect"),
+        number("redirect_status", 301, 308),
+        flag("keep_path"),
         table("respond"),
         text("strip_prefix"),
         text("replace_prefix"),

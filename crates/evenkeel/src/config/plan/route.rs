@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use evenkeel_policy::http::rate::RateLimit;
+use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::{Conditions, Route, RouteTable};
 use ipnet::IpNet;
@@ -104,8 +105,8 @@ pub enum RouteTarget {
     Own,
     /// The servers of another service of the same protocol, by its name.
     Service(String),
-    /// A redirect to this location.
-    Redirect(String),
+    /// A redirect.
+    Redirect(Redirect),
     /// A fixed answer.
     Respond(RespondPlan),
 }

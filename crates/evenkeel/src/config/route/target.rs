@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use evenkeel_policy::http::redirect::{Redirect, STATUSES};
+
 use crate::config::keys;
 use crate::config::plan::{ContentPlan, RespondPlan, RouteTarget};
 use crate::config::problem::{Problems, SourceSpan};
@@ -9,6 +11,9 @@ use crate::config::reader::{Table, listed};
 use crate::config::sources::Sources;
 
 const TARGET_KEYS: [&str; 3] = ["to", "redirect", "respond"];
+
+/// Status of a redirect whose status the file does not name.
+const DEFAULT_STATUS: u16 = 307;
 
 /// Maximum size of the content of a fixed answer, which is kept in memory.
 const CONTENT_BYTES_MAX: usize = 1 << 20;
@@ -31,7 +36,7 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
     let respond = read_respond(table, sources, problems);
     match (service, redirect, respond) {
         (Some(service), ..) => RouteTarget::Service(service.to_owned()),
-        (None, Some(location), _) => RouteTarget::Redirect(location),
+        (None, Some(redirect), _) => RouteTarget::Redirect(redirect),
         (None, None, Some(respond)) => RouteTarget::Respond(respond),
         (None, None, None) => RouteTarget::Own,
     }
@@ -47,21 +52,69 @@ fn check_single(table: &Table<'_>, problems: &mut Problems) {
     }
 }
 
-fn read_redirect(table: &Table<'_>, problems: &mut Problems) -> Option<String> {
-    let text = table.text("redirect", problems)?;
-    let begins = ["https://", "http://", "/"]
-        .iter()
-        .any(|start| text.starts_with(start));
-    // A path that begins with two slashes is an address of another host.
-    let is_path_of_host = text.starts_with("//");
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if !begins || is_path_of_host || !is_plain {
+fn read_redirect(table: &Table<'_>, problems: &mut Problems) -> Option<Redirect> {
+    let status = read_status(table, problems);
+    let keeps_path = table.flag("keep_path", problems).unwrap_or(false);
+    let Some(text) = table.text("redirect", problems) else {
+        for key in ["redirect_status", "keep_path"] {
+            if table.value(key).is_some() {
+                let message = format!("`{key}` has no effect without `redirect`");
+                let span = table.key_span(key);
+                problems.warning(
+                    &span,
+                    "W_NO_EFFECT",
+                    message,
+                    "remove it, or set `redirect`",
+                );
+            }
+        }
+        return None;
+    };
+    if !is_location(text) {
         let message = format!("`{text}` is not a location");
         let help = "write a URL or a path, with other characters as escapes: \
                     `\"https://shop.example/new\"`, `\"/new\"`";
         problems.error(&table.value_span("redirect"), "E_VALUE", message, help);
+    } else if keeps_path && text.contains(['?', '#']) {
+        let message = format!("no path can follow `{text}`");
+        let help = "remove the query and the fragment from `redirect`, or remove `keep_path`";
+        problems.error(&table.value_span("redirect"), "E_VALUE", message, help);
     }
-    Some(text.to_owned())
+    Some(Redirect {
+        status,
+        location: text.to_owned(),
+        keeps_path,
+    })
+}
+
+fn read_status(table: &Table<'_>, problems: &mut Problems) -> u16 {
+    let status = table.number("redirect_status", problems);
+    let status = status.and_then(|status| u16::try_from(status).ok());
+    if let Some(status) = status.filter(|status| !STATUSES.contains(status)) {
+        let message = format!("`redirect_status` is {status}, which is no redirect");
+        let help = "one of 301, 302, 307 and 308; 307 and 308 keep the method and the body";
+        let span = table.value_span("redirect_status");
+        problems.error(&span, "E_VALUE", message, help);
+    }
+    status.unwrap_or(DEFAULT_STATUS)
+}
+
+/// Returns whether a text is a URL with a host, or a path of the same host: one that begins with
+/// two slashes, or with `\`, names another host.
+fn is_location(text: &str) -> bool {
+    let url = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme));
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    let begins_well = match url {
+        Some(rest) => {
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            authority.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[')
+                && !authority.contains('@')
+        }
+        None => text.starts_with('/') && !text.starts_with("//"),
+    };
+    begins_well && text.bytes().all(is_plain)
 }
 
 fn read_respond(

@@ -109,7 +109,7 @@ fn action(
         target: match &route.target {
             plan::RouteTarget::Own => RouteTarget::Own,
             plan::RouteTarget::Service(name) => RouteTarget::Service(find(name)),
-            plan::RouteTarget::Redirect(location) => RouteTarget::Redirect(location.clone()),
+            plan::RouteTarget::Redirect(redirect) => RouteTarget::Redirect(redirect.clone()),
             plan::RouteTarget::Respond(answer) => RouteTarget::Respond(FixedAnswer {
                 status: answer.status,
                 media_type: answer.content.as_ref().map(|content| content.media_type),

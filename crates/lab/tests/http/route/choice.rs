@@ -9,6 +9,7 @@ on_both_drivers! {
     the_most_specific_host_then_the_longest_path_decides
     methods_and_fields_are_conditions
     a_route_redirects_or_answers_by_itself
+    a_redirect_keeps_path_and_query_and_never_leads_to_another_host
     a_route_with_a_body_to_refuse_keeps_the_connection_in_order
     a_prefix_is_stripped_or_replaced
     fields_are_set_and_removed
@@ -142,6 +143,70 @@ fn a_route_redirects_or_answers_by_itself(io: &str) {
     assert_eq!(client.get("/none").status, 204);
     assert_eq!(client.get("/").text(), "own");
     assert_eq!(own.paths(), ["/"], "no server has seen the others");
+}
+
+/// Browsers read `//evil` and `/\evil` as another host.
+fn a_redirect_keeps_path_and_query_and_never_leads_to_another_host(io: &str) {
+    let own = Origin::named("own");
+    let routes = "[[service.route]]\nhost = \"old.example\"\nredirect = \"https://new.example\"\n\
+        redirect_status = 301\nkeep_path = true\n\
+        [[service.route]]\npath = \"/moved\"\nstrip_prefix = \"/moved\"\nredirect = \"/\"\n\
+        redirect_status = 302\nkeep_path = true\n";
+    let bed = bed(io, &own, routes, &[]);
+    let mut client = bed.client();
+    for (host, path, status, location) in [
+        (
+            "old.example",
+            "/a%20b/?c=/d&e",
+            301,
+            "https://new.example/a%20b/?c=/d&e",
+        ),
+        ("old.example", "/", 301, "https://new.example/"),
+        (
+            "old.example",
+            "//evil.example/",
+            301,
+            "https://new.example/evil.example/",
+        ),
+        (
+            "old.example",
+            "/@evil.example",
+            301,
+            "https://new.example/@evil.example",
+        ),
+        (
+            "old.example",
+            "/a%0d%0aSet-Cookie:x",
+            301,
+            "https://new.example/a%0d%0aSet-Cookie:x",
+        ),
+        ("h", "/moved/a?b", 302, "/a?b"),
+        ("h", "/moved", 302, "/"),
+        ("h", "/moved//evil.example", 302, "/evil.example"),
+        ("h", "/moved/\\evil.example", 302, "/evil.example"),
+        ("h", "/moved/x/%2e%2e//evil.example", 302, "/evil.example"),
+    ] {
+        let answer = ask(&mut client, "GET", host, path, "");
+        let found = answer.field("Location");
+        assert_eq!(
+            (answer.status, found.as_deref()),
+            (status, Some(location)),
+            "{path}"
+        );
+    }
+    let whole = ask(&mut client, "OPTIONS", "old.example", "*", "");
+    assert_eq!(
+        whole.field("Location").as_deref(),
+        Some("https://new.example/")
+    );
+    for break_ in ["\r\n", "\n", "\r"] {
+        let mut client = bed.client();
+        client.send(format!(
+            "GET /a{break_}Set-Cookie:x HTTP/1.1\r\nHost: old.example\r\n\r\n"
+        ));
+        assert_eq!(client.answer().status, 400, "{break_:?}");
+    }
+    assert_eq!(own.paths().len(), 0, "no server has seen them");
 }
 
 /// The body of a request that no server gets must not be read as the next request.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use evenkeel_policy::http::rate::RateTable;
+use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::RouteTable;
 use evenkeel_policy::http::sticky::StickyServers;
@@ -64,8 +65,8 @@ pub enum RouteTarget {
     Own,
     /// The servers of another service.
     Service(Weak<Service>),
-    /// A redirect to this location, with status 307.
-    Redirect(String),
+    /// A redirect.
+    Redirect(Redirect),
     /// A fixed answer.
     Respond(FixedAnswer),
 }

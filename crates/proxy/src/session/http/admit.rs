@@ -1,6 +1,7 @@
 //! Decides what becomes of a request before a server is picked: the client's address, TLS, the
 //! route, and the route's limits.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use evenkeel_engine::clock;
 use evenkeel_policy::balance::key_of;
 use evenkeel_policy::http::path::normalised;
 use evenkeel_policy::http::rate::Admission;
+use evenkeel_policy::http::redirect::Redirect;
+use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::{HeaderCondition, RouteRequest};
 use evenkeel_wire::http::cookie;
 use evenkeel_wire::http::forwarded::{client_of_forwarded, client_of_x_forwarded_for};
@@ -26,8 +29,8 @@ pub(super) enum Admitted<'a> {
     Forward(Option<Arc<Service>>),
     /// A fixed answer of a route.
     Fixed(&'a RouteAction),
-    /// A redirect of a route to this location, with status 307.
-    Redirect(&'a str),
+    /// A redirect of a route, with this status to this location.
+    Redirect(u16, Cow<'a, [u8]>),
     /// A redirect of a request without TLS to this location.
     ToHttps(String),
     /// A refusal with this status, and the reason.
@@ -139,7 +142,10 @@ impl Session<'_> {
                 Some(service) => Admitted::Forward(Some(service)),
                 None => Admitted::Refuse(503, "the service of the route was removed"),
             },
-            RouteTarget::Redirect(location) => Admitted::Redirect(location),
+            RouteTarget::Redirect(redirect) => {
+                let location = location(redirect, &action.rewrite, message);
+                Admitted::Redirect(redirect.status, location)
+            }
             RouteTarget::Respond(_) => Admitted::Fixed(action),
         }
     }
@@ -180,6 +186,18 @@ impl Session<'_> {
             }
         }
     }
+}
+
+/// Returns the location of a route's redirect.
+fn location<'h>(
+    redirect: &'h Redirect,
+    rewrite: &Rewrite,
+    (head, bytes): (&RequestHead, &[u8]),
+) -> Cow<'h, [u8]> {
+    let target = head.path_and_query(bytes);
+    let normal = normalised(target.path);
+    let path = rewrite.apply(target.path, &normal).concat();
+    redirect.location(&path, target.query)
 }
 
 /// Redirects to the same URL with TLS. The port stays unless it is the one of plaintext.

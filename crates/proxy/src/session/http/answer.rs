@@ -73,11 +73,11 @@ impl Session<'_> {
                 let why = "too many requests of this client";
                 self.answer_also(429, why, &[(b"Retry-After", seconds.as_bytes())])
             }
-            Admitted::Redirect(location) => self.redirect(307, location),
+            Admitted::Redirect(status, location) => self.redirect(status, &location),
             Admitted::ToHttps(location) => {
                 let why = "the request came without TLS ([service.http] https)";
                 self.note_own_end(RequestEnd::Answered, why);
-                self.redirect(308, &location)
+                self.redirect(308, location.as_bytes())
             }
             Admitted::Fixed(RouteAction {
                 target: RouteTarget::Respond(fixed),
@@ -100,9 +100,9 @@ impl Session<'_> {
         }
     }
 
-    fn redirect(&mut self, status: u16, location: &str) -> Result<(), ExitReason> {
+    fn redirect(&mut self, status: u16, location: &[u8]) -> Result<(), ExitReason> {
         let view = self.permit.service().snapshot_owned();
-        self.answer_with(&view, status, &[(b"Location", location.as_bytes())], b"")
+        self.answer_with(&view, status, &[(b"Location", location)], b"")
     }
 
     /// Returns the field by which browsers use TLS only, for responses over TLS (RFC 6797 §7.1).
