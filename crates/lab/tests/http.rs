@@ -16,6 +16,8 @@ mod choice;
 mod client;
 #[path = "http/closing.rs"]
 mod closing;
+#[path = "http/date.rs"]
+mod date;
 #[path = "http/flow.rs"]
 mod flow;
 #[path = "http/framing.rs"]

@@ -1,5 +1,7 @@
 //! Formats times by the Gregorian calendar.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// Abbreviations of the months in fields of HTTP and in the Common Log Format.
 pub const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -8,8 +10,14 @@ pub const MONTHS: [&str; 12] = [
 /// Abbreviations of the days of the week; 1970-01-01 was the first of them.
 const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
+/// Returns the current time as `Date` of HTTP has it.
+pub(crate) fn http_date_now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    http_date(now.unwrap_or_default().as_secs())
+}
+
 /// Returns a Unix time as `Date` of HTTP has it: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
-pub(crate) fn http_date(seconds: u64) -> String {
+fn http_date(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil_date(days);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);

@@ -9,7 +9,6 @@ use crate::peer::{self, until, until_service};
 use crate::{Bed, on_both_drivers};
 
 on_both_drivers! {
-    each_answer_of_our_own_has_a_date
     no_limit_is_shorter_than_configured
     a_slow_head_is_a_408
     a_slow_body_is_a_408
@@ -490,24 +489,4 @@ fn a_request_waits_no_longer_than_the_limit(io: &str) {
     go.send(()).unwrap();
     assert_eq!(second.get("/third").text(), "/third");
     assert_eq!(origin.paths(), ["/first", "/third"]);
-}
-
-/// RFC 9110 §6.6.1 requires it of a server with a clock.
-fn each_answer_of_our_own_has_a_date(io: &str) {
-    let origin = Origin::echo();
-    let route = "[[service.route]]\npath = \"/old\"\nredirect = \"/new\"\n\
-                 [[service.route]]\npath = \"/dated\"\nrespond = { status = 410 }\n\
-                 set_response = { date = \"Sun, 06 Nov 1994 08:49:37 GMT\" }\n";
-    let bed = Bed::new(io, &[&origin], route);
-    let mut client = bed.client();
-    let redirect = client.get("/old");
-    let dated = client.get("/dated").field("Date");
-    assert_eq!(dated.as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
-    client.send("GET / HTTP/1.1\r\nHost : a\r\n\r\n");
-    let refusal = client.answer();
-    for (answer, status) in [(redirect, 307), (refusal, 400)] {
-        assert_eq!(answer.status, status);
-        let date = answer.field("Date").unwrap();
-        assert!(date.len() == 29 && date.ends_with(" GMT"), "{date}");
-    }
 }

@@ -1,7 +1,6 @@
 //! Answers of Evenkeel's own: errors.
 
 use std::task::{Context, Poll};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_wire::http::{Answer, Persistence, reason_phrase, write_answer};
 
@@ -9,7 +8,7 @@ use super::admit::Admitted;
 use super::log::head_length;
 use super::{ExitReason, Session, Stage};
 use crate::access_log::RequestEnd;
-use crate::calendar::http_date;
+use crate::calendar::http_date_now;
 use crate::service::ServiceSnapshot;
 use crate::service::http::routes::{RouteAction, RouteTarget};
 
@@ -128,8 +127,7 @@ impl Session<'_> {
         let exchange = &mut self.exchange;
         exchange.keeps_client &= exchange.upload.is_done() && !is_draining;
         exchange.status = status;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let date = http_date(now.unwrap_or_default().as_secs());
+        let date = http_date_now();
         // A route may set its own.
         if !fields
             .iter()

@@ -16,6 +16,7 @@ use evenkeel_wire::http::{
 use super::exchange::{Download, Recoded, Recoding};
 use super::request::limit_key;
 use super::{ExitReason, Session, Stage};
+use crate::calendar::http_date_now;
 use crate::service::http::{HttpServer, now_s};
 use crate::session::http::bulk::{is_bulk, receive_bulk};
 use crate::session::input::Input;
@@ -180,6 +181,13 @@ impl Session<'_> {
         }
         let view = self.permit.service().snapshot();
         set.extend(self.hsts(&view));
+        // RFC 9110 §6.6.1: "A recipient with a clock that receives a response message without a
+        // Date header field MUST record the time it was received and append a corresponding Date
+        // header field to the message's header section if it is cached or forwarded downstream."
+        let is_date = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"Date");
+        let lacks_date = !head.has(KnownName::Date) && !set.iter().any(is_date);
+        let date = lacks_date.then(http_date_now);
+        set.extend(date.as_ref().map(|date| (&b"Date"[..], date.as_bytes())));
         let cookie = exchange.set_cookie.as_ref();
         let cookie = cookie.map(|cookie| (&b"Set-Cookie"[..], cookie.as_bytes()));
         let edit = ResponseEdit {
