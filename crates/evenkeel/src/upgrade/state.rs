@@ -197,6 +197,8 @@ pub(crate) struct CounterTotals {
     pub(crate) histograms: BTreeMap<String, (Vec<u64>, u64)>,
     pub(crate) from_clients: u64,
     pub(crate) to_clients: u64,
+    /// Counters of the routes of a service, by the name of the route.
+    pub(crate) routes: BTreeMap<String, CounterTotals>,
 }
 
 impl CounterTotals {
@@ -213,11 +215,17 @@ impl CounterTotals {
             let grown = grown.map(|(now, then)| now.saturating_sub(then)).collect();
             (name.clone(), (grown, now.1.saturating_sub(sum)))
         };
+        let nothing = CounterTotals::default();
+        let route = |(name, now): (&String, &CounterTotals)| {
+            let then = before.routes.get(name).unwrap_or(&nothing);
+            (name.clone(), now.since(then))
+        };
         CounterTotals {
             tallies: self.tallies.iter().map(tally).collect(),
             histograms: self.histograms.iter().map(histogram).collect(),
             from_clients: self.from_clients.saturating_sub(before.from_clients),
             to_clients: self.to_clients.saturating_sub(before.to_clients),
+            routes: self.routes.iter().map(route).collect(),
         }
     }
 }

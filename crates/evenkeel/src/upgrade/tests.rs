@@ -125,7 +125,7 @@ fn what_was_counted_since_is_added_and_nothing_twice() {
         tallies: [("sessions".to_owned(), sessions)].into(),
         histograms: [("connect_us".to_owned(), (slots.to_vec(), sessions))].into(),
         from_clients: sessions * 10,
-        to_clients: 0,
+        ..CounterTotals::default()
     };
     let grown = counted(7, [5, 2]).since(&counted(4, [4, 0]));
     assert_eq!(grown.tallies["sessions"], 3);
@@ -133,4 +133,14 @@ fn what_was_counted_since_is_added_and_nothing_twice() {
     assert_eq!(grown.from_clients, 30);
     let all = counted(7, [5, 2]).since(&CounterTotals::default());
     assert_eq!(all, counted(7, [5, 2]));
+    let with_routes = |names: &[(&str, u64)]| CounterTotals {
+        routes: names
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), counted(*count, [0, 0])))
+            .collect(),
+        ..CounterTotals::default()
+    };
+    let now = with_routes(&[("a", 5), ("new", 2)]);
+    let grown = now.since(&with_routes(&[("a", 3), ("gone", 9)]));
+    assert_eq!(grown, with_routes(&[("a", 2), ("new", 2)]));
 }

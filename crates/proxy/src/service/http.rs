@@ -164,12 +164,12 @@ impl HttpService {
     /// names that are gone are dropped, others go on.
     pub fn adopt_routes<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<Arc<RouteStats>> {
         let mut known = lock(&self.route_stats);
-        let workers = self.stats.len() - 1;
+        let count = self.stats.len();
         let mut all: Vec<Arc<RouteStats>> = Vec::new();
         for name in names {
             let mut found = all.iter().chain(&*known);
             let found = found.find(|stats| stats.name == name).map(Arc::clone);
-            all.push(found.unwrap_or_else(|| Arc::new(RouteStats::new(name, workers))));
+            all.push(found.unwrap_or_else(|| Arc::new(RouteStats::new(name, count))));
         }
         *known = all.clone();
         all

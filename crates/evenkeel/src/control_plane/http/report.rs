@@ -38,17 +38,17 @@ pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<HttpS
 }
 
 fn route(stats: &RouteStats) -> HttpRouteStatus {
-    let workers = stats.workers();
+    let counters = stats.counters();
     let class = |(index, what): (usize, &str)| CountStatus {
         what: what.to_owned(),
-        count: workers.iter().map(|one| one.responses[index].get()).sum(),
+        count: counters.iter().map(|one| one.responses[index].get()).sum(),
     };
     let responses: Vec<_> = CLASSES.into_iter().enumerate().map(class).collect();
     HttpRouteStatus {
         route: stats.name.clone(),
         requests_total: responses.iter().map(|class| class.count).sum(),
         responses,
-        request_us: total(workers.iter().map(|one| Histogram::from(&one.request_us))),
+        request_us: total(counters.iter().map(|one| Histogram::from(&one.request_us))),
     }
 }
 

@@ -3,6 +3,7 @@
 use evenkeel_proxy::Service;
 use evenkeel_proxy::counters::{Bytes, Histogram, ServerCounters, SharedCounter};
 use evenkeel_proxy::http::HttpService;
+use evenkeel_proxy::http::route_stats::RouteStats;
 
 use crate::upgrade::state::CounterTotals;
 
@@ -21,16 +22,39 @@ fn add_http(counts: &mut CounterTotals, http: &HttpService) {
     counts.tallies.extend(tallies);
     for stats in http.stats() {
         for (name, seen) in stats.histograms() {
-            let (slots, sum) = counts.histograms.entry(name.to_owned()).or_default();
-            let more = seen.counts();
-            slots.resize(more.len(), 0);
-            slots
-                .iter_mut()
-                .zip(more)
-                .for_each(|(slot, more)| *slot += more);
-            *sum += seen.sum();
+            add_seen(counts, name, seen);
         }
     }
+    let routes = http.route_stats();
+    counts.routes = routes
+        .iter()
+        .map(|stats| (stats.name.clone(), counted_by_route(stats)))
+        .collect();
+}
+
+/// Adds a histogram of one thread to those of the same name.
+fn add_seen(counts: &mut CounterTotals, name: &str, seen: &Histogram) {
+    let (slots, sum) = counts.histograms.entry(name.to_owned()).or_default();
+    let more = seen.counts();
+    slots.resize(more.len(), 0);
+    slots
+        .iter_mut()
+        .zip(more)
+        .for_each(|(slot, more)| *slot += more);
+    *sum += seen.sum();
+}
+
+fn counted_by_route(stats: &RouteStats) -> CounterTotals {
+    let mut counts = CounterTotals::default();
+    for counters in stats.counters() {
+        for (name, tally) in counters.tallies() {
+            *counts.tallies.entry(name.to_owned()).or_default() += tally.get();
+        }
+        for (name, seen) in counters.histograms() {
+            add_seen(&mut counts, name, seen);
+        }
+    }
+    counts
 }
 
 pub(super) fn counted_by_server(counters: &ServerCounters) -> CounterTotals {
@@ -50,6 +74,18 @@ pub(super) fn add_to_service(service: &Service, more: &CounterTotals) {
         tallies.for_each(|(name, count)| http.add_counted(name, *count));
         let histograms = more.histograms.iter();
         histograms.for_each(|(name, (counts, sum))| http.add_histogram(name, counts, *sum));
+        for stats in http.route_stats() {
+            if let Some(more) = more.routes.get(&stats.name) {
+                add_to_route(&stats, more);
+            }
+        }
+    }
+}
+
+fn add_to_route(stats: &RouteStats, more: &CounterTotals) {
+    stats.add_counted(|name| more.tallies.get(name).copied().unwrap_or(0));
+    for (name, (counts, sum)) in &more.histograms {
+        stats.add_histogram(name, counts, *sum);
     }
 }
 
@@ -73,6 +109,7 @@ fn counted(
             .collect(),
         from_clients: bytes.from_clients(),
         to_clients: bytes.to_clients(),
+        ..CounterTotals::default()
     }
 }
 

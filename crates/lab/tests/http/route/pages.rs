@@ -13,6 +13,7 @@ on_both_drivers! {
     without_the_key_the_id_of_the_client_passes
     traceparent_passes_unchanged
     routes_are_counted_by_their_names
+    counts_of_routes_survive_an_upgrade
 }
 
 fn ask(client: &mut Client, path: &str, fields: &str) -> Answer {
@@ -193,4 +194,32 @@ fn routes_are_counted_by_their_names(io: &str) {
     bed.balancer.reload(&config).unwrap();
     let expect = [("login".to_owned(), 4), ("/older".to_owned(), 0)];
     until("the counts after the reload", || counts() == expect);
+}
+
+/// Also those of a request that the old process completes after the upgrade.
+fn counts_of_routes_survive_an_upgrade(io: &str) {
+    let origin = Origin::echo();
+    let more = "[[service.route]]\nname = \"login\"\npath = \"/login\"\n\
+        [[service.route]]\npath = \"/old\"\nredirect = \"/new\"\n";
+    let bed = Bed::new(io, &[&origin], more);
+    let mut client = bed.client();
+    for path in ["/login", "/login", "/old", "/"] {
+        client.get(path);
+    }
+    client.send("POST /login HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\na");
+    bed.balancer.upgrade(&[]).unwrap();
+    assert_eq!(bed.client().get("/login").status, 200);
+    client.send("b");
+    assert_eq!(client.answer().status, 200);
+    drop(client);
+    let counts = |index: usize| {
+        let route = bed.status()["http"]["routes"][index].clone();
+        let count = |value: &serde_json::Value| value.as_u64().unwrap();
+        let classes = route["responses"].as_array().unwrap().clone();
+        let classes: Vec<u64> = classes.iter().map(|class| count(&class["count"])).collect();
+        (classes, count(&route["request_us"]["count"]))
+    };
+    until("the counts of both processes", || {
+        counts(0) == (vec![0, 4, 0, 0, 0], 4) && counts(1) == (vec![0, 0, 1, 0, 0], 1)
+    });
 }
