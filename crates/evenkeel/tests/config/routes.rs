@@ -219,6 +219,20 @@ fn treatments_that_are_impossible_are_errors() {
 }
 
 #[test]
+fn passwords_with_hashes_of_several_costs_are_reported() {
+    let rest = "CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+    let users = |cost: &str| {
+        let users = format!("ann = '$2a$05${rest}', bob = '$2a${cost}${rest}'");
+        http(&format!(
+            "[[service.route]]\nbasic_auth = {{ users = {{ {users} }} }}\n"
+        ))
+    };
+    check(&users("06"), "W_PASSWORD_COST 7:1", "costs from 5 to 6");
+    let (_, problems) = load(&users("05"));
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+#[test]
 fn redirects_are_checked() {
     let check_route = |lines: &str, expected: &str, words: &str| {
         check(

@@ -42,10 +42,29 @@ pub(super) fn read(
         let message = "`basic_auth` has no users";
         problems.error(&table.span, "E_MISSING_KEY", message, help);
     }
+    check_costs(&table, &users, problems);
     Some(BasicAuthPlan {
         realm: read_realm(&table, problems),
         users,
     })
+}
+
+/// Reports hashes of several costs. A name that no user has is verified at the highest one, so a
+/// quicker refusal shows that a user exists.
+fn check_costs(table: &Table<'_>, users: &BTreeMap<String, Secret>, problems: &mut Problems) {
+    let costs = users.values().filter_map(|hash| cost_of(hash.expose()));
+    let (min, max) = (costs.clone().min(), costs.max());
+    if let (Some(min), Some(max)) = (min, max)
+        && min != max
+        && !problems.has_errors()
+    {
+        let message = format!("the hashes have costs from {min} to {max}");
+        let help = format!(
+            "the time of a refusal shows which names exist: make all with cost {max}, as \
+             `htpasswd -nbB -C {max} NAME PASSWORD` does"
+        );
+        problems.warning(&table.span, "W_PASSWORD_COST", message, help);
+    }
 }
 
 fn read_realm(table: &Table<'_>, problems: &mut Problems) -> String {
