@@ -36,6 +36,9 @@ pub(crate) fn account(user: &str, password: &str) -> MonitorAccount {
     }
 }
 
+/// Time that a busy machine may add to the limit of a probe.
+const DELAY_MAX: Duration = Duration::from_secs(4);
+
 /// Runs a probe like the control plane does, and checks the guarantees of every probe.
 pub(crate) fn ask(
     probe: Probe,
@@ -53,10 +56,7 @@ pub(crate) fn ask(
         let start = Instant::now();
         let observation = asker.ask(target, timeout).await;
         let took = start.elapsed();
-        assert!(
-            took < timeout + Duration::from_millis(500),
-            "took {took:?}: {observation:?}"
-        );
+        assert!(took < timeout + DELAY_MAX, "took {took:?}: {observation:?}");
         assert!(observation.took <= took);
         let deadline = Instant::now() + PATIENCE;
         while tokio::runtime::Handle::current()
