@@ -9,6 +9,7 @@ mod pools;
 mod tests;
 mod work;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -114,10 +115,8 @@ fn encode_server_family(
 /// Returns one server or service per name. A removed one may still have sessions while a new one
 /// has the same name, and a scraper rejects a page with two series of equal labels.
 fn distinct<T>(all: &[T], name: fn(&T) -> &str) -> impl Iterator<Item = &T> {
-    all.iter().enumerate().filter_map(move |(index, one)| {
-        let mut earlier = all.get(..index).unwrap_or_default().iter();
-        earlier.all(|other| name(other) != name(one)).then_some(one)
-    })
+    let mut seen = HashSet::with_capacity(all.len());
+    all.iter().filter(move |one| seen.insert(name(one)))
 }
 
 fn distinct_services(services: &[ServiceStatus]) -> impl Iterator<Item = &ServiceStatus> {
