@@ -315,7 +315,7 @@ fn a_removed_service_ends_its_routed_sessions_at_its_limit(io: &str) {
     let file = |name: &str, server: &str| {
         let routes = route("pay.example", name);
         let front = peer::service(&listen, &[&site.own.address], &routes);
-        let target = target(name, server, "drain_limit_ms = 700\n");
+        let target = target(name, server, "drain_limit_ms = 3000\n");
         format!("{engine}{front}{target}")
     };
     let balancer = Balancer::start(&file("pay", &site.pay.address)).unwrap();
