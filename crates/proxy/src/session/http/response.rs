@@ -181,9 +181,8 @@ impl Session<'_> {
         }
         let view = self.permit.service().snapshot();
         set.extend(self.hsts(&view));
-        // RFC 9110 §6.6.1: "A recipient with a clock that receives a response message without a
-        // Date header field MUST record the time it was received and append a corresponding Date
-        // header field to the message's header section if it is cached or forwarded downstream."
+        // A recipient with a clock adds the time of receipt to a response that it forwards without
+        // a date (RFC 9110 §6.6.1).
         let is_date = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"Date");
         let lacks_date = !head.has(KnownName::Date) && !set.iter().any(is_date);
         let date = lacks_date.then(http_date_now);
