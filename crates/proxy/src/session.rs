@@ -41,6 +41,7 @@ mod placement;
 pub(crate) mod postgres;
 mod proxy_header_guard;
 mod proxy_protocol;
+mod retry_history;
 mod statement_interner;
 mod tcp;
 

@@ -15,23 +15,16 @@ pub const RETRIES_MAX: u32 = 3;
 /// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// True if the request was placed on a replica. Only requests that are known or assumed to read
-    /// are placed there.
-    pub on_replica: bool,
-    /// True if the server has reported that it rejects all writes. PostgreSQL's 25006 does not
-    /// report that: a session that requested read-only transactions receives it as well.
-    pub is_server_read_only: bool,
-    /// True if the server has failed the request before.
+    /// Server that the request was placed on.
+    pub server: FailedServer,
+    /// True if that server has failed the request before.
     pub was_tried: bool,
-    /// True if the request must run on the primary.
-    pub primary_only: bool,
+    /// Servers that the request may be placed on.
+    pub destination: Destination,
     /// Effects that the request may have.
     pub effect: RequestEffect,
-    /// True if a rejection means that no part was executed: the request contains no COMMIT and has
-    /// no effects outside of its transaction.
-    pub is_atomic: bool,
-    /// True if it may commit parts before its end although it is atomic: PostgreSQL's VACUUM.
-    pub may_commit: bool,
+    /// Part of the request that may have been executed although it was rejected.
+    pub atomicity: Atomicity,
     /// True if a part of it has completed: one of several statements.
     pub has_done: bool,
     /// True if the connection has state that another connection lacks: an explicit transaction, or
@@ -39,12 +32,66 @@ pub struct Attempt {
     pub is_held: bool,
     /// True if all bytes of the request are still buffered and can be sent again.
     pub is_kept: bool,
-    /// True if at least one of its bytes was written to a server's socket.
-    pub reached_server: bool,
-    /// True if at least one byte of its reply was sent to the client.
-    pub reached_client: bool,
+    /// Progress of the request and its reply.
+    pub progress: Progress,
     /// Number of counted retries so far.
     pub retries: u32,
+}
+
+/// Server of a request that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailedServer {
+    /// Replica. Only requests that are known or assumed to read are placed there.
+    Replica,
+    /// Primary.
+    Primary,
+    /// Primary that has reported that it rejects all writes. PostgreSQL's 25006 does not report
+    /// that: a session that requested read-only transactions receives it as well.
+    ReadOnlyPrimary,
+}
+
+/// Servers that a request may be placed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Destination {
+    /// Any server that serves requests of its kind.
+    #[default]
+    Any,
+    /// The primary, because no replica was fit for it. The request only reads.
+    PrimaryForRead,
+    /// The primary, because a replica refused it. The request may write.
+    Primary,
+}
+
+/// Part of a rejected request that may have been executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Atomicity {
+    /// None: the request contains no COMMIT and has no effects outside of its transaction.
+    #[default]
+    Whole,
+    /// None, unless the connection ends first: the request may commit parts before its end, as
+    /// PostgreSQL's VACUUM does.
+    CommitsParts,
+    /// Any part.
+    Partial,
+}
+
+/// Progress of a request and its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Progress {
+    /// No byte of the request was written to a server's socket.
+    #[default]
+    Unsent,
+    /// A part of the request, or all of it, was written to a server's socket.
+    Sent,
+    /// A part of the reply, or all of it, was sent to the client.
+    Answered,
+}
+
+impl Progress {
+    /// Records that the request has come so far, unless it is further already.
+    pub fn reach(&mut self, progress: Progress) {
+        *self = (*self).max(progress);
+    }
 }
 
 /// Effects that a request may have.
@@ -172,6 +219,18 @@ impl RetryTarget {
         )
     }
 
+    /// Returns where the request may be placed from now on.
+    #[must_use]
+    pub fn destination(self) -> Destination {
+        match self {
+            RetryTarget::Primary | RetryTarget::AnotherPrimary => Destination::Primary,
+            RetryTarget::PrimaryForRead => Destination::PrimaryForRead,
+            RetryTarget::AnotherServer
+            | RetryTarget::AnotherServerAfterWait
+            | RetryTarget::AnotherConnection => Destination::Any,
+        }
+    }
+
     /// Returns whether reads of this request avoid the failed server from now on.
     #[must_use]
     pub fn avoids_failed_server(self) -> bool {
@@ -192,14 +251,14 @@ pub fn after_failure(failure: FailureKind, attempt: &Attempt) -> Retry {
         return Retry::No;
     }
     counted(match failure {
-        FailureKind::ReadOnly if !attempt.on_replica => RetryTarget::AnotherPrimary,
+        FailureKind::ReadOnly if !attempt.is_on_replica() => RetryTarget::AnotherPrimary,
         FailureKind::ReadOnly | FailureKind::Misrouted | FailureKind::RecoveryConflict => {
             RetryTarget::Primary
         }
         FailureKind::NotThereYet if attempt.effect != RequestEffect::Reads => RetryTarget::Primary,
         FailureKind::NotFresh | FailureKind::NotThereYet => RetryTarget::PrimaryForRead,
         FailureKind::TurnedAway if attempt.effect != RequestEffect::Reads => {
-            match attempt.on_replica {
+            match attempt.is_on_replica() {
                 true => RetryTarget::Primary,
                 false => RetryTarget::AnotherPrimary,
             }
@@ -217,7 +276,7 @@ pub fn after_failure(failure: FailureKind, attempt: &Attempt) -> Retry {
 #[must_use]
 pub fn after_setup_failure(failure: SetupFailure, attempt: &Attempt) -> Retry {
     // The request may have been sent together with the commands.
-    let is_safe = !attempt.reached_server
+    let is_safe = attempt.progress == Progress::Unsent
         || attempt.is_repeatable()
         || attempt.effect == RequestEffect::Begins;
     if !attempt.can_move() || !is_safe {
@@ -230,7 +289,7 @@ pub fn after_setup_failure(failure: SetupFailure, attempt: &Attempt) -> Retry {
             is_counted: false,
         }),
         _ if attempt.retries >= RETRIES_MAX => Retry::No,
-        SetupFailure::Rejected | SetupFailure::Canceled if attempt.on_replica => {
+        SetupFailure::Rejected | SetupFailure::Canceled if attempt.is_on_replica() => {
             counted(RetryTarget::PrimaryForRead)
         }
         SetupFailure::Rejected => Retry::No,
@@ -248,9 +307,13 @@ fn counted(target: RetryTarget) -> Retry {
 }
 
 impl Attempt {
+    fn is_on_replica(&self) -> bool {
+        self.server == FailedServer::Replica
+    }
+
     /// Returns whether the request can be sent on another connection at all.
     fn can_move(&self) -> bool {
-        !self.is_held && !self.reached_client && self.is_kept
+        !self.is_held && self.progress < Progress::Answered && self.is_kept
     }
 
     /// Returns whether a second execution changes nothing.
@@ -260,19 +323,24 @@ impl Attempt {
 
     /// Returns whether the failure proves that nothing of the request has taken effect.
     fn has_run_nothing(&self, failure: FailureKind) -> bool {
-        if !self.reached_server {
+        if self.progress == Progress::Unsent {
             return true;
         }
+        let is_atomic = self.atomicity < Atomicity::Partial;
         match failure {
             // Only what is known or assumed to read is sent to a replica, where writes fail.
             FailureKind::ReadOnly
             | FailureKind::Misrouted
             | FailureKind::RecoveryConflict
-            | FailureKind::NotThereYet => self.on_replica || self.is_atomic && !self.has_done,
-            FailureKind::TurnedAway => self.is_atomic && !self.has_done,
-            FailureKind::Terminated => self.is_atomic && !self.has_done && !self.may_commit,
+            | FailureKind::NotThereYet => self.is_on_replica() || is_atomic && !self.has_done,
+            FailureKind::TurnedAway => is_atomic && !self.has_done,
+            FailureKind::Terminated => self.atomicity == Atomicity::Whole && !self.has_done,
             // What the batch completed before was rolled back, unless it commits by itself.
-            FailureKind::Unprepared => self.is_atomic && !(self.has_done && self.may_commit),
+            FailureKind::Unprepared => match self.atomicity {
+                Atomicity::Whole => true,
+                Atomicity::CommitsParts => !self.has_done,
+                Atomicity::Partial => false,
+            },
             FailureKind::NotRead => !self.has_done,
             FailureKind::NotFresh | FailureKind::Broken | FailureKind::Error => false,
         }
@@ -285,8 +353,8 @@ impl Attempt {
             FailureKind::RecoveryConflict
             | FailureKind::NotFresh
             | FailureKind::NotThereYet
-            | FailureKind::Misrouted => self.on_replica,
-            FailureKind::ReadOnly => self.on_replica || self.is_server_read_only,
+            | FailureKind::Misrouted => self.is_on_replica(),
+            FailureKind::ReadOnly => self.server != FailedServer::Primary,
             FailureKind::TurnedAway
             | FailureKind::Terminated
             | FailureKind::Unprepared
@@ -298,8 +366,8 @@ impl Attempt {
 
     /// Returns where the request goes whose server is lost.
     fn other_than_lost(&self) -> RetryTarget {
-        let is_read = self.effect == RequestEffect::Reads && !self.primary_only;
-        match self.on_replica || is_read && !self.was_tried {
+        let is_read = self.effect == RequestEffect::Reads && self.destination == Destination::Any;
+        match self.is_on_replica() || is_read && !self.was_tried {
             true => RetryTarget::AnotherServer,
             false => RetryTarget::AnotherServerAfterWait,
         }

@@ -5,6 +5,7 @@ mod acquire;
 mod active_request;
 mod batch_tail;
 pub(super) mod cancel;
+mod dispatch;
 mod error_reply;
 mod from_client;
 mod from_server;

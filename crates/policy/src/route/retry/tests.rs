@@ -3,23 +3,20 @@
 use super::*;
 
 const SENT: Attempt = Attempt {
-    on_replica: true,
-    is_server_read_only: true,
+    server: FailedServer::Replica,
     was_tried: false,
-    primary_only: false,
+    destination: Destination::Any,
     effect: RequestEffect::Reads,
-    is_atomic: true,
-    may_commit: false,
+    atomicity: Atomicity::Whole,
     has_done: false,
     is_held: false,
     is_kept: true,
-    reached_server: true,
-    reached_client: false,
+    progress: Progress::Sent,
     retries: 0,
 };
 
 const READ: Attempt = Attempt {
-    on_replica: false,
+    server: FailedServer::ReadOnlyPrimary,
     ..SENT
 };
 
@@ -57,26 +54,44 @@ const EFFECTS: [RequestEffect; 4] = [
     RequestEffect::Reads,
 ];
 
+const SERVERS: [FailedServer; 3] = [
+    FailedServer::Replica,
+    FailedServer::Primary,
+    FailedServer::ReadOnlyPrimary,
+];
+
+const DESTINATIONS: [Destination; 3] = [
+    Destination::Any,
+    Destination::PrimaryForRead,
+    Destination::Primary,
+];
+
+const ATOMICITIES: [Atomicity; 3] = [
+    Atomicity::Whole,
+    Atomicity::CommitsParts,
+    Atomicity::Partial,
+];
+
+const PROGRESSES: [Progress; 3] = [Progress::Unsent, Progress::Sent, Progress::Answered];
+
 /// Returns every possible attempt, with up to one retry more than permitted.
 fn attempts() -> impl Iterator<Item = Attempt> {
     let of_rest = |retries| EFFECTS.map(|effect| (effect, retries));
     let rest = (0..=RETRIES_MAX + 1).flat_map(of_rest);
     rest.flat_map(|(effect, retries)| {
-        (0..1 << 11).map(move |bits: u32| {
-            let bit = |index: u32| bits & 1 << index != 0;
+        (0..(3 * 3 * 3 * 3) << 4).map(move |choice: usize| {
+            let bit = |index: u32| choice & 1 << index != 0;
+            let (of_server, rest) = (choice >> 4, (choice >> 4) / 3);
             Attempt {
-                on_replica: bit(0),
-                is_server_read_only: bit(1),
-                was_tried: bit(2),
-                primary_only: bit(3),
+                server: SERVERS[of_server % 3],
+                was_tried: bit(0),
+                destination: DESTINATIONS[rest % 3],
                 effect,
-                is_atomic: bit(4),
-                may_commit: bit(5),
-                has_done: bit(6),
-                is_held: bit(7),
-                is_kept: bit(8),
-                reached_server: bit(9),
-                reached_client: bit(10),
+                atomicity: ATOMICITIES[rest / 3 % 3],
+                has_done: bit(1),
+                is_held: bit(2),
+                is_kept: bit(3),
+                progress: PROGRESSES[rest / 9 % 3],
                 retries,
             }
         })
@@ -85,6 +100,11 @@ fn attempts() -> impl Iterator<Item = Attempt> {
 
 fn may_run_again(failure: FailureKind, attempt: &Attempt) -> bool {
     after_failure(failure, attempt) != Retry::No
+}
+
+/// Returns whether the connection of the attempt cannot be changed.
+fn is_unmovable(attempt: &Attempt) -> bool {
+    attempt.is_held || attempt.progress == Progress::Answered || !attempt.is_kept
 }
 
 fn may_write(attempt: &Attempt) -> bool {
@@ -105,7 +125,7 @@ fn a_read_that_a_replica_refused_runs_on_the_primary() {
 #[test]
 fn a_conflict_on_the_primary_is_the_clients_own() {
     let on_primary = Attempt {
-        on_replica: false,
+        server: FailedServer::ReadOnlyPrimary,
         ..SENT
     };
     assert!(!may_run_again(FailureKind::RecoveryConflict, &on_primary));
@@ -115,11 +135,11 @@ fn a_conflict_on_the_primary_is_the_clients_own() {
 fn a_read_whose_server_died_runs_elsewhere_and_a_write_only_if_none_of_it_was_sent() {
     let write = Attempt {
         effect: RequestEffect::Writes,
-        on_replica: false,
+        server: FailedServer::ReadOnlyPrimary,
         ..SENT
     };
     let unsent = Attempt {
-        reached_server: false,
+        progress: Progress::Unsent,
         ..write
     };
     let of = |attempt| may_run_again(FailureKind::Broken, &attempt);
@@ -128,7 +148,7 @@ fn a_read_whose_server_died_runs_elsewhere_and_a_write_only_if_none_of_it_was_se
 
 #[test]
 fn nothing_runs_again_in_a_transaction_or_after_the_client_saw_some_of_it() {
-    for attempt in attempts().filter(|one| one.is_held || one.reached_client || !one.is_kept) {
+    for attempt in attempts().filter(is_unmovable) {
         for failure in FAILURES {
             assert!(!may_run_again(failure, &attempt), "{failure:?} {attempt:?}");
         }
@@ -141,7 +161,7 @@ fn nothing_runs_again_in_a_transaction_or_after_the_client_saw_some_of_it() {
 
 #[test]
 fn what_may_have_been_run_runs_again_only_if_it_is_a_read() {
-    for attempt in attempts().filter(|one| one.reached_server && may_write(one)) {
+    for attempt in attempts().filter(|one| one.progress > Progress::Unsent && may_write(one)) {
         assert!(!may_run_again(FailureKind::Broken, &attempt), "{attempt:?}");
     }
 }
@@ -150,7 +170,7 @@ fn what_may_have_been_run_runs_again_only_if_it_is_a_read() {
 fn what_no_server_has_read_runs_on_another_connection_unless_it_is_held() {
     let write = Attempt {
         effect: RequestEffect::Writes,
-        on_replica: false,
+        server: FailedServer::ReadOnlyPrimary,
         ..SENT
     };
     let held = Attempt {
@@ -173,7 +193,7 @@ fn what_may_have_run_in_part_runs_again_only_if_it_is_a_read() {
     use FailureKind::{
         Misrouted, NotRead, NotThereYet, ReadOnly, RecoveryConflict, Terminated, Unprepared,
     };
-    for attempt in attempts().filter(|one| one.reached_server && may_write(one)) {
+    for attempt in attempts().filter(|one| one.progress > Progress::Unsent && may_write(one)) {
         for failure in FAILURES
             .into_iter()
             .filter(|one| may_run_again(*one, &attempt))
@@ -184,15 +204,16 @@ fn what_may_have_run_in_part_runs_again_only_if_it_is_a_read() {
                 failure,
                 ReadOnly | Misrouted | RecoveryConflict | NotThereYet
             );
-            if is_refusal && attempt.on_replica {
+            if is_refusal && attempt.server == FailedServer::Replica {
                 // Writes fail there, and only what is assumed to read is sent there.
                 continue;
             }
-            let is_whole = attempt.is_atomic || failure == NotRead;
+            let is_whole = attempt.atomicity < Atomicity::Partial || failure == NotRead;
             assert!(is_whole, "{failure:?} {attempt:?}");
-            let was_undone = failure == Unprepared && !attempt.may_commit;
+            let commits = attempt.atomicity == Atomicity::CommitsParts;
+            let was_undone = failure == Unprepared && !commits;
             assert!(!attempt.has_done || was_undone, "{failure:?} {attempt:?}");
-            let has_committed = failure == Terminated && attempt.may_commit;
+            let has_committed = failure == Terminated && commits;
             assert!(!has_committed, "{failure:?} {attempt:?}");
         }
         for failure in SETUP_FAILURES {
@@ -203,11 +224,12 @@ fn what_may_have_run_in_part_runs_again_only_if_it_is_a_read() {
     }
 }
 
-/// TO SEE THIS RED: require `is_atomic` of what never reached a server.
+/// TO SEE THIS RED: require `Atomicity::Whole` of what never reached a server.
 #[test]
 fn what_reached_no_server_runs_again_whatever_it_does() {
-    for attempt in attempts().filter(|one| !one.reached_server && one.retries < RETRIES_MAX) {
-        let can_move = attempt.is_kept && !attempt.is_held && !attempt.reached_client;
+    let is_unsent = |one: &Attempt| one.progress == Progress::Unsent;
+    for attempt in attempts().filter(|one| is_unsent(one) && one.retries < RETRIES_MAX) {
+        let can_move = !is_unmovable(&attempt);
         let is_retried = may_run_again(FailureKind::Broken, &attempt);
         assert_eq!(is_retried, can_move, "{attempt:?}");
         let lost = after_setup_failure(SetupFailure::Lost, &attempt);
@@ -233,7 +255,7 @@ fn the_number_of_counted_retries_is_limited() {
 fn each_failure_has_its_decision() {
     use RetryTarget::{AnotherConnection, AnotherPrimary, AnotherServer, Primary, PrimaryForRead};
     let on_replica = Attempt {
-        on_replica: true,
+        server: FailedServer::Replica,
         ..WRITE
     };
     // At the primary: a read and an atomic write. At a replica: a read, and what was assumed to
@@ -275,7 +297,7 @@ fn each_failure_has_its_decision() {
 #[test]
 fn a_rejection_by_a_primary_that_takes_writes_is_for_the_sessions_own_read_only_mode() {
     let own = Attempt {
-        is_server_read_only: false,
+        server: FailedServer::Primary,
         ..WRITE
     };
     assert_eq!(after_failure(FailureKind::ReadOnly, &own), Retry::No);
@@ -285,7 +307,7 @@ fn a_rejection_by_a_primary_that_takes_writes_is_for_the_sessions_own_read_only_
 fn a_preparation_is_repeated_and_waits_for_a_primary_that_takes_it() {
     let prepares = Attempt {
         effect: RequestEffect::Prepares,
-        is_atomic: false,
+        atomicity: Atomicity::Partial,
         ..WRITE
     };
     let of = |failure| after_failure(failure, &prepares);
@@ -299,11 +321,11 @@ fn a_preparation_is_repeated_and_waits_for_a_primary_that_takes_it() {
 #[test]
 fn each_setup_failure_has_its_decision() {
     let unsent = Attempt {
-        reached_server: false,
+        progress: Progress::Unsent,
         ..WRITE
     };
     let at_replica = Attempt {
-        on_replica: true,
+        server: FailedServer::Replica,
         ..unsent
     };
     for failure in SETUP_FAILURES {
@@ -325,7 +347,7 @@ fn each_setup_failure_has_its_decision() {
 #[test]
 fn a_read_leaves_a_lost_primary_once_unless_it_is_bound_to_the_primary() {
     let read = Attempt {
-        reached_server: false,
+        progress: Progress::Unsent,
         ..READ
     };
     let again = Attempt {
@@ -333,7 +355,7 @@ fn a_read_leaves_a_lost_primary_once_unless_it_is_bound_to_the_primary() {
         ..read
     };
     let bound = Attempt {
-        primary_only: true,
+        destination: Destination::Primary,
         ..read
     };
     let of = |attempt| after_setup_failure(SetupFailure::Lost, &attempt);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, Pins};
-use evenkeel_policy::route::retry::RequestEffect;
+use evenkeel_policy::route::retry::{Atomicity, Destination, Progress, RequestEffect};
 use evenkeel_policy::route::{
     self, Decision, RoutedStatement, RoutingTraits, StatementClass, Volatility,
 };
@@ -20,6 +20,7 @@ use crate::service::ServiceSnapshot;
 use crate::service::database::DatabaseSnapshot;
 use crate::service::rules::AppliedRules;
 use crate::session::placement::{CatchUpTarget, PlacementTarget, ReadRequest};
+use crate::session::retry_history::RetryHistory;
 use evenkeel_sql::mysql::LongTextReader;
 use evenkeel_sql::session_state::mysql::TextAnalysis;
 
@@ -42,10 +43,8 @@ pub(super) struct ActiveRequest {
     pub(super) statement: CommandStatement,
     pub(super) is_read: bool,
     pub(super) may_write: bool,
-    /// True if a rejection means that no part of the command was executed.
-    pub(super) is_atomic: bool,
-    pub(super) reached_server: bool,
-    pub(super) reached_client: bool,
+    pub(super) atomicity: Atomicity,
+    pub(super) progress: Progress,
     /// True if the server replied with an error.
     pub(super) has_failed: bool,
     /// Number of rows changed.
@@ -61,15 +60,7 @@ pub(super) struct ActiveRequest {
     pub(super) word: Vec<u8>,
     /// Reader of a text that is too long to be parsed.
     pub(super) long_text: Option<Box<LongTextReader>>,
-    /// Ids of servers on which the command failed.
-    pub(super) tried: SmallVec<[u64; 2]>,
-    /// Number of retries.
-    pub(super) retries: u32,
-    /// True if the command must not be sent to a replica (again).
-    pub(super) primary_only: bool,
-    /// True if no replica reached the required position in time, or could be prepared for the
-    /// session. The command is a read, but runs on the primary.
-    pub(super) is_late: bool,
+    pub(super) retries: RetryHistory,
     pub(super) since_us: u64,
 }
 
@@ -160,7 +151,8 @@ impl Session<'_> {
         };
         // A command that a replica could not execute, or reported as a write, is not known to be a
         // read.
-        if self.active.primary_only || !self.takes_part_in_split() {
+        let destination = self.active.retries.destination;
+        if destination == Destination::Primary || !self.takes_part_in_split() {
             return PlacementTarget::Primary;
         }
         if self.is_better_at_primary(view, database) {
@@ -172,7 +164,7 @@ impl Session<'_> {
         let reading = ReadRequest {
             server_info: &self.service.server_info,
             token: &mut self.token,
-            tried: &self.active.tried,
+            tried: &self.active.retries.tried,
             among: self.rules.as_ref().and_then(AppliedRules::server_group),
             may_wait: self.active.is_kept,
         };
@@ -180,7 +172,7 @@ impl Session<'_> {
         let decision = self.decision(database, found.availability());
         found.want_positions(&decision, &self.service.server_info);
         self.active.is_read = decision.is_read;
-        if self.active.is_late || self.was_just_unfit() {
+        if destination == Destination::PrimaryForRead || self.was_just_unfit() {
             return PlacementTarget::Primary;
         }
         let key = self.account.pool_user.user_number.get();
@@ -269,7 +261,8 @@ impl Session<'_> {
         let ends = meaning.is_some_and(|meaning| ends_another_s(&meaning.statements));
         let may_bind = ends || self.only_sets() || matches!(self.active.what, CommandKind::InitDb);
         let primary = database.primary.and_then(|index| view.servers.get(index));
-        let is_untried = primary.is_some_and(|server| !self.active.tried.contains(&server.id));
+        let is_untried =
+            primary.is_some_and(|server| !self.active.retries.tried.contains(&server.id));
         may_bind && is_untried && self.service.failover_queue.is_idle()
     }
 

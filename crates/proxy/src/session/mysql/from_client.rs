@@ -3,6 +3,7 @@
 
 use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::connection_pool::Condition;
+use evenkeel_policy::route::retry::Progress;
 use evenkeel_wire::mysql::conversation::{Origin, Request};
 use evenkeel_wire::mysql::frame::{self, HEADER_LENGTH, PAYLOAD_LENGTH_MAX, Renumber};
 use evenkeel_wire::mysql::frontend::Code;
@@ -179,7 +180,6 @@ impl Session<'_> {
         self.active = ActiveRequest {
             what,
             statement,
-            is_atomic: true,
             ..ActiveRequest::default()
         };
     }
@@ -271,7 +271,7 @@ impl Session<'_> {
             CommandKind::Binlog => Stage::Streaming,
             _ => Stage::Answer,
         };
-        self.active.reached_server = true;
+        self.active.progress.reach(Progress::Sent);
         if begin == 0
             && !is_edited
             && let Some(chunk) = chunk

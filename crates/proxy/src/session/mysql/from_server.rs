@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
-use evenkeel_policy::route::retry::{FailureKind, Retry};
+use evenkeel_policy::route::retry::{FailureKind, Progress, Retry};
 use evenkeel_wire::mysql::backend::ErrorReport;
 use evenkeel_wire::mysql::conversation::{Delivery, ReplyOutcome};
 use evenkeel_wire::mysql::frame::HEADER_LENGTH;
@@ -372,7 +372,7 @@ impl Session<'_> {
             worker.keep_spare(out);
             return Ok(());
         }
-        self.active.reached_client = true;
+        self.active.progress.reach(Progress::Answered);
         self.active.is_kept = false;
         let length = length as u64;
         self.handle.count_bytes(

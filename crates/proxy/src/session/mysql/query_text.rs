@@ -6,6 +6,7 @@ use evenkeel_engine::clock;
 use evenkeel_policy::causality::{Consistency, Position};
 use evenkeel_policy::cluster::Gtids;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
+use evenkeel_policy::route::retry::Atomicity;
 use evenkeel_sql::Dialect;
 use evenkeel_sql::digest::digest;
 use evenkeel_sql::mysql::{TokenKind, Tokens};
@@ -147,7 +148,10 @@ impl Session<'_> {
             self.active.what,
             CommandKind::Query | CommandKind::Execute(_)
         );
-        self.active.is_atomic = is_text && meaning.is_atomic;
+        self.active.atomicity = match is_text && meaning.is_atomic {
+            true => Atomicity::Whole,
+            false => Atomicity::Partial,
+        };
         self.active.may_write = meaning.writes
             || matches!(self.active.what, CommandKind::Simple | CommandKind::Bulk(_));
         if let Some(at) = &mut self.acquirer.at {

@@ -6,8 +6,8 @@ use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::failover_queue::PrimaryError;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::retry::{
-    Attempt, FailureKind, Resend, Retry, RetryTarget, SetupFailure, after_failure,
-    after_setup_failure,
+    Attempt, FailedServer, FailureKind, Progress, Resend, Retry, RetryTarget, SetupFailure,
+    after_failure, after_setup_failure,
 };
 use evenkeel_policy::route::{RoutedStatement, StatementClass};
 use evenkeel_wire::mysql::flags::Status;
@@ -36,38 +36,20 @@ impl Session<'_> {
         let active = &self.active;
         let at = self.acquirer.at.as_ref();
         Attempt {
-            on_replica: self.acquirer.is_at_replica(),
-            // The error numbers of FailureKind::ReadOnly report the server's mode.
-            is_server_read_only: true,
-            was_tried: at.is_none_or(|at| active.tried.contains(&at.server.id)),
-            primary_only: active.primary_only || active.is_late,
+            server: match self.acquirer.is_at_replica() {
+                true => FailedServer::Replica,
+                // The error numbers of FailureKind::ReadOnly report the server's mode.
+                false => FailedServer::ReadOnlyPrimary,
+            },
+            was_tried: active.retries.has_tried(at),
+            destination: active.retries.destination,
             effect: self.effect(),
-            is_atomic: active.is_atomic,
-            // Statements that commit by themselves are not atomic.
-            may_commit: false,
+            atomicity: active.atomicity,
             has_done: active.results > 0,
             is_held: self.was_bound(),
             is_kept: active.is_kept,
-            reached_server: active.reached_server,
-            reached_client: active.reached_client,
-            retries: active.retries,
-        }
-    }
-
-    /// Prepares the routing of the command for a retry.
-    fn note_retry(&mut self, resend: Resend) {
-        self.active.retries += u32::from(resend.is_counted);
-        if let Some(at) = &self.acquirer.at
-            && resend.target.avoids_failed_server()
-        {
-            self.active.tried.push(at.server.id);
-        }
-        match resend.target {
-            RetryTarget::Primary | RetryTarget::AnotherPrimary => self.active.primary_only = true,
-            RetryTarget::PrimaryForRead => self.active.is_late = true,
-            RetryTarget::AnotherServer
-            | RetryTarget::AnotherServerAfterWait
-            | RetryTarget::AnotherConnection => {}
+            progress: active.progress,
+            retries: active.retries.count,
         }
     }
 
@@ -83,7 +65,7 @@ impl Session<'_> {
         {
             self.service.server_info.request_role_check(at.server.id);
         }
-        self.note_retry(resend);
+        self.active.retries.note(resend, self.acquirer.at.as_ref());
         self.forget_work();
         self.stage = Stage::DiscardReply(AfterDiscard::RunAgain(resend.target));
         self.swallowed(scan)
@@ -112,7 +94,7 @@ impl Session<'_> {
         let Retry::On(resend) = retry else {
             return None;
         };
-        self.note_retry(resend);
+        self.active.retries.note(resend, self.acquirer.at.as_ref());
         self.active.missing = None;
         self.acquirer.at = None;
         let outcome = match resend.target.waits_for_primary() {
@@ -149,12 +131,12 @@ impl Session<'_> {
         error_reply: ErrorReply,
         scan: ScanResult,
     ) -> Result<(), ExitReason> {
-        if self.active.reached_server && !self.rest.is_over() {
+        if self.active.progress > Progress::Unsent && !self.rest.is_over() {
             return self.refused_in_part(error_reply);
         }
         let then = match self.retry_after_rejection(scan.broken.is_some()) {
             Retry::On(resend) => {
-                self.note_retry(resend);
+                self.active.retries.note(resend, self.acquirer.at.as_ref());
                 if resend.target == RetryTarget::PrimaryForRead {
                     self.unfit_since_ms = Some(clock::now_ms());
                 }
@@ -281,9 +263,9 @@ impl Session<'_> {
 
     /// Returns whether the session was pinned to its connection before the command.
     fn was_bound(&self) -> bool {
-        let pins = match self.active.reached_server {
-            true => self.active.pins_before,
-            false => self.state.pins,
+        let pins = match self.active.progress {
+            Progress::Unsent => self.state.pins,
+            Progress::Sent | Progress::Answered => self.active.pins_before,
         };
         !pins.is_empty() || self.keeps_connection()
     }
@@ -320,7 +302,8 @@ impl Session<'_> {
             self.acquirer.release(server, condition);
         }
         let active = &mut self.active;
-        (active.reached_server, active.missing, active.wait) = (false, None, None);
+        active.progress = Progress::Unsent;
+        (active.missing, active.wait) = (None, None);
         active.wait_timer = None;
         (active.results, active.rows_affected) = (0, 0);
         active.has_failed = false;
@@ -350,7 +333,8 @@ impl Session<'_> {
             "lost server connection"
         );
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
-        let is_in_reply = server.is_in_reply() || self.active.reached_client;
+        let is_answered = self.active.progress == Progress::Answered;
+        let is_in_reply = server.is_in_reply() || is_answered;
         self.acquirer.release(server, Condition::Unclean);
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
         match stage {
@@ -415,7 +399,7 @@ impl Session<'_> {
         self.may_have_written();
         let detail = self.loss_detail(why);
         let pins = self.has_pins_besides_transaction();
-        let may_have_ended = self.active.reached_server
+        let may_have_ended = self.active.progress > Progress::Unsent
             && self
                 .active
                 .statement

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::ReleaseAction;
+use evenkeel_policy::route::retry::Progress;
 use evenkeel_wire::mysql::flags::Status;
 
 use super::error_reply::ErrorReply;
@@ -62,7 +63,8 @@ impl Session<'_> {
     /// Servers use 0 too, so that clients do not take the error for a reply to a later command.
     pub(super) async fn send_final_error(&mut self, error_reply: &ErrorReply, is_answer: bool) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
-        if self.server.as_deref().is_some_and(is_in_reply) || self.active.reached_client {
+        let is_answered = self.active.progress == Progress::Answered;
+        if self.server.as_deref().is_some_and(is_in_reply) || is_answered {
             // The client would take the error for a part of that reply.
             return;
         }

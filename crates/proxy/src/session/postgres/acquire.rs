@@ -9,7 +9,8 @@ use evenkeel_wire::postgres::conversation::RequestToken;
 use evenkeel_wire::postgres::server_scanner::Event;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 
-use super::active_request::RequestDisposition;
+use super::active_request::BatchTail;
+use super::dispatch::RequestDisposition;
 use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage};
@@ -238,7 +239,7 @@ impl Session<'_> {
         if is_over {
             build::ready_for_query(out, TransactionStatus::Idle);
         } else {
-            self.active.skipping = true;
+            self.active.tail = BatchTail::Discarded;
         }
         // Later requests are processed in a separate step.
         self.handle.notify(SessionEvent::Recheck);

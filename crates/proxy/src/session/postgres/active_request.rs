@@ -1,30 +1,12 @@
-//! Analyzes and routes the client's next request: one query, or a batch up to its Sync.
+//! Represents the request being processed: one query, or a batch up to its Sync.
 
-use std::sync::Arc;
-
-use arc_swap::Guard;
-use evenkeel_policy::route::{
-    self, Decision, RouteTarget, RoutedStatement, RoutingTraits, StatementClass, Volatility,
-};
-use evenkeel_wire::postgres::client_scanner::Step;
+use evenkeel_policy::route::retry::{Atomicity, Progress};
 use evenkeel_wire::postgres::conversation::Request;
-use evenkeel_wire::postgres::frame::Header;
-use evenkeel_wire::postgres::names::{names, parse_parts};
-use evenkeel_wire::postgres::{Parsed, TransactionStatus, build};
-use smallvec::SmallVec;
 
-use super::batch_tail::MisroutedStatement;
-use super::error_reply::ErrorReply;
-use super::from_client::ends_a_unit;
-use super::server::ServerConnection;
-use super::{ExitReason, KEPT_LENGTH_MAX, Session};
-use crate::error_catalog;
-use crate::service::ServiceSnapshot;
-use crate::service::database::DatabaseSnapshot;
+use super::pending_effects::atomicity;
 use crate::service::rules::AppliedRules;
-use crate::session::handle::SessionEvent;
-use crate::session::placement::{PlacementTarget, ReadRequest};
-use evenkeel_sql::session_state::analysis::{self, TextAnalysis};
+use crate::session::retry_history::RetryHistory;
+use evenkeel_sql::session_state::analysis::TextAnalysis;
 
 /// Bytes of buffer memory that a client keeps for its next request.
 const SPARE_LENGTH_MAX: usize = 256;
@@ -35,36 +17,20 @@ pub(super) struct ActiveRequest {
     pub(super) kept: Option<Vec<u8>>,
     /// Buffer for reuse by the next request.
     spare: Vec<u8>,
-    pub(super) is_read: bool,
-    pub(super) may_write: bool,
+    pub(super) access: Access,
     /// True if the whole request has been sent to a server.
     pub(super) is_sent: bool,
-    pub(super) reached_server: bool,
-    pub(super) reached_client: bool,
-    /// Servers that have failed the request.
-    pub(super) tried: SmallVec<[u64; 2]>,
-    /// True if an error means that no part was executed.
-    pub(super) is_atomic: bool,
-    /// True if parts may commit before its end: CREATE INDEX CONCURRENTLY, VACUUM.
-    pub(super) may_commit: bool,
+    pub(super) progress: Progress,
+    pub(super) atomicity: Atomicity,
     /// True if the server's final error was forwarded.
     pub(super) fatal_was_sent: bool,
-    pub(super) retries: u32,
-    /// True if it must not be sent to a replica (again).
-    pub(super) primary_only: bool,
+    pub(super) retries: RetryHistory,
     pub(super) since_us: u64,
-    /// True if the rest of a refused batch is discarded up to its Sync.
-    pub(super) skipping: bool,
     /// Result of the rules.
     pub(super) rules: Option<AppliedRules>,
     /// True if the analyzed part was checked against the rules.
     pub(super) has_applied_rules: bool,
-    /// True if the batch may continue after the analyzed part.
-    pub(super) is_open: bool,
-    /// Number of analyzed messages that are still to be sent.
-    pub(super) analyzed_messages: usize,
-    /// Statement that cannot run on the current server.
-    pub(super) misrouted: MisroutedStatement,
+    pub(super) tail: BatchTail,
     /// True if it creates portals.
     pub(super) binds: bool,
     /// True if a statement of it has completed.
@@ -78,24 +44,16 @@ impl ActiveRequest {
         Self {
             kept: Some(Vec::new()),
             spare: Vec::new(),
-            is_read: false,
-            may_write: false,
+            access: Access::default(),
             is_sent: false,
-            reached_server: false,
-            reached_client: false,
-            tried: SmallVec::new(),
-            is_atomic: true,
-            may_commit: false,
+            progress: Progress::Unsent,
+            atomicity: Atomicity::Whole,
             fatal_was_sent: false,
-            retries: 0,
-            primary_only: false,
+            retries: RetryHistory::default(),
             since_us: 0,
-            skipping: false,
             rules: None,
             has_applied_rules: false,
-            is_open: false,
-            analyzed_messages: 0,
-            misrouted: MisroutedStatement::None,
+            tail: BatchTail::None,
             binds: false,
             has_done: false,
             executed_in: None,
@@ -121,380 +79,97 @@ impl ActiveRequest {
     }
 
     pub(super) fn has_sent(&mut self, request: Request) {
-        self.analyzed_messages = self.analyzed_messages.saturating_sub(1);
-        self.is_open &= !ends_a_unit(request);
+        self.tail.has_sent(request);
         self.binds |= request == Request::Bind;
-        self.misrouted = MisroutedStatement::None;
+    }
+
+    /// Returns whether a part of it may write.
+    pub(super) fn may_write(&self) -> bool {
+        self.access == Access::Writes
+    }
+
+    /// Records a part that may write.
+    pub(super) fn writes(&mut self) {
+        self.access = Access::Writes;
+    }
+
+    /// Records that the text of the analysis is executed.
+    pub(super) fn runs(&mut self, meaning: &TextAnalysis) {
+        self.access.add(meaning.writes);
+        self.atomicity = self.atomicity.max(atomicity(meaning));
     }
 }
 
-/// Classification of the input of a client without a server connection.
-pub(super) enum RequestDisposition {
-    /// Incomplete input.
-    More,
-    /// Message that needs no server; this many bytes of it have arrived.
-    Local(usize),
-    Leave,
-    /// Request for a server of this snapshot.
-    Unit(PlacementTarget, Guard<Arc<ServiceSnapshot>>),
+/// Access of a request to data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Access {
+    /// The request is not known to only read, and no part of it that may write was found.
+    #[default]
+    Unclassified,
+    /// The request is known to only read.
+    Reads,
+    /// A part of the request may write.
+    Writes,
 }
 
-/// Analysis of a request, built message by message.
-#[derive(Default)]
-pub(super) struct Draft {
-    statements: SmallVec<[RoutedStatement; 4]>,
-    hint: Option<analysis::RoutingHint>,
-    /// True if the end of the request has arrived.
-    has_end: bool,
-    /// True if the client waits for a reply, or sends a message too long to be analyzed.
-    is_urgent: bool,
-    pub(super) may_write: bool,
-    pub(super) rules: Option<AppliedRules>,
-    /// True if it executes something besides preparing.
-    runs: bool,
-    /// True if it executes a portal.
-    executes: bool,
-    /// True if the analysis of its unnamed statement is included.
-    knows_unnamed: bool,
-    /// Number of messages analyzed.
-    messages: usize,
-}
-
-const UNKNOWN: RoutedStatement = RoutedStatement {
-    kind: StatementClass::Unknown,
-    traits: RoutingTraits::OBSCURE,
-    calls: Volatility::Unknown,
-};
-
-impl Draft {
-    /// Returns whether the request can be routed.
-    fn is_ripe(&self) -> bool {
-        self.has_end || self.is_urgent
-    }
-
-    fn add(&mut self, analysis: &TextAnalysis) {
-        self.statements.extend_from_slice(&analysis.statements);
-        self.may_write |= analysis.writes;
-        if self.hint.is_none() {
-            self.hint.clone_from(&analysis.hint);
+impl Access {
+    /// Adds a part that writes or does not.
+    pub(super) fn add(&mut self, may_write: bool) {
+        if may_write {
+            *self = Access::Writes;
         }
     }
 
-    fn add_rules(&mut self, rules: Option<AppliedRules>) {
-        self.rules = AppliedRules::join(self.rules.take(), rules);
-    }
-
-    fn add_unknown(&mut self) {
-        self.statements.push(UNKNOWN);
-        self.may_write = true;
+    /// Adds a part that was routed.
+    pub(super) fn add_routed(&mut self, is_read: bool, may_write: bool) {
+        if *self == Access::Reads && !is_read {
+            *self = Access::Unclassified;
+        }
+        self.add(may_write);
     }
 }
 
-impl Session<'_> {
-    /// Classifies the input of a client without a server connection.
-    pub(super) fn dispatch(&mut self, bytes: &[u8]) -> Result<RequestDisposition, ExitReason> {
-        self.effects.read_ahead = None;
-        let mut scanner = self.scanner;
-        let step = scanner.next(bytes);
-        let (passed, request, length) = match step {
-            Step::Message {
-                passed,
-                request,
-                length,
-                ..
-            }
-            | Step::Beginning {
-                passed,
-                request,
-                length,
-                ..
-            } => (passed, request, length),
-            Step::Wait { passed: 0, .. } => return Ok(RequestDisposition::More),
-            Step::Wait { passed, .. } => {
-                self.scanner = scanner;
-                return Ok(RequestDisposition::Local(passed));
-            }
-            Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
+/// Part of a batch after its analyzed beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BatchTail {
+    /// There is none, or its routing does not matter.
+    None,
+    /// Begins after this number of analyzed messages, which are still to be sent.
+    After(usize),
+    /// Begins with a statement that cannot run on the server of the batch. It is held until the
+    /// batch has been rerouted or the statement refused.
+    Misrouted,
+    /// Begins with a statement that is refused. The batch stays on its server.
+    Refused,
+    /// Discarded up to the Sync: the batch was refused before it reached a server.
+    Discarded,
+}
+
+impl BatchTail {
+    /// Records that the next message was sent.
+    pub(super) fn has_sent(&mut self, request: Request) {
+        *self = match self {
+            BatchTail::None | BatchTail::Discarded => return,
+            _ if ends_a_unit(request) => BatchTail::None,
+            BatchTail::After(messages) => BatchTail::After(messages.saturating_sub(1)),
+            BatchTail::Misrouted | BatchTail::Refused => BatchTail::After(0),
         };
-        if passed > 0 {
-            // Rest of a refused message: no request begins with it.
-            let _ = self.scanner.next(&bytes[..passed]);
-            return Ok(RequestDisposition::Local(passed));
-        }
-        if request == Request::Terminate {
-            return Ok(RequestDisposition::Leave);
-        }
-        let message = bytes.get(..length).unwrap_or_default();
-        if self.is_local(request, message) {
-            self.scanner = scanner;
-            return Ok(RequestDisposition::Local(length));
-        }
-        let view = self.permit.service().snapshot();
-        let matters = |one: &&DatabaseSnapshot| one.splits_reads() || one.rules.is_some();
-        let Some(database) = view.database().filter(matters) else {
-            self.active.is_read = false;
-            self.active.may_write = false;
-            return Ok(RequestDisposition::Unit(PlacementTarget::Primary, view));
-        };
-        let mut draft = self.draft(bytes)?;
-        self.active.is_open = !draft.has_end;
-        self.active.analyzed_messages = draft.messages;
-        if !draft.is_ripe() {
-            if bytes.len() < KEPT_LENGTH_MAX {
-                return Ok(RequestDisposition::More);
-            }
-            // A write may follow in the same batch.
-            draft.add_unknown();
-        } else if let Some(words) = self.apply_rules_early(draft.rules.take(), draft.runs) {
-            self.refusal = Some(ErrorReply::by_rule(words));
-            self.handle.notify(SessionEvent::Recheck);
-            return Ok(RequestDisposition::More);
-        }
-        let wanted = self.decide(&view, database, &draft);
-        Ok(RequestDisposition::Unit(wanted, view))
     }
 
-    /// Answers a message that needs no server. Returns whether it was one.
-    fn is_local(&mut self, request: Request, message: &[u8]) -> bool {
-        if self.active.skipping && request != Request::Sync {
-            return true;
+    /// Returns whether the next message was not analyzed.
+    pub(super) fn begins(self) -> bool {
+        match self {
+            BatchTail::None | BatchTail::Discarded => false,
+            BatchTail::After(messages) => messages == 0,
+            BatchTail::Misrouted | BatchTail::Refused => true,
         }
-        match request {
-            Request::Sync => {
-                self.active.skipping = false;
-                build::ready_for_query(self.answers(), TransactionStatus::Idle);
-                true
-            }
-            // No request is in progress, and COPY data here belongs to a failed COPY.
-            Request::Flush | Request::CopyData | Request::CopyEnd => true,
-            Request::Close => {
-                self.close_name(message);
-                build::empty(self.answers(), b'3');
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn close_name(&mut self, message: &[u8]) {
-        let header = Header {
-            tag: b'C',
-            body_length: u32::try_from(message.len().saturating_sub(5)).unwrap_or(u32::MAX),
-        };
-        if let Parsed::Frame(found, _) = names(header, message)
-            && let Some(name) = found.statement
-        {
-            self.forget_name(name.of(message));
-        }
-    }
-
-    fn draft(&mut self, bytes: &[u8]) -> Result<Draft, ExitReason> {
-        let mut draft = Draft::default();
-        let mut scanner = self.scanner;
-        let mut at = 0;
-        while !draft.has_end {
-            match scanner.next(bytes.get(at..).unwrap_or_default()) {
-                Step::Message {
-                    passed,
-                    header,
-                    request,
-                    length,
-                } => {
-                    at += passed;
-                    let message = bytes.get(at..at + length).unwrap_or_default();
-                    self.add_message(&mut draft, header, request, message, true);
-                    at += length;
-                }
-                Step::Beginning {
-                    passed,
-                    header,
-                    request,
-                    length,
-                } => {
-                    at += passed;
-                    let message = bytes.get(at..at + length).unwrap_or_default();
-                    self.add_message(&mut draft, header, request, message, false);
-                    at += length;
-                }
-                Step::Wait { .. } => break,
-                Step::Invalid(fault) => return Err(ExitReason::Fatal(ErrorReply::protocol(fault))),
-            }
-        }
-        Ok(draft)
-    }
-
-    /// Adds a message; of one that is too long only the beginning is present.
-    pub(super) fn add_message(
-        &mut self,
-        draft: &mut Draft,
-        header: Header,
-        request: Request,
-        message: &[u8],
-        is_whole: bool,
-    ) {
-        draft.messages += 1;
-        if is_whole || !matches!(request, Request::Query | Request::Parse) {
-            return self.add(draft, header, request, message);
-        }
-        draft.add_unknown();
-        draft.add_rules(self.rules(None));
-        draft.runs = true;
-        draft.is_urgent = true;
-        draft.has_end |= request == Request::Query;
-    }
-
-    fn add(&mut self, draft: &mut Draft, header: Header, request: Request, message: &[u8]) {
-        match request {
-            Request::Query => {
-                let analysis = self.read_query(text_of_query(message));
-                draft.add(&analysis);
-                draft.add_rules(self.rules(Some(text_of_query(message))));
-                draft.runs = true;
-                self.effects.read_ahead = Some(analysis);
-                draft.has_end = true;
-            }
-            Request::Parse => match parse_parts(message) {
-                Some(parts) => {
-                    let text = message.get(parts.text).unwrap_or_default();
-                    draft.add(&self.read(text));
-                    draft.add_rules(self.rules(Some(text)));
-                    draft.knows_unnamed |= !parts.statement.is_named();
-                }
-                None => draft.add_unknown(),
-            },
-            Request::Bind | Request::DescribeStatement => {
-                draft.runs |= request == Request::Bind;
-                self.add_named(draft, header, message);
-            }
-            Request::FunctionCall => {
-                draft.add_unknown();
-                draft.has_end = true;
-            }
-            Request::Execute => draft.executes = true,
-            Request::Flush => draft.is_urgent = true,
-            Request::Sync | Request::Terminate => draft.has_end = true,
-            _ => {}
-        }
-    }
-
-    /// Adds the statement of a Bind or Describe.
-    fn add_named(&mut self, draft: &mut Draft, header: Header, message: &[u8]) {
-        let Parsed::Frame(found, _) = names(header, message) else {
-            return draft.add_unknown();
-        };
-        let Some(name) = found.statement else { return };
-        if !name.is_named() {
-            // Unless the same batch has a Parse, an earlier one applies.
-            if !std::mem::replace(&mut draft.knows_unnamed, true) {
-                draft.add_rules(self.rules(self.unnamed.known_text()));
-                match &self.unnamed.meaning {
-                    Some(analysis) => draft.add(analysis),
-                    None => draft.add_unknown(),
-                }
-            }
-            return;
-        }
-        match self.statements.get(name.of(message)) {
-            Some(statement) => {
-                let statement = self.current(&Arc::clone(statement));
-                draft.add(&statement.meaning);
-                draft.add_rules(self.rules_of(&statement));
-            }
-            // Either this batch prepares it and it was added, or it does not exist.
-            None if !draft.statements.is_empty() => {}
-            None => draft.add_unknown(),
-        }
-    }
-
-    fn decide(
-        &mut self,
-        view: &ServiceSnapshot,
-        database: &DatabaseSnapshot,
-        draft: &Draft,
-    ) -> PlacementTarget {
-        if !database.splits_reads() {
-            (self.active.is_read, self.active.may_write) = (false, false);
-            return PlacementTarget::Primary;
-        }
-        if self.active.primary_only || !self.state.pins.is_empty() {
-            // A replica could not run it, so that it may write; or the session is pinned to the
-            // first connection that it gets.
-            self.active.may_write = true;
-            return PlacementTarget::Primary;
-        }
-        let rules = self.active.rules.as_ref();
-        let reading = ReadRequest {
-            server_info: &self.shared.server_info,
-            token: &mut self.token,
-            tried: &self.active.tried,
-            among: rules.and_then(AppliedRules::server_group),
-            may_wait: false,
-        };
-        let found = reading.candidates(view, database);
-        let mut decision = self.decision(database, draft, rules, found.availability());
-        found.want_positions(&decision, &self.shared.server_info);
-        self.active.is_read = decision.is_read;
-        self.active.may_write = draft.may_write || !decision.is_read;
-        let ruled = rules.and_then(AppliedRules::destination);
-        let is_asked_for = draft.hint.is_some() || ruled.is_some();
-        if draft.executes && self.active.is_open && !is_asked_for {
-            // A later statement may write, and must not be separated from those already executed.
-            decision.target = RouteTarget::Primary;
-        }
-        let key = self.account.pool_user.user_number.get();
-        let has_room = |index| self.acquirer.has_room(view, index);
-        found.place(decision.target, database, key, has_room)
-    }
-
-    pub(super) fn decision(
-        &self,
-        database: &DatabaseSnapshot,
-        draft: &Draft,
-        rules: Option<&AppliedRules>,
-        availability: route::ServerAvailability,
-    ) -> Decision {
-        let active = route::RoutingUnit {
-            statements: &draft.statements,
-            hint: draft.hint.as_ref().map(|hint| database.resolve_hint(hint)),
-            rule: rules.and_then(AppliedRules::destination),
-        };
-        route::decide(&active, &self.routed(), &database.split, &availability)
-    }
-
-    /// Returns the session's state for the router.
-    fn routed(&self) -> route::SessionContext {
-        route::SessionContext {
-            defaults: self.state.transaction_defaults(),
-            changed_catalog: self.account.has_unread_changes(self.changed_catalog_us),
-            ..route::SessionContext::default()
-        }
-    }
-
-    /// Checks the input of a session pinned to a replica, which must not write. Returns false if it
-    /// is incomplete.
-    pub(super) fn dispatch_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
-        let is_between = |server: &ServerConnection| server.conversation.is_idle();
-        let is_next = self.server.as_deref().is_some_and(is_between) && self.scanner.is_at_border();
-        if !is_next || !self.acquirer.is_at_replica() || self.state.pins.is_empty() {
-            return Ok(true);
-        }
-        self.effects.read_ahead = None;
-        let draft = self.draft(bytes)?;
-        let active = route::RoutingUnit {
-            statements: &draft.statements,
-            hint: None,
-            rule: None,
-        };
-        if !route::is_beyond_replica(&active, &self.routed()) {
-            return Ok(draft.is_ripe() || bytes.len() >= KEPT_LENGTH_MAX);
-        }
-        let entry = &error_catalog::REPLICA_SESSION_CANNOT_WRITE;
-        let error_reply = ErrorReply::with(entry, &[&self.state.pins]);
-        Err(ExitReason::Fatal(error_reply))
     }
 }
 
-pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
-    let text = message.get(5..).unwrap_or_default();
-    text.strip_suffix(b"\0").unwrap_or(text)
+/// Returns whether a ReadyForQuery follows the request.
+pub(super) fn ends_a_unit(request: Request) -> bool {
+    matches!(
+        request,
+        Request::Query | Request::Sync | Request::FunctionCall
+    )
 }

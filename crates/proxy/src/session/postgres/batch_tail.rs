@@ -12,21 +12,10 @@ use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::conversation::Request;
 use evenkeel_wire::postgres::frame::Header;
 
-use super::active_request::Draft;
+use super::active_request::{Access, BatchTail};
+use super::dispatch::Draft;
 use super::from_server::ScanResult;
 use super::{ExitReason, Session};
-
-/// Statement that cannot run on the server of its batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum MisroutedStatement {
-    /// None found.
-    #[default]
-    None,
-    /// Found and held until the batch has been rerouted or the statement refused.
-    Found,
-    /// Batch stays on its server and the statement is refused.
-    Refused,
-}
 
 impl Session<'_> {
     /// Analyzes the next message of a batch that was not analyzed to its end. Returns whether it
@@ -38,12 +27,13 @@ impl Session<'_> {
         message: &[u8],
         is_whole: bool,
     ) -> bool {
-        if !self.active.is_open || self.active.analyzed_messages > 0 {
+        if !self.active.tail.begins() {
             return false;
         }
         self.active.has_applied_rules = false;
         let is_at_replica = self.acquirer.is_at_replica();
-        let matters = adds_a_statement(request) && (self.active.is_read || is_at_replica);
+        let matters =
+            adds_a_statement(request) && (self.active.access == Access::Reads || is_at_replica);
         let server = self.server.as_deref();
         if !matters || server.is_none_or(|server| server.conversation.awaits_sync()) {
             return false;
@@ -61,8 +51,9 @@ impl Session<'_> {
             replicas_fresh: 1,
         };
         let decision = self.decision(database, &draft, draft.rules.as_ref(), availability);
-        self.active.is_read &= decision.is_read;
-        self.active.may_write |= draft.may_write;
+        self.active
+            .access
+            .add_routed(decision.is_read, draft.may_write);
         let is_of_readers = matches!(
             decision.target,
             RouteTarget::Readers { .. } | RouteTarget::Server(_)
@@ -89,7 +80,7 @@ impl Session<'_> {
             self.release_server(Condition::Unclean)?;
             return Ok(true);
         }
-        self.active.misrouted = MisroutedStatement::Refused;
+        self.active.tail = BatchTail::Refused;
         self.can_continue = true;
         Ok(false)
     }

@@ -2,13 +2,14 @@
 //! records the effects of statements.
 
 use evenkeel_policy::pins::Pin;
+use evenkeel_policy::route::retry::Progress;
 use evenkeel_wire::postgres::client_scanner::Step;
 use evenkeel_wire::postgres::conversation::{DueAction, Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::stream_editor::{EditOutcome, StreamEditor};
 
-use super::active_request::RequestDisposition;
-use super::batch_tail::MisroutedStatement;
+use super::active_request::{BatchTail, ends_a_unit};
+use super::dispatch::RequestDisposition;
 use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage};
@@ -17,14 +18,6 @@ use crate::session::input::Input;
 
 /// Maximum number of requests sent to a server whose replies are outstanding.
 const OWED_MAX: usize = 10_000;
-
-/// Returns whether a ReadyForQuery follows the request.
-pub(super) fn ends_a_unit(request: Request) -> bool {
-    matches!(
-        request,
-        Request::Query | Request::Sync | Request::FunctionCall
-    )
-}
 
 impl Session<'_> {
     /// Processes input of a client without a server connection.
@@ -95,7 +88,7 @@ impl Session<'_> {
                 None
             }
         };
-        if self.active.misrouted == MisroutedStatement::Found && self.reroute_batch()? {
+        if self.active.tail == BatchTail::Misrouted && self.reroute_batch()? {
             self.worker.keep_spare(out);
             return Ok(());
         }
@@ -119,7 +112,7 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return Ok(());
         };
-        self.active.reached_server = true;
+        self.active.progress.reach(Progress::Sent);
         match input.send(worker, &mut server.core.stream) {
             Ok(()) => Ok(()),
             Err(error) => self.server_lost(&error.to_string()),
@@ -137,7 +130,7 @@ impl Session<'_> {
             // connection.
             return self.release_if_idle();
         }
-        self.active.reached_server = true;
+        self.active.progress.reach(Progress::Sent);
         match server.core.stream.send_own(worker, out) {
             Ok(()) => {
                 self.release_if_ended();
@@ -158,7 +151,9 @@ impl Session<'_> {
         let active = &mut self.active;
         let fits = |kept: &Vec<u8>| kept.len() + bytes.len() <= KEPT_LENGTH_MAX;
         match &mut active.kept {
-            Some(kept) if !active.reached_client && fits(kept) => kept.extend_from_slice(bytes),
+            Some(kept) if active.progress < Progress::Answered && fits(kept) => {
+                kept.extend_from_slice(bytes);
+            }
             kept => *kept = None,
         }
     }
@@ -238,10 +233,10 @@ impl Session<'_> {
             return true;
         }
         let is_misrouted = self.check_batch_tail(header, request, message, is_whole);
-        if is_misrouted && self.active.misrouted == MisroutedStatement::None {
-            self.active.misrouted = MisroutedStatement::Found;
+        if is_misrouted && self.active.tail != BatchTail::Refused {
+            self.active.tail = BatchTail::Misrouted;
         }
-        self.active.misrouted == MisroutedStatement::Found
+        self.active.tail == BatchTail::Misrouted
     }
 
     /// Returns whether a message must wait for the end of earlier requests.
@@ -315,7 +310,7 @@ impl Session<'_> {
                 self.pin_for(Pin::Unknown, "a FunctionCall message");
                 self.pending.runs(0);
                 self.active.is_sent = true;
-                self.active.may_write = true;
+                self.active.writes();
                 Ok(self.send(flight, request, RequestToken(0), message.len()))
             }
             _ => Ok(self.send(flight, request, RequestToken(0), message.len())),
@@ -365,7 +360,7 @@ impl Session<'_> {
                     DueAction::Answer(answer, token) => {
                         self.statements.answered(token.0);
                         // Other replies generated here belong to earlier requests and remain valid.
-                        self.active.reached_client = true;
+                        self.active.progress.reach(Progress::Answered);
                         answer.write(&mut out, server.conversation.status());
                     }
                     due => self.passed_over(due, &mut server),

@@ -4,7 +4,7 @@ use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
-use evenkeel_policy::route::retry::{FailureKind, Retry};
+use evenkeel_policy::route::retry::{FailureKind, Progress, Retry};
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::conversation::{Delivery, DueAction, ReplyOutcome, RequestToken};
@@ -378,7 +378,7 @@ impl Session<'_> {
                 Pin::Unknown,
                 "a text of which the server ran more than was read",
             );
-            self.active.may_write = true;
+            self.active.writes();
         }
         let ran = self.pending.ended();
         if let Some(database_change) = &mut self.database_change {
@@ -400,7 +400,7 @@ impl Session<'_> {
         if server.conversation.pending_count() > 0 {
             self.handle.begins_next(self.worker);
         }
-        if is_idle && self.active.may_write && self.acquirer.is_at_primary() {
+        if is_idle && self.active.may_write() && self.acquirer.is_at_primary() {
             self.wrote();
         }
     }
@@ -444,8 +444,8 @@ impl Session<'_> {
             worker.keep_spare(out);
             return Ok(());
         }
-        if !self.active.reached_client && length > warning {
-            self.active.reached_client = true;
+        if self.active.progress < Progress::Answered && length > warning {
+            self.active.progress = Progress::Answered;
             self.active.cannot_run_again();
         }
         let length = length as u64;

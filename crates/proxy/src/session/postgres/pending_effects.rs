@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use evenkeel_policy::route::StatementClass;
+use evenkeel_policy::route::retry::Atomicity;
 use evenkeel_wire::postgres::conversation::RequestToken;
 
 use evenkeel_sql::facts::Discard;
@@ -252,25 +253,22 @@ pub(super) fn discards_sequences(meaning: &TextAnalysis, statement: usize) -> bo
     effects.any(|effect| discards(&effect.kind))
 }
 
-/// Returns whether parts of the text may commit before its end.
-pub(super) fn may_commit(meaning: &TextAnalysis) -> bool {
-    meaning
-        .statements
-        .iter()
-        .any(|one| one.kind == StatementClass::Ddl)
-}
-
-/// Returns whether the text has either executed completely or not at all: it has no COMMIT of its
-/// own and no effects elsewhere.
-pub(super) fn is_atomic(meaning: &TextAnalysis) -> bool {
+/// Returns which part of the text may have been executed although it was rejected. DDL may commit
+/// parts before its end: CREATE INDEX CONCURRENTLY, VACUUM.
+pub(super) fn atomicity(meaning: &TextAnalysis) -> Atomicity {
     let is_plain = |kind| {
         !matches!(
             kind,
             StatementClass::Routine | StatementClass::Unknown | StatementClass::EndTransaction
         )
     };
-    !meaning.has_external_effects
-        && matches!(meaning.statements.as_slice(), [one] if is_plain(one.kind))
+    match meaning.statements.as_slice() {
+        [one] if is_plain(one.kind) && !meaning.has_external_effects => match one.kind {
+            StatementClass::Ddl => Atomicity::CommitsParts,
+            _ => Atomicity::Whole,
+        },
+        _ => Atomicity::Partial,
+    }
 }
 
 #[cfg(test)]

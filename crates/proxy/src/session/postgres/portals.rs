@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use evenkeel_policy::route::retry::Atomicity;
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::conversation::{Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
@@ -10,7 +11,7 @@ use evenkeel_wire::postgres::names::names;
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
-use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
+use super::pending_effects::takes_statements_away;
 use super::process_ids::Signal;
 use super::statements::Statement;
 use evenkeel_sql::postgres::ChannelCall;
@@ -163,9 +164,7 @@ impl Session<'_> {
 
     /// Records the Bind of a named statement.
     pub(super) fn bind(&mut self, header: Header, message: &[u8], statement: &Statement) {
-        self.active.may_write |= statement.meaning.writes;
-        self.active.is_atomic &= is_atomic(&statement.meaning);
-        self.active.may_commit |= may_commit(&statement.meaning);
+        self.active.runs(&statement.meaning);
         let digest = statement.meaning.digest;
         let dialect = statement.within.dialect();
         self.shared.enter(digest, &statement.text, dialect);
@@ -181,7 +180,7 @@ impl Session<'_> {
         let portal = portal_of(header, message);
         let unknown = Arc::new(TextAnalysis::unreadable());
         self.rereads = self.rereads.max(ParsingChange::Anything);
-        self.active.is_atomic = false;
+        self.active.atomicity = Atomicity::Partial;
         self.has_unknown_search_path = true;
         self.portals.set_channels(portal, None);
         self.portals.bind(portal, &unknown, self.segment);
@@ -197,13 +196,11 @@ impl Session<'_> {
         let channels = self.channels_of(&self.unnamed.text);
         self.portals.set_channels(portal, channels);
         let Some(meaning) = self.unnamed.meaning.take() else {
-            self.active.is_atomic = false;
+            self.active.atomicity = Atomicity::Partial;
             self.pending.runs(0);
             return self.take_hold(portal, &Arc::new(TextAnalysis::unreadable()));
         };
-        self.active.may_write |= meaning.writes;
-        self.active.is_atomic &= is_atomic(&meaning);
-        self.active.may_commit |= may_commit(&meaning);
+        self.active.runs(&meaning);
         self.pending.runs(meaning.digest);
         self.take_hold(portal, &meaning);
         self.unnamed.meaning = Some(meaning);

@@ -375,7 +375,7 @@ impl Session<'_> {
         if request == Request::Bind {
             self.bind_unknown(header, message);
         }
-        self.active.may_write = true;
+        self.active.writes();
         let Parsed::Frame(found, _) = names(header, message) else {
             return Sending::Drop;
         };

@@ -10,8 +10,8 @@ use evenkeel_wire::postgres::names::parse_parts;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::active_request::text_of_query;
-use super::pending_effects::{is_atomic, may_commit, takes_statements_away};
+use super::dispatch::text_of_query;
+use super::pending_effects::takes_statements_away;
 use super::prepared::{NOT_ITS_NAME, names_ours, take_given};
 use super::sequences::SequenceRead;
 use super::server::ServerConnection;
@@ -47,7 +47,7 @@ impl Session<'_> {
         }
         if !is_whole {
             self.forget_sequences(flight);
-            self.active.may_write = true;
+            self.active.writes();
             self.pin_for(Pin::Unknown, LONG_TEXT);
             self.pending.runs(0);
             let token = self.drop_unnamed(RequestToken(0));
@@ -95,9 +95,7 @@ impl Session<'_> {
     /// Applies those effects of a text that hold as soon as it is sent. Returns the token of its
     /// request.
     pub(super) fn meant(&mut self, analysis: &Arc<TextAnalysis>) -> RequestToken {
-        self.active.may_write |= analysis.writes;
-        self.active.is_atomic &= is_atomic(analysis);
-        self.active.may_commit |= may_commit(analysis);
+        self.active.runs(analysis);
         self.changes_catalog |= analysis.changes_catalog;
         self.changes_plans |= analysis.changes_plans();
         self.changes_functions |= analysis.changes_functions;

@@ -10,8 +10,8 @@ use evenkeel_wire::postgres::conversation::{
 };
 use evenkeel_wire::postgres::server_scanner::Event;
 
+use super::active_request::ends_a_unit;
 use super::error_reply::ErrorReply;
-use super::from_client::ends_a_unit;
 use super::from_server::ScanResult;
 use super::server::ServerConnection;
 use super::{ExitReason, Session};

@@ -3,8 +3,8 @@
 
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::route::retry::{
-    Attempt, FailureKind, RequestEffect, Resend, Retry, RetryTarget, SetupFailure, after_failure,
-    after_setup_failure,
+    Attempt, FailedServer, FailureKind, Progress, RequestEffect, Resend, Retry, RetryTarget,
+    SetupFailure, after_failure, after_setup_failure,
 };
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::backend::{ErrorReport, SqlState};
@@ -12,6 +12,7 @@ use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::server_scanner::Event;
 
+use super::active_request::Access;
 use super::error_reply::ErrorReply;
 use super::from_server::ScanResult;
 use super::server::ServerConnection;
@@ -70,8 +71,7 @@ impl Session<'_> {
             &Attempt {
                 is_held: !self.state.pins.is_empty() || self.keeps_connection(),
                 is_kept: kept.is_some_and(|kept| !kept.is_empty()),
-                reached_server: self.active.reached_server,
-                reached_client: self.active.reached_client,
+                progress: self.active.progress,
                 ..self.attempt_without_connection()
             },
         )
@@ -83,22 +83,23 @@ impl Session<'_> {
         let active = &self.active;
         let at = self.acquirer.at.as_ref();
         Attempt {
-            on_replica: self.acquirer.is_at_replica(),
-            is_server_read_only: self.is_in_recovery(),
-            was_tried: at.is_none_or(|at| active.tried.contains(&at.server.id)),
-            primary_only: active.primary_only,
-            effect: match active.is_read && !active.may_write {
-                true => RequestEffect::Reads,
-                false => RequestEffect::Writes,
+            server: match self.acquirer.is_at_replica() {
+                true => FailedServer::Replica,
+                false if self.is_in_recovery() => FailedServer::ReadOnlyPrimary,
+                false => FailedServer::Primary,
             },
-            is_atomic: active.is_atomic,
-            may_commit: active.may_commit,
+            was_tried: active.retries.has_tried(at),
+            destination: active.retries.destination,
+            effect: match active.access {
+                Access::Reads => RequestEffect::Reads,
+                Access::Unclassified | Access::Writes => RequestEffect::Writes,
+            },
+            atomicity: active.atomicity,
             has_done: active.has_done,
             is_held: false,
             is_kept: true,
-            reached_server: false,
-            reached_client: false,
-            retries: active.retries,
+            progress: Progress::Unsent,
+            retries: active.retries.count,
         }
     }
 
@@ -112,7 +113,7 @@ impl Session<'_> {
         let Retry::On(resend) = retry else {
             return None;
         };
-        self.note_retry(resend);
+        self.active.retries.note(resend, self.acquirer.at.as_ref());
         self.acquirer.at = None;
         Some(match resend.target.waits_for_primary() {
             true => {
@@ -121,24 +122,6 @@ impl Session<'_> {
             }
             false => self.follow(AcquireOutcome::Reroute),
         })
-    }
-
-    /// Prepares the request's routing for a retry.
-    fn note_retry(&mut self, resend: Resend) {
-        self.active.retries += u32::from(resend.is_counted);
-        if let Some(at) = &self.acquirer.at
-            && resend.target.avoids_failed_server()
-        {
-            self.active.tried.push(at.server.id);
-        }
-        self.active.primary_only |= match resend.target {
-            RetryTarget::Primary | RetryTarget::PrimaryForRead | RetryTarget::AnotherPrimary => {
-                true
-            }
-            RetryTarget::AnotherServer
-            | RetryTarget::AnotherServerAfterWait
-            | RetryTarget::AnotherConnection => false,
-        };
     }
 
     /// Returns whether the server last reported that it is a standby (PostgreSQL 14 and later).
@@ -161,7 +144,7 @@ impl Session<'_> {
             self.shared.server_info.request_role_check(at.server.id);
         }
         self.stats().rescued.add(1);
-        self.note_retry(resend);
+        self.active.retries.note(resend, self.acquirer.at.as_ref());
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.statements.undone();
@@ -206,13 +189,9 @@ impl Session<'_> {
         let kept = self.active.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.pending_input, kept);
         self.pending_input.extend_from_slice(&behind);
-        let tried = std::mem::take(&mut self.active.tried);
-        let primary_only = self.active.primary_only;
-        let rescues = self.active.retries;
+        let retries = std::mem::take(&mut self.active.retries);
         self.active = ActiveRequest::new();
-        self.active.retries = rescues;
-        self.active.tried = tried;
-        self.active.primary_only = primary_only;
+        self.active.retries = retries;
         // The kept bytes begin with a message, even if part of its last one had been sent.
         self.scanner = ClientScanner::new(TEXT_LENGTH_MAX);
         self.stage = Stage::Ready;
@@ -272,7 +251,7 @@ impl Session<'_> {
         is_transaction: bool,
         why: &str,
     ) -> Result<(), ExitReason> {
-        if self.active.may_write && self.acquirer.is_at_primary() {
+        if self.active.may_write() && self.acquirer.is_at_primary() {
             // The write may have been executed: later reads must see it then.
             self.wrote();
         }

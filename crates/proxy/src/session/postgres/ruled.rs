@@ -12,7 +12,7 @@ use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sendi
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
-use super::batch_tail::MisroutedStatement;
+use super::active_request::BatchTail;
 use super::statements::Statement;
 use crate::error_catalog;
 use crate::service::rules::{AppliedRules, RuleText};
@@ -78,7 +78,7 @@ impl Session<'_> {
         &mut self,
         rules: impl FnOnce(&mut Self) -> Option<AppliedRules>,
     ) -> Option<String> {
-        if self.active.misrouted == MisroutedStatement::Refused {
+        if self.active.tail == BatchTail::Refused {
             return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
         if self.active.has_applied_rules {
@@ -98,7 +98,7 @@ impl Session<'_> {
         &mut self,
         rules: impl FnOnce(&mut Self) -> Option<AppliedRules>,
     ) -> Option<String> {
-        if self.active.misrouted == MisroutedStatement::Refused {
+        if self.active.tail == BatchTail::Refused {
             return Some(error_catalog::PIPELINE_ON_REPLICA.message(&[]));
         }
         if self.active.has_applied_rules {

@@ -119,7 +119,7 @@ impl Session<'_> {
 
     /// Records the use of sequences by a request that has ended.
     pub(super) fn note_sequences(&mut self, server: &mut ServerConnection) {
-        if self.active.may_write {
+        if self.active.may_write() {
             let session = self.handle.session_id();
             server.sequence_state.add(session, self.sequences.uses);
             self.sequences.uses += 1;
@@ -127,7 +127,7 @@ impl Session<'_> {
         self.sequences.last_value = match std::mem::take(&mut self.sequences.last_value) {
             LastValue::Read(value) => LastValue::Known(value),
             // The request may have called `nextval()`.
-            _ if self.active.may_write => LastValue::Unknown,
+            _ if self.active.may_write() => LastValue::Unknown,
             last_value => last_value,
         };
         if self.sequences.used_nextval && self.account.pins_sequences() {

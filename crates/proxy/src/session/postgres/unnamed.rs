@@ -20,7 +20,7 @@ impl Session<'_> {
         message: &[u8],
     ) -> Sending {
         self.forget_sequences(flight);
-        self.active.may_write = true;
+        self.active.writes();
         self.pin_for(Pin::Unknown, LONG_TEXT);
         let sending = self.send(flight, Request::Parse, RequestToken(0), message.len());
         if sending == Sending::Forward
@@ -56,7 +56,7 @@ impl Session<'_> {
             return self.refuse_parse(flight, words, length);
         }
         self.prepare_for_execute(flight, &meaning);
-        self.active.may_write |= meaning.writes;
+        self.active.access.add(meaning.writes);
         let id = new_id();
         let request = (Request::Parse, RequestToken(UNNAMED | id));
         let sending = match is_replaced {

@@ -12,7 +12,7 @@ impl Session<'_> {
         let server = self.server.as_deref();
         let status = server.map(|server| server.conversation.status());
         let is_noted = scan.is_ready && status == Some(TransactionStatus::Idle);
-        let may_write = self.active.may_write && self.acquirer.is_at_primary();
+        let may_write = self.active.may_write() && self.acquirer.is_at_primary();
         if scan.has_committed && !is_noted && may_write {
             self.wrote();
         }
