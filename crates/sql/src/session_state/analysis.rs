@@ -180,10 +180,8 @@ pub struct TextAnalysis {
     pub hint: Option<RoutingHint>,
     /// Effects on the session, in the order of the statements; mostly empty.
     pub effects: SmallVec<[Effect; 1]>,
-    /// True if the catalog of the database may differ after the text.
-    pub changes_catalog: bool,
-    /// True if functions may differ after the text.
-    pub changes_functions: bool,
+    /// Change of the database's catalog.
+    pub catalog_change: CatalogChange,
     /// True if temporary objects may now shadow objects of the same names.
     pub may_shadow_tables: bool,
     /// True if the text calls `nextval()`, as far as is known, so that `lastval()` is its own.
@@ -211,6 +209,18 @@ pub struct TextAnalysis {
     pub source: Option<Arc<PinSource>>,
     /// The effect on whole databases, if any.
     pub database_change: Option<Box<DatabaseChange>>,
+}
+
+/// Change of a database's catalog by a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum CatalogChange {
+    /// None.
+    #[default]
+    None,
+    /// Objects other than functions may differ after the text.
+    Objects,
+    /// Functions may differ after the text, and other objects.
+    Functions,
 }
 
 /// Effect of a text on whole databases.
@@ -316,7 +326,7 @@ impl TextAnalysis {
             && self.statements.iter().all(is_plain)
             && self.effects.is_empty()
             && self.hint.is_none()
-            && !self.changes_catalog
+            && self.catalog_change == CatalogChange::None
             && !self
                 .statements
                 .iter()
@@ -330,7 +340,7 @@ impl TextAnalysis {
         let changes = |one: &RoutedStatement| {
             matches!(one.kind, StatementClass::Ddl | StatementClass::Routine)
         };
-        self.changes_catalog && self.statements.iter().any(changes)
+        self.catalog_change > CatalogChange::None && self.statements.iter().any(changes)
     }
 
     /// Returns whether the text creates objects that may be temporary without a keyword for it.
@@ -339,7 +349,7 @@ impl TextAnalysis {
         let makes = |one: &RoutedStatement| {
             one.kind == StatementClass::Ddl || one.traits.any(RoutingTraits::MAKES_TABLE)
         };
-        self.changes_catalog && self.statements.iter().any(makes)
+        self.catalog_change > CatalogChange::None && self.statements.iter().any(makes)
     }
 
     /// Returns whether any statement is a CALL or DO, which may commit before it ends.
@@ -390,8 +400,7 @@ impl TextAnalysis {
                 statement: 0,
                 kind: EffectKind::Pin(Pin::Unknown),
             }],
-            changes_catalog: true,
-            changes_functions: true,
+            catalog_change: CatalogChange::Functions,
             may_shadow_tables: true,
             uses_nextval: false,
             uses_lastval: false,
@@ -434,8 +443,7 @@ pub fn analyze_with_doubts(
         statements: SmallVec::new(),
         hint: facts.hint().map(owned_hint),
         effects: SmallVec::new(),
-        changes_catalog: false,
-        changes_functions: false,
+        catalog_change: CatalogChange::None,
         may_shadow_tables: false,
         uses_nextval: false,
         uses_lastval: false,
@@ -458,10 +466,8 @@ pub fn analyze_with_doubts(
     };
     for (index, statement) in facts.statements().enumerate() {
         let mut routed = routing::statement(&context, statement);
-        let changes_catalog = routing::changes_catalog(statement.kind, &routed);
-        analysis.changes_catalog |= changes_catalog;
-        analysis.changes_functions |=
-            changes_catalog && routing::names_routine(&context, statement);
+        let catalog_change = routing::catalog_change(&context, statement, &routed);
+        analysis.catalog_change = analysis.catalog_change.max(catalog_change);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
         effects::collect(&context, statement, &mut effects);
@@ -485,7 +491,7 @@ pub fn analyze_with_doubts(
         if analysis.effects.len() > EFFECTS_MAX {
             return TextAnalysis::too_large(analysis.hint);
         }
-        context.doubts_functions |= analysis.changes_functions;
+        context.doubts_functions |= analysis.catalog_change == CatalogChange::Functions;
     }
     analysis
 }

@@ -13,7 +13,7 @@ use super::active_request::BatchTail;
 use super::dispatch::RequestDisposition;
 use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
-use super::{ActiveRequest, ExitReason, Session, Stage};
+use super::{ActiveRequest, ExitReason, Preparation, Session, Stage};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::activity::SessionActivity;
@@ -124,9 +124,10 @@ impl Session<'_> {
         // If this fails, the next receive reports it.
         let _ = server.core.stream.send_own(self.worker, out);
         self.server = Some(server);
-        self.stage = Stage::Preparing(Some(wanted));
-        self.restoring = false;
-        self.was_cancelled = false;
+        self.stage = Stage::Preparing(Preparation::Acquired {
+            wanted,
+            is_cancelled: false,
+        });
         self.refused_setting = ([0; 5], String::new());
         false
     }
@@ -153,8 +154,7 @@ impl Session<'_> {
         }
         // If this fails, the next receive reports it.
         let _ = server.core.stream.send_own(self.worker, out);
-        self.stage = Stage::Preparing(wanted);
-        self.restoring = true;
+        self.stage = Stage::Preparing(Preparation::Restored(wanted));
         Ok(())
     }
 
@@ -172,26 +172,29 @@ impl Session<'_> {
 
     /// Returns whether the connection is being set up and the client has received nothing from it.
     pub(super) fn is_preparing(&self) -> bool {
-        matches!(self.stage, Stage::Preparing(_)) && !self.restoring
+        matches!(self.stage, Stage::Preparing(Preparation::Acquired { .. }))
     }
 
     /// Handles the end of Evenkeel's SETs.
     pub(super) fn settings_placed(&mut self, went_well: bool) -> Result<(), ExitReason> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
-        let (Stage::Preparing(wanted), Some(mut server)) = (stage, self.server.take()) else {
+        let (Stage::Preparing(preparation), Some(mut server)) = (stage, self.server.take()) else {
             return Ok(());
         };
-        let is_restored = std::mem::take(&mut self.restoring);
-        if !went_well && is_restored {
-            self.server = Some(server);
-            let text = std::mem::take(&mut self.refused_setting);
-            let reply = ErrorReply::with(&error_catalog::STARTUP_SETTINGS_LOST, &[&text.1]);
-            return Err(ExitReason::Fatal(reply.sqlstate(SqlState(text.0))));
-        }
-        if !went_well {
-            self.acquirer.release(server, Condition::Unclean);
-            return self.handle_own_rejection();
-        }
+        let wanted = match preparation {
+            Preparation::Acquired { wanted, .. } if went_well => Some(wanted),
+            Preparation::Acquired { is_cancelled, .. } => {
+                self.acquirer.release(server, Condition::Unclean);
+                return self.handle_own_rejection(is_cancelled);
+            }
+            Preparation::Restored(wanted) if went_well => wanted,
+            Preparation::Restored(_) => {
+                self.server = Some(server);
+                let text = std::mem::take(&mut self.refused_setting);
+                let reply = ErrorReply::with(&error_catalog::STARTUP_SETTINGS_LOST, &[&text.1]);
+                return Err(ExitReason::Fatal(reply.sqlstate(SqlState(text.0))));
+            }
+        };
         if let Some(wanted) = wanted {
             server.settings.restored(wanted, self.worker.interner());
         }
@@ -203,11 +206,12 @@ impl Session<'_> {
     }
 
     /// Handles the rejection of Evenkeel's SETs: retries the request, or refuses it.
-    fn handle_own_rejection(&mut self) -> Result<(), ExitReason> {
+    /// `is_cancelled`: the session was cancelled since they began.
+    fn handle_own_rejection(&mut self, is_cancelled: bool) -> Result<(), ExitReason> {
         let failure = match &self.refused_setting.0 {
             [b'5', b'7', b'P', b'0', _] => SetupFailure::Lost,
             // The SETs run with the settings of the previous client, such as `statement_timeout`.
-            b"57014" if !self.was_cancelled => SetupFailure::Canceled,
+            b"57014" if !is_cancelled => SetupFailure::Canceled,
             _ => SetupFailure::Rejected,
         };
         if let Some(result) = self.retry_after_setup(failure) {
@@ -319,7 +323,13 @@ impl Session<'_> {
                 }
             }
             SessionEvent::QueryOvertime => session::cancel::cancel(self.worker, self.handle),
-            SessionEvent::Cancelled => self.was_cancelled = true,
+            SessionEvent::Cancelled => {
+                if let Stage::Preparing(Preparation::Acquired { is_cancelled, .. }) =
+                    &mut self.stage
+                {
+                    *is_cancelled = true;
+                }
+            }
             SessionEvent::ServerAbandoned | SessionEvent::Recheck => {}
         }
         if let Some(error_reply) = self.refusal.take() {

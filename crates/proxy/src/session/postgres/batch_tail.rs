@@ -14,7 +14,7 @@ use evenkeel_wire::postgres::frame::Header;
 
 use super::active_request::{Access, BatchTail};
 use super::dispatch::Draft;
-use super::from_server::ScanResult;
+use super::scan_result::ScanResult;
 use super::{ExitReason, Session};
 
 impl Session<'_> {
@@ -81,7 +81,7 @@ impl Session<'_> {
             return Ok(true);
         }
         self.active.tail = BatchTail::Refused;
-        self.can_continue = true;
+        self.continue_soon();
         Ok(false)
     }
 

@@ -11,6 +11,7 @@ use evenkeel_wire::stream_editor::{EditOutcome, StreamEditor};
 use super::active_request::{BatchTail, ends_a_unit};
 use super::dispatch::RequestDisposition;
 use super::error_reply::ErrorReply;
+use super::held::HeldUntil;
 use super::server::ServerConnection;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage};
 use crate::service::activity::SessionActivity;
@@ -160,7 +161,7 @@ impl Session<'_> {
 
     /// Processes messages while the server can take more.
     pub(super) fn messages(&mut self, flight: &mut StreamEditor<'_, '_>) -> Result<(), ExitReason> {
-        while self.takes_more() && !self.is_waiting_for_replies {
+        while self.takes_more() && !self.waits_for_replies() {
             let mut scanner = self.scanner;
             let step = scanner.next(flight.rest());
             let (passed, header, request, length, is_whole) = match step {
@@ -227,9 +228,10 @@ impl Session<'_> {
         if self.is_next_unit_of_replica() {
             return true;
         }
-        self.is_waiting_for_replies = self.waits_for_the_end(header, request, message)
+        let must_wait = self.waits_for_the_end(header, request, message)
             || is_whole && self.waits_for_a_name(request, message);
-        if self.is_waiting_for_replies {
+        if must_wait {
+            self.held_until = HeldUntil::Replies;
             return true;
         }
         let is_misrouted = self.check_batch_tail(header, request, message, is_whole);
@@ -242,7 +244,7 @@ impl Session<'_> {
     /// Returns whether a message must wait for the end of earlier requests.
     fn waits_for_the_end(&self, header: Header, request: Request, message: &[u8]) -> bool {
         let is_behind = self.server.as_deref().is_some_and(will_end);
-        let is_cleared = self.discards_statements || self.is_unreadable_yet(request);
+        let is_cleared = self.effects.discards_statements() || self.is_unreadable_yet(request);
         is_behind && is_cleared || self.is_undecided(header, request, message)
     }
 
@@ -342,7 +344,9 @@ impl Session<'_> {
         if sending == Sending::Forward && ends_a_unit(request) {
             self.pending.is_sent();
             // Statements prepared after it must not be confused with those that it discards.
-            self.is_waiting_for_replies |= self.discards_statements;
+            if self.effects.discards_statements() {
+                self.held_until = HeldUntil::Replies;
+            }
         }
         sending
     }

@@ -16,6 +16,7 @@ use super::from_client::will_end;
 use super::pending_effects::discards_sequences;
 use super::prepared::{forget_statements, is_missing, is_of_old_plan, statement_of};
 use super::retry::{failure_of, failure_of_error, warns_of_end};
+use super::scan_result::ScanResult;
 use super::sequences::SequenceState;
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
@@ -23,31 +24,6 @@ use crate::error_catalog::COPY_UNDECIDABLE;
 use crate::session::input::Input;
 use crate::session::pinning;
 use evenkeel_sql::session_state::analysis::EffectKind;
-
-#[derive(Default)]
-pub(super) struct ScanResult {
-    pub(super) is_ready: bool,
-    pub(super) ours_ended: bool,
-    /// Failure that may permit a retry on another server.
-    pub(super) failure: Option<FailureKind>,
-    pub(super) broken: Option<String>,
-    /// True if it ended after its last reply, which does not affect the client.
-    pub(super) has_left: bool,
-    /// True if replies can no longer be matched to requests.
-    pub(super) is_undecidable: bool,
-    /// Bytes of warnings that the server shuts down: they reply to no request.
-    pub(super) warning: usize,
-    pub(super) has_committed: bool,
-}
-
-impl ScanResult {
-    /// Records a failure for a retry, which repeats everything: no part may have completed.
-    fn fails(&mut self, failure: FailureKind) {
-        if !self.is_ready {
-            self.failure = Some(failure);
-        }
-    }
-}
 
 impl Session<'_> {
     pub(super) fn receive(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
@@ -419,7 +395,7 @@ impl Session<'_> {
             self.portals.clear();
         }
         if server.conversation.is_quiet() {
-            self.discards_statements = false;
+            self.effects.discards_ended();
         }
         if server.conversation.is_idle() {
             self.settings_settled();
@@ -476,18 +452,21 @@ impl Session<'_> {
         }
         if scan.is_ready {
             self.active.is_sent = false;
-            self.is_waiting_for_replies = false;
+            self.end_wait_for_replies();
             return self.release_if_idle();
         }
         // After an error the server skips everything up to a Sync, which may be held.
-        self.is_waiting_for_replies &= self.server.as_deref().is_some_and(will_end);
+        if !self.server.as_deref().is_some_and(will_end) {
+            self.end_wait_for_replies();
+        }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         if scan.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
             return self.release_if_idle();
         }
         // There may be capacity for held input of a batch longer than what may be in flight.
-        self.can_continue |=
-            !self.pending_input.is_empty() && !self.is_waiting_for_replies && self.takes_more();
+        if !self.pending_input.is_empty() && self.takes_more() {
+            self.continue_soon();
+        }
         Ok(())
     }
 }

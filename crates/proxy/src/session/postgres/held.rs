@@ -5,12 +5,24 @@ use evenkeel_engine::relay::ByteDirection;
 use super::{HELD_LENGTH_MAX, Session, Stage};
 use crate::session::input::Input;
 
+/// Condition under which held input is processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum HeldUntil {
+    /// Another event continues with it: more input, a server connection, or a reply.
+    #[default]
+    Event,
+    /// Earlier requests must be answered first.
+    Replies,
+    /// None: the next step processes it.
+    NextStep,
+}
+
 impl Session<'_> {
     /// Returns the limit of held input. A message that must be complete may be of any permitted
     /// length.
     pub(super) fn held_max(&self) -> usize {
         let waits = !matches!(self.stage, Stage::Ready)
-            || self.server.is_some() && (self.is_waiting_for_replies || !self.takes_more());
+            || self.server.is_some() && (self.waits_for_replies() || !self.takes_more());
         if waits { HELD_LENGTH_MAX } else { usize::MAX }
     }
 
@@ -19,7 +31,26 @@ impl Session<'_> {
         if !ahead.is_empty() {
             self.count_received(ahead.len());
             self.hold(ahead);
-            self.can_continue = true;
+            self.continue_soon();
+        }
+    }
+
+    /// Processes held input in the next step, unless it waits for replies.
+    pub(super) fn continue_soon(&mut self) {
+        if !self.waits_for_replies() {
+            self.held_until = HeldUntil::NextStep;
+        }
+    }
+
+    /// Returns whether held input waits for replies to earlier requests.
+    pub(super) fn waits_for_replies(&self) -> bool {
+        self.held_until == HeldUntil::Replies
+    }
+
+    /// Ends the wait for replies, if there is one.
+    pub(super) fn end_wait_for_replies(&mut self) {
+        if self.waits_for_replies() {
+            self.held_until = HeldUntil::Event;
         }
     }
 

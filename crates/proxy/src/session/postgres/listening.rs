@@ -344,7 +344,7 @@ impl Session<'_> {
                 return Ok(false);
             };
             self.stage = Stage::Ready;
-            self.can_continue = true;
+            self.continue_soon();
             return Ok(true);
         }
         let is_between = matches!(self.stage, Stage::Ready)

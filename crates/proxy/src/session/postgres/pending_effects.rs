@@ -191,6 +191,9 @@ pub(super) struct PendingEffects {
     pub(super) read_ahead: Option<Arc<TextAnalysis>>,
     pending: VecDeque<(u64, Arc<TextAnalysis>)>,
     pub(super) last: u64,
+    /// True if a request in flight discards prepared statements or startup settings. Later requests
+    /// wait for its end.
+    discards_statements: bool,
 }
 
 impl PendingEffects {
@@ -232,6 +235,22 @@ impl PendingEffects {
     /// Records that no request is in flight.
     pub(super) fn settled(&mut self) {
         self.pending.clear();
+    }
+
+    /// Records that a request is sent, and whether it discards prepared statements or startup
+    /// settings.
+    pub(super) fn discard_statements(&mut self, discards: bool) {
+        self.discards_statements |= discards;
+    }
+
+    /// Returns whether a request in flight discards prepared statements or startup settings.
+    pub(super) fn discards_statements(&self) -> bool {
+        self.discards_statements
+    }
+
+    /// Records that no request in flight discards any.
+    pub(super) fn discards_ended(&mut self) {
+        self.discards_statements = false;
     }
 }
 

@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 
 use evenkeel_engine::socket::Chunk;
 
+use super::held::HeldUntil;
 use super::{ExitReason, HELD_LENGTH_MAX, PIPELINED_MAX, Session, Stage};
 use crate::session::STEPS_MAX;
 use crate::session::input::Input;
@@ -65,8 +66,9 @@ impl Session<'_> {
             return Ok(true);
         }
         let may_send = self.server.is_some() || is_client_ready;
-        if self.can_continue && may_send && self.is_server_sent(context) {
-            self.can_continue = false;
+        let is_due = self.held_until == HeldUntil::NextStep;
+        if is_due && may_send && self.is_server_sent(context) {
+            self.held_until = HeldUntil::Event;
             self.go_on()?;
             return Ok(true);
         }
@@ -82,7 +84,7 @@ impl Session<'_> {
             && self.server.is_none()
             && self.answers.is_empty()
             && self.pending_input.is_empty()
-            && !self.can_continue
+            && self.held_until == HeldUntil::Event
             && !self.is_terminating
             && !self.release_after_send
             && self.listening.is_none()
@@ -176,7 +178,7 @@ impl Session<'_> {
             // The next request begins when the client has read the reply to the last one.
             self.count_received(chunk.bytes().len());
             self.hold(chunk.bytes());
-            self.can_continue = true;
+            self.continue_soon();
         } else {
             self.received(chunk)?;
         }

@@ -15,7 +15,7 @@ use super::pending_effects::takes_statements_away;
 use super::process_ids::Signal;
 use super::statements::Statement;
 use evenkeel_sql::postgres::ChannelCall;
-use evenkeel_sql::session_state::analysis::{ParsingChange, TextAnalysis};
+use evenkeel_sql::session_state::analysis::TextAnalysis;
 
 /// Portals that may exist; a name is recorded once one of that name has effects.
 #[derive(Default)]
@@ -152,7 +152,8 @@ impl Session<'_> {
     /// Outdates prepared statements that the text discards, so that later messages of the batch do
     /// not rely on them.
     fn outdate_for(&mut self, meaning: &TextAnalysis) {
-        self.discards_statements |= self.is_to_be_awaited(meaning);
+        let discards = self.is_to_be_awaited(meaning);
+        self.effects.discard_statements(discards);
         if !meaning.effects.iter().any(takes_statements_away) {
             return;
         }
@@ -179,9 +180,8 @@ impl Session<'_> {
     pub(super) fn bind_unknown(&mut self, header: Header, message: &[u8]) {
         let portal = portal_of(header, message);
         let unknown = Arc::new(TextAnalysis::unreadable());
-        self.rereads = self.rereads.max(ParsingChange::Anything);
         self.active.atomicity = Atomicity::Partial;
-        self.has_unknown_search_path = true;
+        self.names.note_unknown();
         self.portals.set_channels(portal, None);
         self.portals.bind(portal, &unknown, self.segment);
     }
@@ -210,20 +210,11 @@ impl Session<'_> {
     /// Execute.
     fn take_hold(&mut self, portal: &[u8], meaning: &Arc<TextAnalysis>) {
         self.portals.bind(portal, meaning, self.segment);
-        self.changes_catalog |= meaning.changes_catalog;
-        self.changes_plans |= meaning.changes_plans();
-        self.changes_functions |= meaning.changes_functions;
-        self.hides_tables |= meaning.may_shadow_tables;
-        self.sequences.used_nextval |= meaning.uses_nextval;
-        self.start_database_change(meaning);
-        self.take_rereads(meaning);
-        if !meaning.effects.is_empty() {
-            self.take_pins(meaning);
-            // FETCH in SQL executes it, too, without an Execute message.
-            if !portal.is_empty() {
-                self.state.may_run(meaning);
-                self.pins_changed();
-            }
+        self.note_changes(meaning);
+        // FETCH in SQL executes it, too, without an Execute message.
+        if !meaning.effects.is_empty() && !portal.is_empty() {
+            self.state.may_run(meaning);
+            self.pins_changed();
         }
     }
 }

@@ -11,7 +11,42 @@ use evenkeel_wire::postgres::conversation::Request;
 use super::Session;
 use super::server::ServerConnection;
 use super::statements::{PrepareContext, Statement, new_id};
-use evenkeel_sql::session_state::analysis::ParsingChange;
+use evenkeel_sql::session_state::analysis::{CatalogChange, ParsingChange, TextAnalysis};
+
+/// Changes in the open transaction that may affect the meaning of texts.
+#[derive(Default)]
+pub(super) struct TransactionNames {
+    parsing: ParsingChange,
+    /// True if the search path may contain `pg_temp`: it was set to a value that its text does not
+    /// show.
+    has_unknown_search_path: bool,
+    /// True if temporary objects were created, which may hide other objects of the same name.
+    hides_tables: bool,
+}
+
+impl TransactionNames {
+    /// Records the changes by a text. Returns whether it may create temporary objects without a
+    /// keyword for it. A plain CREATE does so if `pg_temp` is first in the search path. The
+    /// transaction may have set that path without a text that shows it.
+    pub(super) fn note(&mut self, analysis: &TextAnalysis) -> bool {
+        let before = self.has_unknown_search_path;
+        self.parsing = self.parsing.max(analysis.parsing_change);
+        self.has_unknown_search_path |= analysis.may_set_search_path;
+        let may_be_temporary = match analysis.creates_tables() {
+            true => self.has_unknown_search_path,
+            // A block of code may; settings that it makes itself are visible in its own code.
+            false => analysis.changes_plans() && before,
+        };
+        self.hides_tables |= analysis.may_shadow_tables || may_be_temporary;
+        may_be_temporary
+    }
+
+    /// Records the changes by a text that is unknown.
+    pub(super) fn note_unknown(&mut self) {
+        self.parsing = self.parsing.max(ParsingChange::Anything);
+        self.has_unknown_search_path = true;
+    }
+}
 
 impl Session<'_> {
     /// Returns how texts are parsed; `None`: they cannot be analyzed.
@@ -25,8 +60,8 @@ impl Session<'_> {
         let reported = &self.state.reported;
         // In the batch that sets it, the new value is not reported yet.
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        let is_reported =
-            self.rereads < ParsingChange::Texts || self.server.as_deref().is_none_or(is_quiet);
+        let is_reported = self.names.parsing < ParsingChange::Texts
+            || self.server.as_deref().is_none_or(is_quiet);
         (is_reported && reported.is_readable()).then(|| reported.backslashes())
     }
 
@@ -34,7 +69,7 @@ impl Session<'_> {
     /// server reports such settings with ReadyForQuery.
     pub(super) fn is_unreadable_yet(&self, request: Request) -> bool {
         let is_text = matches!(request, Request::Query | Request::Parse);
-        is_text && self.rereads >= ParsingChange::Anything
+        is_text && self.names.parsing >= ParsingChange::Anything
     }
 
     /// Returns the context in which a text is prepared.
@@ -45,7 +80,8 @@ impl Session<'_> {
                 || postgres::is_described_by_session(text, backslashes)
         };
         // Statements that other sessions prepared predate the change in progress here.
-        let is_uncertain = self.reads_uncertainly() || self.changes_catalog || self.has_temporary();
+        let changes_catalog = self.catalog_change > CatalogChange::None;
+        let is_uncertain = self.reads_uncertainly() || changes_catalog || self.has_temporary();
         let is_own = is_uncertain || backslashes.is_none_or(means_own);
         PrepareContext {
             types: types.into(),
@@ -59,13 +95,13 @@ impl Session<'_> {
 
     /// Returns whether the settings at preparation may differ from the tracked ones.
     fn reads_uncertainly(&self) -> bool {
-        self.rereads > ParsingChange::Nothing || self.state.has_unknown_parse_settings()
+        self.names.parsing > ParsingChange::Nothing || self.state.has_unknown_parse_settings()
     }
 
     /// Returns whether names may refer to temporary objects of this session. An existing plan may
     /// ignore them: to the server a hidden name has not changed.
     fn has_temporary(&self) -> bool {
-        self.hides_tables || self.state.pins.has(Pin::TemporaryTable)
+        self.names.hides_tables || self.state.pins.has(Pin::TemporaryTable)
     }
 
     /// Returns the client's statement in a form that can be prepared on this server. A shared one
@@ -93,9 +129,7 @@ impl Session<'_> {
     /// Records that no transaction is open and no request in flight, so that the settings are
     /// known.
     pub(super) fn settings_settled(&mut self) {
-        self.rereads = ParsingChange::Nothing;
-        self.has_unknown_search_path = false;
-        self.hides_tables = false;
+        self.names = TransactionNames::default();
         self.state.end_deferred();
     }
 }

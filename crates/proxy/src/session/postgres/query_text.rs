@@ -21,7 +21,7 @@ use crate::session::pinning;
 use crate::upstream::database_change::ActiveDatabaseChange;
 use evenkeel_sql::session_state::PinSource;
 use evenkeel_sql::session_state::analysis::{
-    self, CatalogLookup, Effect, EffectKind, TextAnalysis,
+    self, CatalogChange, CatalogLookup, Effect, EffectKind, TextAnalysis,
 };
 use evenkeel_sql::session_state::templates::TemplateContext;
 
@@ -96,21 +96,24 @@ impl Session<'_> {
     /// request.
     pub(super) fn meant(&mut self, analysis: &Arc<TextAnalysis>) -> RequestToken {
         self.active.runs(analysis);
-        self.changes_catalog |= analysis.changes_catalog;
-        self.changes_plans |= analysis.changes_plans();
-        self.changes_functions |= analysis.changes_functions;
-        self.hides_tables |= analysis.may_shadow_tables;
-        self.sequences.used_nextval |= analysis.uses_nextval;
-        self.start_database_change(analysis);
-        self.take_rereads(analysis);
-        if !analysis.effects.is_empty() {
-            self.take_pins(analysis);
-        }
+        self.note_changes(analysis);
         self.effects.note(analysis)
     }
 
+    /// Records the changes that a text may make until its end.
+    pub(super) fn note_changes(&mut self, analysis: &TextAnalysis) {
+        self.catalog_change = self.catalog_change.max(analysis.catalog_change);
+        self.changes_plans |= analysis.changes_plans();
+        self.sequences.used_nextval |= analysis.uses_nextval;
+        self.start_database_change(analysis);
+        self.note_names(analysis);
+        if !analysis.effects.is_empty() {
+            self.take_pins(analysis);
+        }
+    }
+
     /// Starts the removal of other sessions' connections from the database that the text acts on.
-    pub(super) fn start_database_change(&mut self, analysis: &TextAnalysis) {
+    fn start_database_change(&mut self, analysis: &TextAnalysis) {
         if let (Some(does), Some(at)) = (&analysis.database_change, &self.acquirer.at) {
             self.database_change =
                 Some(ActiveDatabaseChange::begin(self.worker, at.server.id, does));
@@ -118,19 +121,9 @@ impl Session<'_> {
     }
 
     /// Records that a text may change how later texts are parsed, and pins the session if it may
-    /// create temporary objects. A plain CREATE does so if `pg_temp` is first in the search path.
-    /// The transaction may have set that path without a text that shows it.
-    pub(super) fn take_rereads(&mut self, analysis: &TextAnalysis) {
-        let before = self.has_unknown_search_path;
-        self.rereads = self.rereads.max(analysis.parsing_change);
-        self.has_unknown_search_path |= analysis.may_set_search_path;
-        let may_be_temporary = match analysis.creates_tables() {
-            true => self.has_unknown_search_path,
-            // A block of code may; settings that it makes itself are visible in its own code.
-            false => analysis.changes_plans() && before,
-        };
-        if may_be_temporary {
-            self.hides_tables = true;
+    /// create temporary objects.
+    fn note_names(&mut self, analysis: &TextAnalysis) {
+        if self.names.note(analysis) {
             self.source.clone_from(&analysis.source);
             self.state.pin_deferred(Pin::TemporaryTable);
             self.pins_changed();
@@ -285,7 +278,8 @@ impl Session<'_> {
     }
 
     pub(super) fn take_pins(&mut self, analysis: &TextAnalysis) {
-        self.discards_statements |= self.is_to_be_awaited(analysis);
+        let discards = self.is_to_be_awaited(analysis);
+        self.effects.discard_statements(discards);
         self.state.sent(analysis);
         self.source.clone_from(&analysis.source);
         self.pins_changed();
@@ -318,7 +312,7 @@ impl Session<'_> {
 
     /// Returns whether the session changes functions now, or any has since the catalog was read.
     fn doubts_functions(&self) -> bool {
-        self.changes_functions || self.account.are_functions_changed()
+        self.catalog_change == CatalogChange::Functions || self.account.are_functions_changed()
     }
 
     /// Returns the version of the catalog used for analysis, which includes whether it is out of

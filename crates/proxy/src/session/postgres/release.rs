@@ -2,6 +2,7 @@
 
 use evenkeel_policy::connection_pool::Condition;
 
+use super::held::HeldUntil;
 use super::held_state::Knowledge;
 use super::server::ServerConnection;
 use super::{ExitReason, Session, Stage};
@@ -74,7 +75,10 @@ impl Session<'_> {
         self.active.renew();
         self.stage = Stage::Ready;
         // In a separate step: the held input may contain any number of requests.
-        self.can_continue = !self.pending_input.is_empty();
+        self.held_until = match self.pending_input.is_empty() {
+            true => HeldUntil::Event,
+            false => HeldUntil::NextStep,
+        };
     }
 
     /// Resets state that applied only to the released connection.
@@ -84,8 +88,8 @@ impl Session<'_> {
         self.portals.clear();
         self.knowledge = Knowledge::Uncertain;
         self.settings_settled();
-        self.is_waiting_for_replies = false;
-        self.discards_statements = false;
+        self.end_wait_for_replies();
+        self.effects.discards_ended();
     }
 
     pub(super) fn go_on_with_same(&mut self) -> Result<(), ExitReason> {
@@ -93,7 +97,13 @@ impl Session<'_> {
         if self.must_restore_startup && self.server.as_deref().is_some_and(is_quiet) {
             self.restore()?;
         }
-        self.can_continue = matches!(self.stage, Stage::Ready) && !self.pending_input.is_empty();
+        if !self.waits_for_replies() {
+            let is_due = matches!(self.stage, Stage::Ready) && !self.pending_input.is_empty();
+            self.held_until = match is_due {
+                true => HeldUntil::NextStep,
+                false => HeldUntil::Event,
+            };
+        }
         Ok(())
     }
 

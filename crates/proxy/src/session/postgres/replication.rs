@@ -12,7 +12,7 @@ use evenkeel_wire::postgres::server_scanner::Event;
 
 use super::active_request::ends_a_unit;
 use super::error_reply::ErrorReply;
-use super::from_server::ScanResult;
+use super::scan_result::ScanResult;
 use super::server::ServerConnection;
 use super::{ExitReason, Session};
 use crate::service::activity::SessionActivity;

@@ -14,7 +14,7 @@ use evenkeel_wire::postgres::server_scanner::Event;
 
 use super::active_request::Access;
 use super::error_reply::ErrorReply;
-use super::from_server::ScanResult;
+use super::scan_result::ScanResult;
 use super::server::ServerConnection;
 use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;

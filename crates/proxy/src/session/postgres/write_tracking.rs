@@ -3,8 +3,10 @@
 use evenkeel_engine::clock;
 use evenkeel_wire::postgres::TransactionStatus;
 
+use evenkeel_sql::session_state::analysis::CatalogChange;
+
 use super::Session;
-use super::from_server::ScanResult;
+use super::scan_result::ScanResult;
 
 impl Session<'_> {
     /// Records a commit whose session is already in the next transaction (COMMIT AND CHAIN).
@@ -21,13 +23,14 @@ impl Session<'_> {
     /// Records a write. This must precede the reply to the client, whose next read must see the
     /// write.
     pub(super) fn wrote(&mut self) {
-        if std::mem::take(&mut self.changes_catalog) {
+        let catalog_change = std::mem::take(&mut self.catalog_change);
+        if catalog_change > CatalogChange::None {
             self.changed_catalog_us = clock::now_us();
             self.account.catalog_changed();
             if std::mem::take(&mut self.changes_plans) {
                 self.account.plans_changed();
             }
-            if std::mem::take(&mut self.changes_functions) {
+            if catalog_change == CatalogChange::Functions {
                 self.account.functions_changed(self.changed_catalog_us);
             }
         }

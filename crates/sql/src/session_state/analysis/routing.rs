@@ -9,6 +9,7 @@ use evenkeel_policy::route::{
     Isolation, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
 };
 
+use super::CatalogChange;
 use super::effects::setting_name;
 use super::{AnalysisContext, functional_notation};
 
@@ -72,9 +73,24 @@ pub(super) fn acts_outside(
     })
 }
 
-/// Returns whether the catalog's functions and relations may differ after the statement. Temporary
-/// objects do not count: other sessions do not see them, and their session is pinned.
-pub(super) fn changes_catalog(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
+/// Returns how the catalog's functions and relations may differ after the statement.
+pub(super) fn catalog_change(
+    context: &AnalysisContext<'_>,
+    facts: &facts::StatementFacts,
+    statement: &RoutedStatement,
+) -> CatalogChange {
+    if !changes_catalog(facts.kind, statement) {
+        return CatalogChange::None;
+    }
+    match names_routine(context, facts) {
+        true => CatalogChange::Functions,
+        false => CatalogChange::Objects,
+    }
+}
+
+/// Returns whether the catalog may differ after the statement. Temporary objects do not count:
+/// other sessions do not see them, and their session is pinned.
+fn changes_catalog(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
         StatementClass::Read => {

@@ -14,7 +14,9 @@ use evenkeel_wire::postgres::{TransactionStatus, build, login};
 use rustc_hash::FxHashMap;
 
 use super::super::error_reply::ErrorReply;
+use super::super::held::HeldUntil;
 use super::super::held_state::Knowledge;
+use super::super::prepare_context::TransactionNames;
 use super::super::sequences::Sequences;
 use super::super::server::ServerConnection;
 use super::super::user_state::{Account, UserState};
@@ -31,7 +33,7 @@ use crate::session::handle::{ApplicationName, Login, SessionHandle};
 use crate::session::login_connection;
 use crate::session::placement::Placement;
 use crate::upstream::pool_registry::{Credential, PoolUser};
-use evenkeel_sql::session_state::analysis::ParsingChange;
+use evenkeel_sql::session_state::analysis::CatalogChange;
 use evenkeel_sql::session_state::settings::{
     self, SessionState, SettingSet, StartupError, spelling,
 };
@@ -247,8 +249,7 @@ impl<'a> LoginHandler<'a> {
             scanner: ClientScanner::new(TEXT_LENGTH_MAX),
             passing: Sending::Forward,
             pending_input: Vec::new(),
-            can_continue: false,
-            is_waiting_for_replies: false,
+            held_until: HeldUntil::default(),
             segment: 0,
             answers: Vec::new(),
             server,
@@ -259,25 +260,19 @@ impl<'a> LoginHandler<'a> {
             portals: super::super::Portals::default(),
             state: greeted.state,
             effects: super::super::PendingEffects::default(),
-            discards_statements: false,
             release_after_send: false,
             is_terminating: false,
             pending: Default::default(),
-            restoring: false,
-            was_cancelled: false,
             must_restore_startup: false,
-            rereads: ParsingChange::Nothing,
-            has_unknown_search_path: false,
+            names: TransactionNames::default(),
             listening: None,
             knowledge: Knowledge::default(),
             source: None,
             sequences: Sequences::default(),
             token: evenkeel_policy::causality::CausalityToken::new(),
-            changes_catalog: false,
-            changed_catalog_us: 0,
+            catalog_change: CatalogChange::None,
             changes_plans: false,
-            changes_functions: false,
-            hides_tables: false,
+            changed_catalog_us: 0,
             database_change: None,
             active: ActiveRequest::new(),
             rules_cache: FxHashMap::default(),
