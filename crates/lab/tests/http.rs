@@ -42,6 +42,8 @@ mod peer;
 mod race;
 #[path = "http/real.rs"]
 mod real;
+#[path = "http/route/removal.rs"]
+mod removal;
 #[path = "http/reuse.rs"]
 mod reuse;
 #[path = "http/server_tls.rs"]

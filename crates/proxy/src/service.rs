@@ -207,6 +207,13 @@ impl Service {
             .saturating_add(self.permits.in_use_elsewhere())
     }
 
+    /// Returns the number of clients like [`active`](Self::active), plus the requests in progress
+    /// that routes of other HTTP services have led here.
+    pub fn active_and_routed(&self) -> u32 {
+        let routed = self.http().map_or(0, |http| http.routed_requests());
+        self.active().saturating_add(routed)
+    }
+
     /// Returns the number of clients that wait for a server.
     pub fn queued(&self) -> usize {
         self.queue.len()

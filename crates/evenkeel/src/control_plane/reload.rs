@@ -290,7 +290,7 @@ impl ControlPlane {
             snapshot::shrink_pools(&gone);
             tracing::info!(
                 service = gone.plan.name,
-                sessions = gone.service.active(),
+                sessions = gone.service.active_and_routed(),
                 "service removed from the configuration"
             );
             let listed = gone.plan.servers.iter();

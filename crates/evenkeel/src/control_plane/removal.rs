@@ -72,7 +72,7 @@ impl Removal {
 
     pub(super) fn is_empty(&self) -> bool {
         let on_server = self.server.as_ref().map(|server| server.load.active());
-        self.service.active() == 0 || on_server == Some(0)
+        self.service.active_and_routed() == 0 || on_server == Some(0)
     }
 }
 

@@ -364,7 +364,7 @@ fn removed_service_status(removal: &Removal) -> ServiceStatus {
         reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
         since_unix_ms: unix_ms(removal.since_ms),
         sessions: ServiceSessions {
-            current: u64::from(removal.service.active()),
+            current: u64::from(removal.service.active_and_routed()),
             total: counters.sessions.get(),
             refused: refused(counters),
             ..ServiceSessions::default()

@@ -10,7 +10,7 @@ mod server;
 pub mod stats;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -115,10 +115,28 @@ pub struct HttpService {
     /// True after the service has stopped to accept clients: each client connection ends after its
     /// request.
     is_draining: AtomicBool,
+    /// Number of requests in progress that routes of other services have led here.
+    routed: AtomicU32,
     /// One of each worker, and a last one for other processes, which the control plane writes.
     stats: Box<[HttpStats]>,
     /// Statistics of the routes, in the order of the file.
     route_stats: Mutex<Vec<Arc<RouteStats>>>,
+}
+
+/// Counts a request that a route of another service has led to a service, until it is dropped.
+pub(crate) struct RoutedRequest(Arc<HttpService>);
+
+impl RoutedRequest {
+    pub(crate) fn begin(service: &Arc<HttpService>) -> Self {
+        service.routed.fetch_add(1, Relaxed);
+        Self(Arc::clone(service))
+    }
+}
+
+impl Drop for RoutedRequest {
+    fn drop(&mut self) {
+        self.0.routed.fetch_sub(1, Relaxed);
+    }
 }
 
 impl HttpService {
@@ -131,6 +149,7 @@ impl HttpService {
             retry_budget: RetryBudget::default(),
             password_rate_limit: PasswordRateLimit::default(),
             is_draining: AtomicBool::new(false),
+            routed: AtomicU32::new(0),
             stats: (0..=workers).map(|_| HttpStats::default()).collect(),
             route_stats: Mutex::default(),
         }
@@ -148,6 +167,11 @@ impl HttpService {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Relaxed)
+    }
+
+    /// Returns the number of requests in progress that routes of other services have led here.
+    pub(crate) fn routed_requests(&self) -> u32 {
+        self.routed.load(Relaxed)
     }
 
     /// Returns the state of a server, which all snapshots share.

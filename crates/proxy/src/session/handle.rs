@@ -28,6 +28,7 @@ use requests::Requests;
 pub(crate) use events::SessionEvent;
 pub(crate) use logged_in::{ApplicationName, Login, LoginInfo};
 pub(crate) use relaying::{Relayed, RelayedServer};
+pub(crate) use requests::RequestServer;
 
 /// Precision of timeouts is twice this interval; each sweep checks every session.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -281,8 +282,12 @@ impl SessionHandle {
     /// Returns the id of the service whose servers are used: the client's own, or the one that a
     /// route leads to.
     fn picking_service_id(&self) -> u64 {
-        let relaying = self.relaying();
-        relaying.map_or(self.service.id, |relaying| relaying.service_id())
+        let picking = match &*self.phase.borrow() {
+            Phase::Detached | Phase::LoggedIn(_) => None,
+            Phase::Relaying(relaying) => Some(relaying.service_id()),
+            Phase::Requests(requests) => requests.service_id(),
+        };
+        picking.unwrap_or(self.service.id)
     }
 
     fn is_at(&self, server_id: u64) -> bool {

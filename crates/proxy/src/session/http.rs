@@ -145,7 +145,7 @@ pub(super) async fn serve_session(
     socket: Socket,
     record: &mut Record,
 ) -> TerminationReason {
-    let Some(own) = Target::new(worker, permit.service(), shared) else {
+    let Some(own) = Target::own(worker, permit.service(), shared) else {
         return TerminationReason::NoServer;
     };
     if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {

@@ -1,10 +1,8 @@
 //! Tracks the session of an HTTP client: the server of its current request, and its time limit.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use super::{Phase, SessionEvent, SessionHandle};
-use crate::server::Server;
 
 /// Silence in milliseconds after which an idle client of a draining service is disconnected. A
 /// client with requests learns it from its next response, so that no request is lost.
@@ -12,15 +10,28 @@ const DRAINED_AFTER_MS: u128 = 1_000;
 
 /// A session that serves requests, each perhaps at another server.
 pub(super) struct Requests {
-    /// Id of the server of the current request; zero: there is none.
-    server_id: Cell<u64>,
+    /// Server of the current request. `None`: there is no request at a server.
+    at: Cell<Option<RequestServer>>,
     /// Time of the next [`SessionEvent::Recheck`], in milliseconds of the clock; zero: never.
     deadline_ms: Cell<u64>,
 }
 
+/// Server of a request, and the service whose servers answer it: the client's own, or the one that
+/// a route leads to.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestServer {
+    pub(crate) service_id: u64,
+    pub(crate) server_id: u64,
+}
+
 impl Requests {
     pub(super) fn is_at(&self, server_id: u64) -> bool {
-        self.server_id.get() == server_id
+        self.at.get().is_some_and(|at| at.server_id == server_id)
+    }
+
+    /// Returns the id of the service whose servers answer the current request.
+    pub(super) fn service_id(&self) -> Option<u64> {
+        self.at.get().map(|at| at.service_id)
     }
 }
 
@@ -29,16 +40,14 @@ impl SessionHandle {
     /// Records that the session serves requests from here on.
     pub(crate) fn serve_requests(&self) {
         self.enter(Phase::Requests(Box::new(Requests {
-            server_id: Cell::new(0),
+            at: Cell::new(None),
             deadline_ms: Cell::new(0),
         })));
     }
 
     /// Records the server of the current request; `None`: there is no request.
-    pub(crate) fn set_request_server(&self, server: Option<&Arc<Server>>) {
-        self.with_requests(|requests| {
-            requests.server_id.set(server.map_or(0, |server| server.id));
-        });
+    pub(crate) fn set_request_server(&self, at: Option<RequestServer>) {
+        self.with_requests(|requests| requests.at.set(at));
     }
 
     /// Sets the time limit of the current step; zero: none.
@@ -54,7 +63,7 @@ impl SessionHandle {
 
     /// Wakes the session when its time limit has passed, or when it is idle and the service drains.
     pub(super) fn sweep_requests(&self, now_ms: u64) {
-        let is_unserved = self.with_requests(|requests| requests.server_id.get() == 0);
+        let is_unserved = self.with_requests(|requests| requests.at.get().is_none());
         let is_surplus = is_unserved == Some(true)
             && self.silent_ms(now_ms) >= DRAINED_AFTER_MS
             && self.service.http().is_some_and(|http| http.is_draining());

@@ -18,6 +18,7 @@ use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
 use crate::service::ServiceSnapshot;
 use crate::service::http::{HttpSnapshot, now_s};
+use crate::session::handle::RequestServer;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind};
 use crate::upstream::worker_pool::AcquireResult;
 
@@ -132,7 +133,11 @@ impl Session<'_> {
         let out = std::mem::take(&mut self.exchange.outgoing);
         self.exchange.kept.add(&out, self.kept_length_max());
         let server = self.exchange.place.as_ref().map(|place| &place.server);
-        self.handle.set_request_server(server);
+        self.handle
+            .set_request_server(server.map(|server| RequestServer {
+                service_id: self.target().service.id,
+                server_id: server.id,
+            }));
         if let Some(server) = server {
             let bytes = server.counters.bytes.of(self.worker.index());
             bytes.add_from_client(out.len() as u64);

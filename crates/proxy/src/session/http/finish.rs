@@ -9,6 +9,9 @@ use super::{ExitReason, HeadProgress, Session, Stage};
 use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
 
+/// Reason for the end of a request whose server is no longer used.
+const ABANDONED: &str = "the server went down, or the limit of its drain or removal has passed";
+
 impl Session<'_> {
     /// Ends the exchange after all of the response was handed to the socket.
     pub(super) fn finish(&mut self) -> Result<(), ExitReason> {
@@ -157,10 +160,8 @@ impl Session<'_> {
     /// Handles a server that was taken away: it has failed, or its time to finish is over.
     pub(super) fn handle_abandoned_server(&mut self) -> Result<(), ExitReason> {
         match self.stage {
-            Stage::Response => self.server_failed("the server went down"),
-            Stage::Body(_) | Stage::Tunnel => {
-                Err(ExitReason::ServerBroke("the server went down".to_owned()))
-            }
+            Stage::Response => self.server_failed(ABANDONED),
+            Stage::Body(_) | Stage::Tunnel => Err(ExitReason::ServerBroke(ABANDONED.to_owned())),
             Stage::Head(_)
             | Stage::Checking(_)
             | Stage::Waiting { .. }

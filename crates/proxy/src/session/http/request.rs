@@ -159,7 +159,7 @@ impl Session<'_> {
             return true;
         };
         let shared = other.http();
-        self.exchange.target = shared.and_then(|http| Target::new(self.worker, &other, http));
+        self.exchange.target = shared.and_then(|http| Target::routed(self.worker, &other, http));
         self.exchange.target.is_some()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::server::{ServerConnection, pool_user};
 use crate::service::Service;
-use crate::service::http::HttpService;
+use crate::service::http::{HttpService, RoutedRequest};
 use crate::upstream::worker_pool::{UserPools, WorkerPool, WorkerPools};
 use crate::worker::Worker;
 
@@ -16,14 +16,34 @@ pub(super) struct Target {
     pub(super) shared: Arc<HttpService>,
     pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) account: Rc<UserPools<ServerConnection>>,
+    /// `None`: the service is the client's own.
+    _routed: Option<RoutedRequest>,
 }
 
 impl Target {
-    /// Returns the target of a service. `None`: this worker has no pools of it.
-    pub(super) fn new(
+    /// Returns the client's own service as a target. `None`: this worker has no pools of it.
+    pub(super) fn own(
         worker: &Rc<Worker>,
         service: &Arc<Service>,
         shared: &Arc<HttpService>,
+    ) -> Option<Rc<Self>> {
+        Self::new(worker, service, shared, None)
+    }
+
+    /// Returns the service that a route leads a request to. `None`: this worker has no pools of it.
+    pub(super) fn routed(
+        worker: &Rc<Worker>,
+        service: &Arc<Service>,
+        shared: &Arc<HttpService>,
+    ) -> Option<Rc<Self>> {
+        Self::new(worker, service, shared, Some(RoutedRequest::begin(shared)))
+    }
+
+    fn new(
+        worker: &Rc<Worker>,
+        service: &Arc<Service>,
+        shared: &Arc<HttpService>,
+        routed: Option<RoutedRequest>,
     ) -> Option<Rc<Self>> {
         let worker_pool = WorkerPools::part::<ServerConnection>(worker, service)?;
         Some(Rc::new(Self {
@@ -31,6 +51,7 @@ impl Target {
             shared: Arc::clone(shared),
             account: worker_pool.account(pool_user(shared), |_| ()),
             worker_pool,
+            _routed: routed,
         }))
     }
 }
