@@ -245,16 +245,17 @@ fn requests_without_tls_are_redirected_to_the_same_url(io: &str) {
     let origin = Origin::echo();
     let bed = Bed::new(io, &[&origin], &tls(&certificates, more));
     let mut client = bed.client();
-    for (host, target, location) in [
-        ("shop.example", "/a?b=c", "https://shop.example/a?b=c"),
-        ("shop.example:80", "/old", "https://shop.example/old"),
+    for (request, host, location) in [
+        ("GET /a?b=c", "shop.example", "https://shop.example/a?b=c"),
+        ("GET /old", "shop.example:80", "https://shop.example/old"),
         (
+            "GET //x.example/",
             "shop.example:81",
-            "//x.example/",
             "https://shop.example:81//x.example/",
         ),
+        ("OPTIONS *", "shop.example", "https://shop.example/"),
     ] {
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.send(format!("{request} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         let answer = client.answer();
         assert_eq!(answer.status, 308);
         assert_eq!(answer.field("Location").as_deref(), Some(location));
@@ -264,6 +265,6 @@ fn requests_without_tls_are_redirected_to_the_same_url(io: &str) {
     let reason = "\"reason\":\"the request came without TLS ([service.http] https)\"";
     until("the reason in the log", || {
         let log = bed.balancer.log();
-        log.matches(reason).count() == 3 && !log.contains("by the route")
+        log.matches(reason).count() == 4 && !log.contains("by the route")
     });
 }

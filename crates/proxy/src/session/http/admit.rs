@@ -210,7 +210,13 @@ fn redirect_to_https<'h>(head: &RequestHead, bytes: &[u8]) -> Admitted<'h> {
         _ => authority,
     };
     let target = head.path_and_query(bytes);
-    let parts = [authority, target.path, target.query].map(String::from_utf8_lossy);
+    // A URL names the server as a whole, the target `*`, without a path (RFC 9112 §3.2.4).
+    let path = if target.path == b"*" {
+        b"/"
+    } else {
+        target.path
+    };
+    let parts = [authority, path, target.query].map(String::from_utf8_lossy);
     Admitted::ToHttps(format!("https://{}", parts.concat()))
 }
 
