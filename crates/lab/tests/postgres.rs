@@ -40,6 +40,8 @@ mod limits;
 mod listening;
 #[path = "postgres/literals.rs"]
 mod literals;
+#[path = "postgres/local_parse.rs"]
+mod local_parse;
 #[path = "postgres/login_source.rs"]
 mod login_source;
 #[path = "postgres/logins.rs"]

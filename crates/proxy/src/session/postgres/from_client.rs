@@ -30,6 +30,10 @@ impl Session<'_> {
                 input.used_up(self.worker);
                 return Ok(());
             }
+            if let Some(length) = self.prepare_locally(rest) {
+                at += length;
+                continue;
+            }
             match self.dispatch(rest)? {
                 RequestDisposition::Local(length) => at += length,
                 RequestDisposition::Leave => return Err(ExitReason::ClientLeft),

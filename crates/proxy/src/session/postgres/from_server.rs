@@ -280,6 +280,9 @@ impl Session<'_> {
 
     fn prepared(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
         self.unnamed.parsed(token);
+        if let Some(id) = statement_of(token) {
+            self.account.known.history.parsed.add(id);
+        }
         self.answered(server, token, delivery);
     }
 

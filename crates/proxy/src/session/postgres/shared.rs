@@ -11,6 +11,7 @@ use evenkeel_wire::SqlProtocol;
 
 use super::listening::ListenHub;
 use super::login::Verifiers;
+use super::parsed_statements::ParsedStatements;
 use super::sequences::SequenceRead;
 use super::statements::Interned;
 use super::user_state::baseline::BaselineCache;
@@ -40,6 +41,8 @@ pub(crate) struct UserHistory {
     asks_sequences: AtomicBool,
     /// True if a client has used them in a way that only its connection can answer.
     pins_sequences: AtomicBool,
+    /// Statements that need no server to be prepared again.
+    pub(super) parsed: ParsedStatements,
 }
 
 /// User and database.
