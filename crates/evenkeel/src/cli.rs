@@ -160,6 +160,13 @@ struct CheckArgs {
 struct StatusArgs {
     #[command(flatten)]
     process: ProcessArgs,
+    /// Show this service only, with all its servers.
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+    /// Show all servers. Without it, with more than 500 servers, only those with a problem are
+    /// shown, at most 20 of a service.
+    #[arg(long)]
+    all: bool,
     /// Print the JSON of /api/v1/status.
     #[arg(long)]
     json: bool,

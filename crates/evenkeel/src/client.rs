@@ -63,20 +63,19 @@ impl Client {
         Client { socket }
     }
 
-    /// Returns the status of the process.
-    pub fn status(&self) -> Result<Status, ClientError> {
-        let json = self.status_json()?;
-        serde_json::from_str(&json).map_err(|error| self.bad_answer(error))
+    /// Returns the status of the process, or the message of a refusal. `query` selects services
+    /// and servers, as in a URL; empty: the default.
+    pub fn status(&self, query: &str) -> Result<Result<Status, String>, ClientError> {
+        self.exchange_json(Method::GET, &status_path(query), String::new())
     }
 
-    /// Returns the status as the JSON text that the process sent.
-    pub fn status_json(&self) -> Result<String, ClientError> {
-        let (ok, text) = self.exchange(Method::GET, "/api/v1/status", String::new())?;
+    /// Returns the status like [`Self::status`], as the JSON text that the process sent.
+    pub fn status_json(&self, query: &str) -> Result<Result<String, String>, ClientError> {
+        let (ok, text) = self.exchange(Method::GET, &status_path(query), String::new())?;
         if ok {
-            Ok(text)
-        } else {
-            Err(self.bad_answer(text.trim()))
+            return Ok(Ok(text));
         }
+        self.refusal(&text).map(Err)
     }
 
     /// Returns the events with an id greater than `after`, oldest first.
@@ -116,13 +115,20 @@ impl Client {
         path: &str,
         body: String,
     ) -> Result<Result<T, String>, ClientError> {
-        let bad_answer = |error| self.bad_answer(error);
         let (ok, text) = self.exchange(method, path, body)?;
         if ok {
-            return serde_json::from_str(&text).map(Ok).map_err(bad_answer);
+            let answer = serde_json::from_str(&text).map(Ok);
+            return answer.map_err(|error| self.bad_answer(error));
         }
-        let reply: Reply = serde_json::from_str(&text).map_err(bad_answer)?;
-        Ok(Err(reply.message))
+        self.refusal(&text).map(Err)
+    }
+
+    /// Returns the message of a refusal.
+    fn refusal(&self, text: &str) -> Result<String, ClientError> {
+        let reply: Result<Reply, _> = serde_json::from_str(text);
+        reply
+            .map(|reply| reply.message)
+            .map_err(|error| self.bad_answer(error))
     }
 
     /// Sends a command. `Reply::ok` reports whether it was executed.
@@ -188,6 +194,11 @@ impl Client {
             what: what.to_string(),
         }
     }
+}
+
+fn status_path(query: &str) -> String {
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("/api/v1/status{mark}{query}")
 }
 
 fn no_connection(socket: &Path, error: &io::Error) -> ClientError {

@@ -6,6 +6,7 @@ mod control;
 mod database;
 mod explain;
 mod http;
+mod selection;
 mod timeline;
 mod upgrade;
 
@@ -21,6 +22,9 @@ pub use database::{
 };
 pub use explain::{Explanation, Question, RuleFit, StatementStatus};
 pub use http::{HttpPoolStatus, HttpRouteStatus, HttpStatus};
+pub use selection::{
+    SERVERS_LISTED_MAX, SERVERS_SHOWN_MAX, ServerCounts, ServerSelection, StatusSelection,
+};
 pub use timeline::{EventKind, Severity, TimelineEvent};
 pub use upgrade::{UpgradeStatus, age};
 
@@ -144,8 +148,11 @@ pub struct ServiceStatus {
     pub session_ms: Histogram,
     /// The last minute, oldest first, at most 60 points of one second.
     pub history: Vec<HistoryPoint>,
-    /// The servers, in the order of the file; removed ones that still have sessions come last.
+    /// The servers, in the order of the file; removed ones that still have sessions come last. Not
+    /// all of them if there are many, see [`StatusSelection`].
     pub servers: Vec<ServerStatus>,
+    /// Number of servers in all and in each state, listed or not.
+    pub server_counts: ServerCounts,
     /// Status of a service with a database protocol. `None` for others.
     pub database: Option<DatabaseStatus>,
     /// Status of a service with `protocol = "http"`. `None` for others.

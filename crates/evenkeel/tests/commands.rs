@@ -8,7 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use evenkeel::admin::{AdminSettings, Listeners, bind_socket, serve};
-use evenkeel::status::{Command, ControlHandle, Problem, Reply, Request, Status, TimelineEvent};
+use evenkeel::status::{
+    Command, ControlHandle, Problem, Reply, Request, ServiceStatus, Status, TimelineEvent,
+};
 use tempfile::TempDir;
 
 const CONFIG: &str =
@@ -94,10 +96,17 @@ async fn answer(
 ) {
     while let Some(request) = requests.recv().await {
         match request {
-            Request::Status(sender) => {
+            Request::Status(selection, sender) => {
+                let selected = ServiceStatus {
+                    name: format!("{:?} {:?}", selection.service, selection.servers()),
+                    ..ServiceStatus::default()
+                };
+                let is_unknown = selection.service.as_deref() == Some("unknown");
+                let services = if is_unknown { vec![] } else { vec![selected] };
                 let status = Status {
                     version: "9.8.7".to_owned(),
                     pid: 42,
+                    services,
                     ..Status::default()
                 };
                 let _ = sender.send(Arc::new(status));
@@ -269,6 +278,19 @@ fn status_is_asked_for_over_the_socket() {
     let json = running.run(&["status", "--json"]);
     let status: Status = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(status.pid, 42);
+    for (arguments, selected) in [
+        (&["status"][..], "None Default"),
+        (&["status", "--all"], "None All"),
+        (&["status", "--service", "a b"], "Some(\"a b\") All"),
+    ] {
+        let table = stdout(&running.run(arguments));
+        assert!(table.contains(&format!("service {selected}: ")), "{table}");
+    }
+    for json in [&[][..], &["--json"]] {
+        let refused = running.run(&[&["status", "--service", "unknown"], json].concat());
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains("no service named \"unknown\""));
+    }
 }
 
 #[test]

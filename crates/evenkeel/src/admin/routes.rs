@@ -18,7 +18,9 @@ use serde::de::DeserializeOwned;
 use super::guard::{self, RejectedRequest};
 use super::{AdminSettings, AdminTransport, page, pools};
 use crate::metrics;
-use crate::status::{Command, ControlHandle, Question, Reply, ServiceState, Stopped};
+use crate::status::{
+    Command, ControlHandle, Question, Reply, ServiceState, Status, StatusSelection, Stopped,
+};
 
 /// Maximum size of a body. The longest valid one has a few dozen bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -64,8 +66,33 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .with_state(control)
 }
 
-async fn status(State(control): State<ControlHandle>) -> Result<Response, RejectedRequest> {
-    Ok(Json(&*control.status().await?).into_response())
+async fn status(
+    State(control): State<ControlHandle>,
+    query: Result<Query<StatusSelection>, QueryRejection>,
+) -> Result<Response, RejectedRequest> {
+    Ok(Json(&*selected(&control, query).await?).into_response())
+}
+
+/// Returns the status of the services and servers that a query selects.
+async fn selected(
+    control: &ControlHandle,
+    query: Result<Query<StatusSelection>, QueryRejection>,
+) -> Result<Arc<Status>, RejectedRequest> {
+    let Query(selection) = query.map_err(|error| {
+        let message = format!(
+            "the query may have `service` (a name) and `servers` (default, all or none): {error}"
+        );
+        RejectedRequest::new(StatusCode::BAD_REQUEST, message)
+    })?;
+    let service = selection.service.clone();
+    let status = control.status(selection).await?;
+    match service {
+        Some(name) if status.services.is_empty() => {
+            let message = format!("no service named {name:?}, see `evenkeel status`");
+            Err(RejectedRequest::new(StatusCode::NOT_FOUND, message))
+        }
+        _ => Ok(status),
+    }
 }
 
 async fn events(
@@ -90,13 +117,16 @@ async fn explain(
     }
 }
 
-async fn metrics_text(State(control): State<ControlHandle>) -> Result<Response, RejectedRequest> {
-    let text = metrics::render(&control.status().await?);
+async fn metrics_text(
+    State(control): State<ControlHandle>,
+    query: Result<Query<StatusSelection>, QueryRejection>,
+) -> Result<Response, RejectedRequest> {
+    let text = metrics::render(&selected(&control, query).await?);
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
 async fn healthz(State(control): State<ControlHandle>) -> Result<Response, RejectedRequest> {
-    let status = control.status().await?;
+    let status = control.status(StatusSelection::without_servers()).await?;
     let serves = |state| matches!(state, ServiceState::Up | ServiceState::Degraded);
     let up = status
         .services

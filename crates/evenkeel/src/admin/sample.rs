@@ -199,6 +199,15 @@ fn pooled() -> DatabaseStatus {
     }
 }
 
+fn server_counts() -> ServerCounts {
+    ServerCounts {
+        total: 3,
+        up: 2,
+        down: 1,
+        ..ServerCounts::default()
+    }
+}
+
 fn orders() -> ServiceStatus {
     ServiceStatus {
         name: "orders".into(),
@@ -260,6 +269,7 @@ fn orders() -> ServiceStatus {
         },
         history: history(),
         servers: vec![db1(), db2(), db3()],
+        server_counts: server_counts(),
         database: Some(pooled()),
         http: None,
     }
@@ -329,6 +339,15 @@ fn web() -> ServiceStatus {
                 waiting: 2,
                 longest_wait_ms: 40,
             }],
+            all_pools: HttpPoolStatus {
+                requests: 7,
+                connections: 9,
+                idle: 2,
+                opening: 1,
+                waiting: 2,
+                longest_wait_ms: 40,
+                ..HttpPoolStatus::default()
+            },
             routes: vec![route()],
             request_us: request_times(80_000),
             first_byte_us: request_times(70_000),

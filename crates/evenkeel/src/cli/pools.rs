@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::ProcessArgs;
-use super::requests::{client, command, fail, print, url_encoded};
+use super::requests::{client, command, fail, print, service_query, url_encoded};
 use super::table::{http, pools};
 use crate::client::{Client, ClientError};
 
@@ -73,14 +73,13 @@ pub(super) fn pools(args: &ServiceArgs) -> ExitCode {
     let Some(client) = client(&args.process) else {
         return ExitCode::FAILURE;
     };
-    let status = match client.status() {
-        Ok(status) => status,
+    let status = match client.status(&service_query(&args.service)) {
+        Ok(Ok(status)) => status,
+        Ok(Err(message)) => return fail(&message),
         Err(error) => return fail(&error.to_string()),
     };
-    let mut services = status.services.iter();
-    let Some(service) = services.find(|one| one.name == args.service) else {
-        let name = &args.service;
-        return fail(&format!("no service named {name:?}, see `evenkeel status`"));
+    let Some(service) = status.services.first() else {
+        return fail("the status has no service");
     };
     match (&service.database, &service.http) {
         (Some(pooled), _) if args.json => print(&json!(pooled).to_string()),

@@ -14,15 +14,26 @@ pub(super) fn status(args: &StatusArgs) -> ExitCode {
     let Some(client) = client(&args.process) else {
         return ExitCode::FAILURE;
     };
+    let service = args.service.iter();
+    let mut query: Vec<_> = service.map(|name| service_query(name)).collect();
+    query.extend(args.all.then(|| "servers=all".to_owned()));
+    let query = query.join("&");
     let answer = if args.json {
-        client.status_json()
+        client.status_json(&query)
     } else {
-        client.status().map(|status| table::rendered(&status))
+        let status = client.status(&query);
+        status.map(|status| status.map(|status| table::rendered(&status)))
     };
     match answer {
-        Ok(text) => print(text.trim_end()),
+        Ok(Ok(text)) => print(text.trim_end()),
+        Ok(Err(message)) => fail(&message),
         Err(error) => fail(&error.to_string()),
     }
+}
+
+/// Returns the query of a status that contains one service.
+pub(super) fn service_query(name: &str) -> String {
+    format!("service={}", url_encoded(name))
 }
 
 pub(super) fn reload(process: &ProcessArgs) -> ExitCode {

@@ -130,6 +130,12 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
     if let Some(http) = &service.http {
         lines.extend(http::summary(http, rates));
     }
+    if service.server_counts.omitted > 0 {
+        lines.push(server_counts(service));
+        if service.servers.is_empty() {
+            return;
+        }
+    }
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(
         service
@@ -138,6 +144,28 @@ fn service_lines(service: &ServiceStatus, now_unix_ms: u64, lines: &mut Vec<Stri
             .map(|server| server_row(server, now_unix_ms)),
     );
     lines.extend(aligned(&rows));
+}
+
+/// Returns the line that stands for the servers that are not listed.
+fn server_counts(service: &ServiceStatus) -> String {
+    let counts = &service.server_counts;
+    let states = [
+        (counts.up, ServerState::Up),
+        (counts.down, ServerState::Down),
+        (counts.starting, ServerState::Starting),
+        (counts.draining, ServerState::Draining),
+    ];
+    let states = states.iter().filter(|(number, _)| *number > 0);
+    let states: Vec<_> = states
+        .map(|(number, state)| format!("{number} {}", state.name()))
+        .collect();
+    format!(
+        "  servers: {} ({}); {} not listed here, see `evenkeel status --service {}`",
+        counts.total,
+        states.join(", "),
+        counts.omitted,
+        service.name
+    )
 }
 
 const HEAD: [&str; 9] = [

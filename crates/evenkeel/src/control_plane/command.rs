@@ -21,8 +21,8 @@ impl ControlPlane {
     /// for the reply is not an error.
     pub(super) async fn answer(&mut self, request: Request) {
         match request {
-            Request::Status(answer) => {
-                let _ = answer.send(Arc::new(self.status()));
+            Request::Status(selection, answer) => {
+                let _ = answer.send(Arc::new(self.status(&selection)));
             }
             Request::Events { after, answer } => {
                 let _ = answer.send(self.timeline.after(after));

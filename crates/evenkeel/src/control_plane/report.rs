@@ -1,46 +1,43 @@
 //! Builds the status from the state of the control plane, in the documented format.
 
+mod servers;
+
 use std::borrow::Cow;
 
-use evenkeel_engine::clock::{now_ms, now_us};
-use evenkeel_policy::cluster::Role;
-use evenkeel_policy::health::HealthState;
-use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
-use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::counters::{self, ServiceCounters};
 use evenkeel_proxy::record::Record;
 
 use super::ControlPlane;
 use super::clock::{now_unix_ms, unix_ms};
-use super::database::digests::work;
 use super::eligibility::Eligibility;
 use super::removal::Removal;
-use super::server::ManagedServer;
 use super::service::ManagedService;
 use crate::config::plan::ServerPlan;
 use crate::log::ConnectionRecord;
 use crate::status::{
-    Bytes, ClusterStatus, ConfigStatus, EngineStatus, Histogram, QueueStatus, RoleName, RoleStatus,
-    ServerErrors, ServerSessions, ServerState, ServerStatus, ServiceErrors, ServiceSessions,
-    ServiceState, ServiceStatus, Status, WorkerStatus,
+    Bytes, ClusterStatus, ConfigStatus, EngineStatus, Histogram, QueueStatus, ServerState,
+    ServiceErrors, ServiceSessions, ServiceState, ServiceStatus, Status, StatusSelection,
+    WorkerStatus,
 };
+use servers::{Listing, state_of};
 
 /// Most servers named in a reason. The others are counted.
 const NAMED_MAX: usize = 5;
 
 impl ControlPlane {
-    pub(super) fn status(&self) -> Status {
-        let mut services: Vec<_> = self
-            .services
-            .iter()
-            .map(|s| self.service_status(s))
+    pub(super) fn status(&self, selection: &StatusSelection) -> Status {
+        let listing = self.server_listing(selection);
+        let selected = self.services.iter();
+        let selected = selected.filter(|service| selection.includes(&service.plan.name));
+        let mut services: Vec<_> = selected
+            .map(|service| self.service_status(service, listing))
             .collect();
-        services.extend(
-            self.removals
-                .iter()
-                .filter(|l| l.server.is_none() && !l.is_empty())
-                .map(removed_service_status),
-        );
+        let removed = self.removals.iter().filter(|removal| {
+            removal.server.is_none()
+                && !removal.is_empty()
+                && selection.includes(&removal.service.name)
+        });
+        services.extend(removed.map(removed_service_status));
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -100,7 +97,7 @@ impl ControlPlane {
         }
     }
 
-    fn service_status(&self, managed: &ManagedService) -> ServiceStatus {
+    fn service_status(&self, managed: &ManagedService, listing: Listing) -> ServiceStatus {
         let plan = &managed.plan;
         let service = &managed.service;
         let counters = &service.counters;
@@ -111,6 +108,8 @@ impl ControlPlane {
         } else {
             managed.state
         };
+        let (servers, server_counts) = self.server_statuses(managed, listing);
+        let http = super::http::report::status(managed, &servers);
         ServiceStatus {
             name: plan.name.clone(),
             cluster: plan.cluster.clone(),
@@ -144,9 +143,10 @@ impl ControlPlane {
             connect_us: Histogram::from(&counters.connect_us),
             session_ms: Histogram::from(&counters.session_ms),
             history: managed.history.points(),
-            servers: self.server_statuses(managed),
+            servers,
+            server_counts,
             database: super::database::report::status(managed),
-            http: super::http::report::status(managed),
+            http,
         }
     }
 
@@ -185,174 +185,9 @@ impl ControlPlane {
         {
             return format!("{} ({why})", server.name);
         }
-        let state = known.map_or(ServerState::Starting, |known| state_of(known).0);
+        let state = known.map_or(ServerState::Starting, state_of);
         format!("{} ({})", server.name, state.name())
     }
-
-    fn server_statuses(&self, managed: &ManagedService) -> Vec<ServerStatus> {
-        let listed = self.listed(managed);
-        let mut all: Vec<_> = listed
-            .filter_map(|(server, eligibility)| {
-                let known = self.servers.get(&server.address)?;
-                Some(self.server_status(managed, (server, eligibility), known))
-            })
-            .collect();
-        let gone = self
-            .removals
-            .iter()
-            .filter(|removal| removal.service.id == managed.service.id && !removal.is_empty());
-        all.extend(gone.filter_map(removed_server_status));
-        all
-    }
-
-    fn server_status(
-        &self,
-        managed: &ManagedService,
-        (listed, eligibility): (&ServerPlan, Eligibility),
-        known: &ManagedServer,
-    ) -> ServerStatus {
-        let unused_reason = match eligibility {
-            Eligibility::Unused(why) => Some(why),
-            Eligibility::Serves | Eligibility::Reserve => None,
-        };
-        let is_database = managed.plan.database().is_some();
-        let worked = || WorkTotals::sum(known.server.counters.work());
-        ServerStatus {
-            role: self.role_status(known),
-            unused_reason,
-            work: is_database.then(|| work(&worked())),
-            ..server_status(managed, listed, known)
-        }
-    }
-
-    fn role_status(&self, known: &ManagedServer) -> Option<RoleStatus> {
-        let cluster = self.cluster_of(&known.address)?;
-        let server_id = known.server.id;
-        let since_ms = cluster.role_since_ms.get(&server_id);
-        let mut status = RoleStatus {
-            since_unix_ms: unix_ms(since_ms.copied().unwrap_or(self.started_ms)),
-            ..RoleStatus::default()
-        };
-        match cluster.role(server_id) {
-            Role::Unknown => status.reason = known.role_problem.clone().unwrap_or_default(),
-            Role::Primary => status.role = RoleName::Primary,
-            Role::Replica(lag) => {
-                status.role = RoleName::Replica;
-                (status.lag_ms, status.lag_bytes) = (lag.ms, lag.bytes);
-            }
-            Role::Spare(why) => {
-                status.role = RoleName::Replica;
-                status.reason.clone_from(why);
-            }
-            Role::Unfit(why) => {
-                status.role = RoleName::Unfit;
-                status.reason.clone_from(why);
-            }
-        }
-        Some(status)
-    }
-}
-
-fn server_status(
-    managed: &ManagedService,
-    listed: &ServerPlan,
-    known: &ManagedServer,
-) -> ServerStatus {
-    let server = &known.server;
-    let (state, reason, since_ms) = state_of(known);
-    let weight = managed.weight(listed);
-    let up_for_ms = known
-        .back_since_ms
-        .map_or(u64::MAX, |at_ms| now_ms().saturating_sub(at_ms));
-    let ramped = effective_weight(weight, up_for_ms, managed.plan.slow_start_ms).weight;
-    let latency_us = super::http::report::latency_us(managed, server.id)
-        .unwrap_or_else(|| server.load.latency_us(now_us()));
-    ServerStatus {
-        name: listed.name.clone(),
-        address: listed.address.to_string(),
-        resolved: server.endpoints().iter().map(ToString::to_string).collect(),
-        weight,
-        weight_effective: f64::from(ramped) / f64::from(WEIGHT_SCALE),
-        file_weight: listed.weight,
-        backup: listed.backup,
-        state,
-        reason,
-        since_unix_ms: unix_ms(since_ms),
-        monitor_problem: known.health.monitor_problem().map(str::to_owned),
-        last_probe: known.last_probe.clone(),
-        sessions: ServerSessions {
-            current: u64::from(server.load.active_everywhere()),
-            limit: listed.max_connections.map(u64::from),
-            total: server.counters.sessions.get(),
-        },
-        bytes: bytes(&server.counters.bytes),
-        errors: ServerErrors {
-            connect: server.counters.connect_errors.get(),
-            early_close: server.counters.early_closes.get(),
-            reset: server.counters.resets.get(),
-        },
-        latency_us: (latency_us > 0).then_some(latency_us),
-        history: known.history.points(),
-        config_override: differs(managed, listed, known),
-        ..ServerStatus::default()
-    }
-}
-
-fn state_of(known: &ManagedServer) -> (ServerState, String, u64) {
-    if let Some(drain) = known.drain {
-        let left_ms = drain.until_ms.saturating_sub(now_ms());
-        let reason = if known.server.load.active() == 0 {
-            "drained by operator; no sessions left".to_owned()
-        } else if left_ms == 0 {
-            "drained by operator; terminating the remaining sessions".to_owned()
-        } else {
-            format!("drained by operator; remaining sessions are terminated in {left_ms} ms")
-        };
-        return (ServerState::Draining, reason, drain.since_ms);
-    }
-    let state = match known.health.state() {
-        HealthState::Starting => ServerState::Starting,
-        HealthState::Up => ServerState::Up,
-        HealthState::Down => ServerState::Down,
-    };
-    let reason = match &known.resolve_error {
-        Some(error) => error.clone(),
-        None => known.health.reason().to_owned(),
-    };
-    (state, reason, known.health.since_ms())
-}
-
-fn differs(managed: &ManagedService, listed: &ServerPlan, known: &ManagedServer) -> Option<String> {
-    let mut differences = Vec::new();
-    if known.drain.is_some() {
-        differences.push("drained by operator".to_owned());
-    }
-    let weight = managed.weight(listed);
-    if weight != listed.weight {
-        differences.push(format!(
-            "weight {weight} set by operator, {} in the file",
-            listed.weight
-        ));
-    }
-    (!differences.is_empty()).then(|| differences.join("; "))
-}
-
-fn removed_server_status(removal: &Removal) -> Option<ServerStatus> {
-    let server = removal.server.as_ref()?;
-    Some(ServerStatus {
-        name: server.name.to_string(),
-        address: server.name.to_string(),
-        state: ServerState::Removed,
-        reason: "removed from the configuration; remaining sessions are finishing".to_owned(),
-        since_unix_ms: unix_ms(removal.since_ms),
-        sessions: ServerSessions {
-            current: u64::from(server.load.active()),
-            limit: None,
-            total: server.counters.sessions.get(),
-        },
-        bytes: bytes(&server.counters.bytes),
-        ..ServerStatus::default()
-    })
 }
 
 fn removed_service_status(removal: &Removal) -> ServiceStatus {

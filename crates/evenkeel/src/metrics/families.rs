@@ -137,6 +137,18 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         },
     ),
     gauge(
+        "evenkeel_service_servers",
+        "Servers of the service by state",
+        None,
+        service_servers,
+    ),
+    gauge(
+        "evenkeel_service_servers_omitted",
+        "Servers without metrics of their own on this page",
+        None,
+        |service, emit| emit(&[], Now(service.server_counts.omitted as f64)),
+    ),
+    gauge(
         "evenkeel_service_sessions_current",
         "Open client sessions",
         None,
@@ -339,6 +351,20 @@ pub(super) static SERVER: &[Family<ServerStatus>] = &[
         |server, emit| emit(&[], Now(one_if(server.monitor_problem.is_some()))),
     ),
 ];
+
+fn service_servers(service: &ServiceStatus, emit: Emit) -> fmt::Result {
+    let counts = &service.server_counts;
+    let states = [
+        (ServerState::Up, counts.up),
+        (ServerState::Down, counts.down),
+        (ServerState::Starting, counts.starting),
+        (ServerState::Draining, counts.draining),
+    ];
+    for (state, count) in states {
+        emit(&[("state", state.name())], Now(count as f64))?;
+    }
+    Ok(())
+}
 
 fn service_errors(service: &ServiceStatus, emit: Emit) -> fmt::Result {
     let errors = &service.errors;

@@ -68,6 +68,24 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         |service, emit| with_http(service, |http| emit(&[], Count(http.tunnels_total))),
     ),
     gauge(
+        "evenkeel_http_service_requests_current",
+        "Requests in progress",
+        None,
+        |service, emit| all_pools(service, emit, |all| Now(all.requests as f64)),
+    ),
+    gauge(
+        "evenkeel_http_service_waiting_current",
+        "Requests waiting for a connection",
+        None,
+        |service, emit| all_pools(service, emit, |all| Now(all.waiting as f64)),
+    ),
+    gauge(
+        "evenkeel_http_service_connections_current",
+        "Connections to servers",
+        None,
+        |service, emit| all_pools(service, emit, |all| Now(all.connections as f64)),
+    ),
+    gauge(
         "evenkeel_http_requests_current",
         "Requests in progress per server",
         None,
@@ -114,6 +132,14 @@ fn with_http(
     emit: impl FnOnce(&HttpStatus) -> fmt::Result,
 ) -> fmt::Result {
     service.http.as_ref().map_or(Ok(()), emit)
+}
+
+fn all_pools(
+    service: &ServiceStatus,
+    emit: Emit,
+    value: fn(&HttpPoolStatus) -> Value,
+) -> fmt::Result {
+    with_http(service, |http| emit(&[], value(&http.all_pools)))
 }
 
 fn pools(service: &ServiceStatus, emit: Emit, value: fn(&HttpPoolStatus) -> Value) -> fmt::Result {

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Connections, DigestStatus, Explanation, Problem, Question, Status, TimelineEvent};
+use super::{
+    Connections, DigestStatus, Explanation, Problem, Question, Status, StatusSelection,
+    TimelineEvent,
+};
 
 /// Command that changes the running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,8 +122,8 @@ impl Reply {
 /// Request of the admin server to the control plane, which replies to each.
 #[derive(Debug)]
 pub enum Request {
-    /// Requests the current status.
-    Status(oneshot::Sender<Arc<Status>>),
+    /// Requests the current status of these services and servers.
+    Status(StatusSelection, oneshot::Sender<Arc<Status>>),
     /// Requests the events after a given one.
     Events {
         /// Id after which events are returned.
@@ -216,9 +219,9 @@ impl ControlHandle {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// Returns the current status.
-    pub async fn status(&self) -> Result<Arc<Status>, Stopped> {
-        self.send(Request::Status).await
+    /// Returns the current status of the selected services and servers.
+    pub async fn status(&self, selection: StatusSelection) -> Result<Arc<Status>, Stopped> {
+        self.send(|answer| Request::Status(selection, answer)).await
     }
 
     /// Returns the clients and server connections of a service, or the reason why there are none.

@@ -22,8 +22,10 @@ pub struct HttpStatus {
     pub aborted_total: u64,
     /// Connections that became tunnels, such as WebSockets.
     pub tunnels_total: u64,
-    /// Connections to each server.
+    /// Connections to each listed server.
     pub pools: Vec<HttpPoolStatus>,
+    /// Sums over all servers, listed or not, and the longest wait. `server` is empty.
+    pub all_pools: HttpPoolStatus,
     /// Requests of each route, in the order of the file.
     pub routes: Vec<HttpRouteStatus>,
     /// Times from the head of a request to the end of its response, in microseconds.
@@ -64,4 +66,16 @@ pub struct HttpPoolStatus {
     pub waiting: u64,
     /// Wait time of the request that has waited longest.
     pub longest_wait_ms: u64,
+}
+
+impl HttpPoolStatus {
+    /// Adds the connections to another server.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.connections += other.connections;
+        self.idle += other.idle;
+        self.opening += other.opening;
+        self.waiting += other.waiting;
+        self.longest_wait_ms = self.longest_wait_ms.max(other.longest_wait_ms);
+    }
 }

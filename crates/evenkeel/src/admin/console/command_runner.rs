@@ -7,7 +7,7 @@ use super::error::{ConsoleError, ConsoleErrorKind};
 use super::show::{self, Row, Show, Table};
 use super::sqlite;
 use super::{Console, Dialect};
-use crate::status::{Command, KillWhich, Reply, Status, Stopped};
+use crate::status::{Command, KillWhich, Reply, Status, StatusSelection, Stopped};
 
 /// Limit for the wait of PAUSE for running transactions.
 const PAUSE_LIMIT: Duration = Duration::from_secs(60);
@@ -182,7 +182,8 @@ impl CommandRunner<'_> {
         &self,
         scope: &CommandScope,
     ) -> Result<(Vec<String>, Option<String>), ConsoleError> {
-        let status = self.console.control.status().await?;
+        let selection = StatusSelection::without_servers();
+        let status = self.console.control.status(selection).await?;
         let pooled = status.services.iter().filter(|one| one.database.is_some());
         let names: Vec<String> = pooled.map(|one| one.name.clone()).collect();
         if names.is_empty() {

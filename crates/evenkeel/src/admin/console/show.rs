@@ -16,6 +16,7 @@ use super::stats::{DatabaseCounters, totals};
 use crate::log::rfc3339;
 use crate::status::{
     ClientStatus, Connections, DatabaseStatus, RuleStatus, ServerStatus, ServiceStatus, Status,
+    StatusSelection,
 };
 
 /// State of clients that wait for a primary, which no pool counts.
@@ -39,7 +40,7 @@ pub(super) fn help_table(all: &str) -> Table {
 
 /// Returns the current rows of the given tables.
 pub(super) async fn rows(shows: &[Show], console: &Console) -> Result<Vec<Vec<Row>>, ConsoleError> {
-    let status = console.control.status().await?;
+    let status = console.control.status(StatusSelection::all()).await?;
     let needs_connections = shows.iter().any(|show| show.needs_connections());
     let mut pooled = Vec::new();
     for service in &status.services {

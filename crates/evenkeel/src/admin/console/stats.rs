@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::status::{ControlHandle, Status};
+use crate::status::{ControlHandle, Status, StatusSelection};
 
 /// PgBouncer's `stats_period`.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -126,7 +126,8 @@ pub(super) fn totals(status: &Status) -> ByDatabase {
 /// Updates the averages once per period, until the process ends.
 pub(super) async fn keep(averages: Arc<Averages>, control: ControlHandle) {
     let mut before: Option<ByDatabase> = None;
-    while let Ok(status) = control.status().await {
+    let selection = StatusSelection::without_servers();
+    while let Ok(status) = control.status(selection.clone()).await {
         let now = totals(&status);
         if let Some(before) = &before {
             let since = now.iter().map(|(name, totals)| {

@@ -267,7 +267,7 @@ function httpPoolValues(pool) {
 }
 
 function updateHttpFigures(figures, http, rates) {
-  const total = (key) => http.pools.reduce((sum, pool) => sum + pool[key], 0);
+  const total = (key) => http.all_pools[key];
   const classes = http.responses.filter((one) => one.count > 0);
   figures.rate.update(count(rates.requests), "requests");
   figures.requests.update(count(http.requests_total), classes.map((one) => `${count(one.count)} ${one.what}`).join("\n"));
@@ -439,8 +439,9 @@ function serverTable() {
   headRow.setAttribute("role", "row");
   const views = new Map();
   const update = (service) => {
-    const up = service.servers.filter((server) => server.state === "up").length;
-    setText(caption, `${up} of ${service.servers.length} servers up`);
+    const { total, up, omitted } = service.server_counts;
+    const rest = omitted ? `; ${count(omitted)} of them are not in this list, which starts with those that have a problem` : "";
+    setText(caption, `${count(up)} of ${count(total)} servers up${rest}`);
     reconcile(body, views, service.servers, (server) => `${server.name}\u0000${server.address}`, () => serverView(service.name));
   };
   return { root, update };

@@ -15,7 +15,7 @@ use crate::admin::{
     AdminSettings, AdminTransport, CLOSING_TIME_MAX, CONNECTION_AGE_MAX, CONNECTIONS_MAX,
     HEADER_TIMEOUT, bind_socket, serve_connection,
 };
-use crate::status::{ControlHandle, Stopped};
+use crate::status::{ControlHandle, StatusSelection, Stopped};
 
 fn mode(path: &std::path::Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -176,5 +176,11 @@ async fn a_reader_that_stops_reading_loses_its_place() {
 async fn a_control_plane_that_is_gone_is_reported() {
     let (control, requests) = ControlHandle::channel();
     drop(requests);
-    assert_eq!(control.status().await.unwrap_err(), Stopped);
+    assert_eq!(
+        control
+            .status(StatusSelection::default())
+            .await
+            .unwrap_err(),
+        Stopped
+    );
 }

@@ -33,6 +33,26 @@ async fn the_status_can_be_read_on_loopback_without_a_token() {
 }
 
 #[tokio::test]
+async fn a_query_selects_services_and_a_wrong_one_is_refused() {
+    let world = World::start(None).await;
+    for path in ["/api/v1/status", "/metrics"] {
+        let ask = async |query: &str| world.tcp(&format!("GET {path}?{query}"), &[], "").await;
+        let answer = ask("service=orders&servers=all").await;
+        assert_eq!(answer.code, 200, "{path}");
+        assert!(answer.body.contains("orders") && !answer.body.contains("web1"));
+        check_refused(&world, &ask("service=nothing").await, 404, "nothing");
+        for wrong in ["servers=some", "sevice=orders"] {
+            check_refused(
+                &world,
+                &ask(wrong).await,
+                400,
+                "`servers` (default, all or none)",
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_page_and_its_files_are_fenced_in() {
     let world = World::start(None).await;
     for (path, kind) in [

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
 use crate::admin::{AdminSettings, Listeners, bind_socket, sample, serve};
-use crate::status::{Command, ControlHandle, Reply, Request, Status};
+use crate::status::{Command, ControlHandle, Reply, Request, ServiceStatus, Status};
 
 /// Limit for one exchange; a longer wait is a failure.
 pub(in crate::admin) const DEADLINE: Duration = Duration::from_secs(20);
@@ -129,7 +129,12 @@ async fn control_plane(
 ) {
     while let Some(request) = requests.recv().await {
         match request {
-            Request::Status(answer) => drop(answer.send(Arc::clone(&status))),
+            Request::Status(selection, answer) => {
+                let mut status = Status::clone(&status);
+                let is_included = |one: &ServiceStatus| selection.includes(&one.name);
+                status.services.retain(is_included);
+                drop(answer.send(Arc::new(status)));
+            }
             Request::Events { after, answer } => {
                 let event = sample::event();
                 let events = (event.id > after).then_some(event);

@@ -21,7 +21,7 @@ pub(in crate::cli) fn rendered(status: &HttpStatus, rates: &Rates) -> String {
 
 /// Returns the lines for an HTTP service in the output of `evenkeel status`.
 pub(super) fn summary(status: &HttpStatus, rates: &Rates) -> Vec<String> {
-    let sum = |of: fn(&HttpPoolStatus) -> u64| status.pools.iter().map(of).sum::<u64>();
+    let all = &status.all_pools;
     let classes = status.responses.iter().filter(|class| class.count > 0);
     let classes: Vec<_> = classes
         .map(|class| format!("{} {}", class.count, class.what))
@@ -33,10 +33,7 @@ pub(super) fn summary(status: &HttpStatus, rates: &Rates) -> Vec<String> {
     vec![
         format!(
             "  requests: {} in the last second, {} in progress, {} waiting, {} total{classes}",
-            rates.requests,
-            sum(|pool| pool.requests),
-            sum(|pool| pool.waiting),
-            status.requests_total
+            rates.requests, all.requests, all.waiting, status.requests_total
         ),
         format!(
             "  {} answered by Evenkeel, {} retried, {} refused, {} aborted, {} tunnels; {} server \
@@ -46,8 +43,8 @@ pub(super) fn summary(status: &HttpStatus, rates: &Rates) -> Vec<String> {
             status.refused_total,
             status.aborted_total,
             status.tunnels_total,
-            sum(|pool| pool.connections),
-            sum(|pool| pool.idle)
+            all.connections,
+            all.idle
         ),
     ]
 }

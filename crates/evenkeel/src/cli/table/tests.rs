@@ -1,7 +1,9 @@
 //! Tests of the status table.
 
 use super::{ago, bytes, rendered};
-use crate::status::{EngineStatus, ServerState, ServerStatus, ServiceState, ServiceStatus, Status};
+use crate::status::{
+    EngineStatus, ServerCounts, ServerState, ServerStatus, ServiceState, ServiceStatus, Status,
+};
 
 fn sample() -> Status {
     let server = |name: &str, state, differs: Option<&str>| ServerStatus {
@@ -81,4 +83,25 @@ fn times_and_sizes_are_short() {
     assert_eq!(bytes(999), "999 B");
     assert_eq!(bytes(1_000), "1.0 kB");
     assert_eq!(bytes(2_500_000_000_000_000), "2500.0 TB");
+}
+
+#[test]
+fn servers_that_are_not_listed_are_counted() {
+    let mut status = sample();
+    let service = &mut status.services[0];
+    service.servers.remove(0);
+    service.server_counts = ServerCounts {
+        total: 10_000,
+        up: 9_999,
+        down: 1,
+        omitted: 9_999,
+        ..ServerCounts::default()
+    };
+    let text = rendered(&status);
+    let line = "  servers: 10000 (9999 up, 1 down); 9999 not listed here, see `evenkeel status \
+                --service orders`\n  SERVER";
+    assert!(text.contains(line), "{text}");
+    status.services[0].servers.clear();
+    let text = rendered(&status);
+    assert!(!text.contains("SERVER"), "{text}");
 }

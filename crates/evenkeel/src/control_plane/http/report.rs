@@ -1,20 +1,29 @@
 //! Builds the status of an HTTP service.
 
+use std::collections::HashMap;
+
 use evenkeel_engine::clock::now_us;
 use evenkeel_proxy::http::HttpService;
 use evenkeel_proxy::http::route_stats::RouteStats;
 use evenkeel_proxy::http::stats::HttpStats;
 use evenkeel_proxy::stats::LocalCounter;
 
-use crate::control_plane::database::report::{name_of, total};
+use crate::control_plane::database::report::total;
 use crate::control_plane::service::ManagedService;
-use crate::status::{CountStatus, Histogram, HttpPoolStatus, HttpRouteStatus, HttpStatus};
+use crate::status::{
+    CountStatus, Histogram, HttpPoolStatus, HttpRouteStatus, HttpStatus, ServerStatus,
+};
 
 /// Classes of the status of a response.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Returns the HTTP part of a service's status. `None` for a service with another protocol.
-pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<HttpStatus> {
+///
+/// Lists the connections to the listed servers.
+pub(in crate::control_plane) fn status(
+    managed: &ManagedService,
+    listed: &[ServerStatus],
+) -> Option<HttpStatus> {
     let shared = managed.service.http()?;
     let stats = shared.stats();
     let sum = |of: fn(&HttpStats) -> &LocalCounter| stats.iter().map(|one| of(one).get()).sum();
@@ -22,6 +31,7 @@ pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<HttpS
         what: what.to_owned(),
         count: stats.iter().map(|one| one.responses[index].get()).sum(),
     };
+    let (pools, all_pools) = pools(managed, shared, listed);
     Some(HttpStatus {
         requests_total: shared.requests(),
         responses: CLASSES.into_iter().enumerate().map(class).collect(),
@@ -30,7 +40,8 @@ pub(in crate::control_plane) fn status(managed: &ManagedService) -> Option<HttpS
         refused_total: sum(|one| &one.refused),
         aborted_total: sum(|one| &one.aborted),
         tunnels_total: sum(|one| &one.tunnels),
-        pools: pools(managed, shared),
+        pools,
+        all_pools,
         routes: shared.route_stats().iter().map(|one| route(one)).collect(),
         request_us: total(stats.iter().map(|one| Histogram::from(&one.request_us))),
         first_byte_us: total(stats.iter().map(|one| Histogram::from(&one.first_byte_us))),
@@ -62,25 +73,36 @@ pub(in crate::control_plane) fn latency_us(
     (latency_us > 0).then_some(latency_us)
 }
 
-/// Returns the connections to each server of the snapshot, in its order.
-fn pools(managed: &ManagedService, shared: &HttpService) -> Vec<HttpPoolStatus> {
+/// Returns the connections to each listed server of the snapshot, in its order, and the sums over
+/// all servers.
+fn pools(
+    managed: &ManagedService,
+    shared: &HttpService,
+    listed: &[ServerStatus],
+) -> (Vec<HttpPoolStatus>, HttpPoolStatus) {
+    let names = listed.iter().map(|one| (&*one.address, &*one.name));
+    let names: HashMap<&str, &str> = names.collect();
     let open = shared.pools();
+    let open: HashMap<&str, _> = open.iter().map(|pool| (&*pool.server, pool)).collect();
     let snapshot = managed.service.snapshot();
-    let servers = snapshot.servers.iter().map(|server| {
-        let requests = u64::from(shared.server(server.id).load.active());
+    let (mut pools, mut all) = (Vec::new(), HttpPoolStatus::default());
+    for server in &snapshot.servers {
         let mut status = HttpPoolStatus {
-            server: name_of(&managed.plan, &server.name),
-            requests,
+            requests: u64::from(shared.server(server.id).load.active()),
             ..HttpPoolStatus::default()
         };
-        if let Some(pool) = open.iter().find(|pool| pool.server == server.name) {
+        if let Some(pool) = open.get(&*server.name) {
             status.connections = u64::from(pool.connections);
             status.idle = u64::from(pool.idle);
             status.opening = u64::from(pool.opening);
             status.waiting = pool.waiting as u64;
             status.longest_wait_ms = pool.longest_wait_ms;
         }
-        status
-    });
-    servers.collect()
+        all.add(&status);
+        if let Some(name) = names.get(&*server.name) {
+            status.server = (*name).to_owned();
+            pools.push(status);
+        }
+    }
+    (pools, all)
 }
