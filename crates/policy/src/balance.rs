@@ -14,6 +14,7 @@ mod least_connections;
 mod least_latency;
 mod random_two;
 mod round_robin;
+mod sample;
 mod source;
 
 #[cfg(test)]
@@ -24,6 +25,14 @@ mod laws;
 pub trait Balance: Send + Sync {
     /// Returns the slot to try next, or `None` when no slot is open to this request.
     fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize>;
+}
+
+/// Servers from which an algorithm chooses.
+pub(crate) struct Tier<'a> {
+    /// Servers that take clients, in the order of the configuration.
+    pub(crate) slots: &'a [&'a Member],
+    /// Number of servers of the service, whether they take clients or not.
+    pub(crate) listed: usize,
 }
 
 /// Generates the enum, `ALL`, `name` and `build` from one line per algorithm.
@@ -48,9 +57,9 @@ macro_rules! algorithms {
 
             /// Prepares the algorithm for the servers of one tier; slots are numbered in the order
             /// of `slots`.
-            pub(crate) fn build(self, slots: &[&Member]) -> Box<dyn Balance> {
+            pub(crate) fn build(self, tier: &Tier<'_>) -> Box<dyn Balance> {
                 match self {
-                    $(Algorithm::$variant => Box::new($build(slots)),)+
+                    $(Algorithm::$variant => Box::new($build(tier)),)+
                 }
             }
         }
@@ -65,7 +74,7 @@ algorithms! {
     /// A fixed server for each client address.
     Source "source" source::Source::new;
     /// The less busy one of two randomly chosen servers.
-    RandomTwo "random-two" |_: &_| random_two::RandomTwo;
+    RandomTwo "random-two" random_two::RandomTwo::new;
     /// The first server of the list that is not full.
     First "first" |_: &_| first::First;
     /// The server with the lowest latency for its load.
@@ -132,6 +141,16 @@ impl<'a> CandidateSet<'a> {
     /// Servers that are down, draining or without weight have no slot.
     pub fn is_open(&self, slot: usize, request: &PickRequest<'_>) -> bool {
         !request.tried.contains(self.tier[slot]) && !self.load(slot).is_full()
+    }
+
+    /// Returns the number of slots.
+    pub fn len(&self) -> usize {
+        self.tier.len()
+    }
+
+    /// Returns whether there is no slot.
+    pub fn is_empty(&self) -> bool {
+        self.tier.is_empty()
     }
 
     /// Returns the slots that are open to this request, in the order of the configuration.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::balance::{Algorithm, Balance, CandidateSet};
+use crate::balance::{Algorithm, Balance, CandidateSet, Tier};
 use crate::load::Load;
 
 /// Consecutive reservations lost to other workers after which the servers count as full.
@@ -76,7 +76,10 @@ impl ServerSet {
     ) -> ServerSet {
         let tier = tier_in_use(&members);
         let slots: Vec<&Member> = tier.iter().map(|&index| &members[index]).collect();
-        let balance = algorithm.build(&slots);
+        let balance = algorithm.build(&Tier {
+            slots: &slots,
+            listed: members.len(),
+        });
         ServerSet {
             algorithm,
             members,

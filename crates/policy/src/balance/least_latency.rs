@@ -1,13 +1,18 @@
 //! Algorithm `least-latency`: chooses the server with the lowest product of latency and connections
 //! per weight.
 
-use super::{Balance, CandidateSet};
+use super::{Balance, CandidateSet, sample};
 use crate::server_set::PickRequest;
 
 pub(super) struct LeastLatency;
 
 impl Balance for LeastLatency {
     fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
+        if sample::is_sampled(candidates)
+            && let Some(slot) = of_sample(candidates, request)
+        {
+            return Some(slot);
+        }
         let latency_us = |slot: usize| candidates.load(slot).latency_us(request.now_us);
         let mut unmeasured = candidates
             .open(request)
@@ -35,6 +40,21 @@ impl Balance for LeastLatency {
             )
         })
     }
+}
+
+/// Chooses among a sample of the servers. `None`: none of them is open.
+fn of_sample(candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
+    let drawn = || sample::sample(candidates, request);
+    let latency_us = |slot: usize| candidates.load(slot).latency_us(request.now_us);
+    let mut unmeasured = drawn().filter(|&slot| latency_us(slot) == 0);
+    let trial = unmeasured.find(|&slot| candidates.load(slot).claim_trial(request.now_us));
+    let measured = || {
+        let measured = drawn().map(|slot| (slot, latency_us(slot)));
+        let measured = measured.filter(|&(_, latency_us)| latency_us > 0);
+        sample::cheapest(measured.map(|(slot, us)| (slot, candidates.cost(slot).times(us))))
+    };
+    let any = || sample::cheapest(drawn().map(|slot| (slot, candidates.cost(slot))));
+    trial.or_else(measured).or_else(any)
 }
 
 #[cfg(test)]

@@ -1,16 +1,60 @@
 //! Algorithm `random-two`: chooses the less busy of two random servers, which avoids herds even if
 //! counts are stale.
 
-use super::{Balance, CandidateSet};
+use super::sample::Draws;
+use super::{Balance, CandidateSet, Tier};
 use crate::server_set::PickRequest;
 use std::cmp::Ordering;
 
-pub(super) struct RandomTwo;
+/// Number of draws that may meet a closed server before the open ones are searched.
+const MISSES_MAX: usize = 16;
+
+/// Sums of the weights of the slots up to each one. A draw is a search in them.
+pub(super) struct RandomTwo {
+    sums: Vec<u64>,
+}
+
+impl RandomTwo {
+    pub(super) fn new(tier: &Tier<'_>) -> RandomTwo {
+        let weights = tier.slots.iter().map(|slot| u64::from(slot.weight));
+        let sums = weights.scan(0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        RandomTwo {
+            sums: sums.collect(),
+        }
+    }
+
+    /// Returns a random slot, in proportion to the weights.
+    fn draw(&self, random: u64) -> usize {
+        let total = self.sums.last().copied().unwrap_or(0);
+        let ticket = ((u128::from(total) * u128::from(random)) >> 64) as u64;
+        self.sums.partition_point(|&sum| sum <= ticket)
+    }
+
+    /// Returns a random open slot, in proportion to the weights; never the slot `except`.
+    fn draw_open(
+        &self,
+        (candidates, request): (&CandidateSet<'_>, &PickRequest<'_>),
+        draws: &mut Draws,
+        except: Option<usize>,
+    ) -> Option<usize> {
+        let is_meant = |slot: &usize| Some(*slot) != except && candidates.is_open(*slot, request);
+        let mut drawn = draws.by_ref().take(MISSES_MAX);
+        let drawn = drawn.find_map(|random| Some(self.draw(random)).filter(is_meant));
+        drawn.or_else(|| search(candidates, request, draws.next()?, except))
+    }
+}
 
 impl Balance for RandomTwo {
     fn pick(&self, candidates: &CandidateSet<'_>, request: &PickRequest<'_>) -> Option<usize> {
-        let one = draw(candidates, request, request.random >> 32, None)?;
-        let Some(two) = draw(candidates, request, request.random & 0xffff_ffff, Some(one)) else {
+        if self.sums.is_empty() {
+            return None;
+        }
+        let mut draws = Draws(request.random);
+        let one = self.draw_open((candidates, request), &mut draws, None)?;
+        let Some(two) = self.draw_open((candidates, request), &mut draws, Some(one)) else {
             return Some(one);
         };
         match candidates.cost(two).compare(candidates.cost(one)) {
@@ -20,11 +64,11 @@ impl Balance for RandomTwo {
     }
 }
 
-/// Returns a random open slot, in proportion to the weights; never the slot `except`.
-fn draw(
+/// Returns a random open slot like `draw_open`, after a look at all slots.
+fn search(
     candidates: &CandidateSet<'_>,
     request: &PickRequest<'_>,
-    random_32: u64,
+    random: u64,
     except: Option<usize>,
 ) -> Option<usize> {
     let slots = || {
@@ -33,7 +77,7 @@ fn draw(
             .filter(|&slot| Some(slot) != except)
     };
     let total: u64 = slots().map(|slot| candidates.weight(slot)).sum();
-    let mut ticket = ((u128::from(total) * u128::from(random_32)) >> 32) as u64;
+    let mut ticket = ((u128::from(total) * u128::from(random)) >> 64) as u64;
     let mut drawn = None;
     for slot in slots() {
         drawn = Some(slot);

@@ -1,8 +1,8 @@
 //! Algorithm `round-robin`: rotates over the servers, smoothly interleaved by weight (a a b a c a
 //! a, not a a a a a b c).
 
-use super::{Balance, CandidateSet};
-use crate::server_set::{Member, PickRequest};
+use super::{Balance, CandidateSet, Tier};
+use crate::server_set::PickRequest;
 
 /// Maximum number of turns in one round. The weights 1000 and 999 would need 1,999. Longer rounds
 /// cost memory and build time in every snapshot for differences below 0.1 %, so such weights are
@@ -20,8 +20,12 @@ pub(super) struct RoundRobin {
 }
 
 impl RoundRobin {
-    pub(super) fn new(slots: &[&Member]) -> RoundRobin {
-        let weights: Vec<u64> = slots.iter().map(|slot| u64::from(slot.weight)).collect();
+    pub(super) fn new(tier: &Tier<'_>) -> RoundRobin {
+        let weights: Vec<u64> = tier
+            .slots
+            .iter()
+            .map(|slot| u64::from(slot.weight))
+            .collect();
         RoundRobin {
             rotation: order(&reduced(&weights)),
         }

@@ -1,14 +1,16 @@
 //! Algorithm `source`: maps each key to a fixed server by a Maglev table; few keys move when a
 //! server is added or removed.
 
-use super::{Balance, CandidateSet};
+use super::{Balance, CandidateSet, Tier};
 use crate::server_set::{Member, PickRequest};
 
-/// Number of cells in the table. A prime, so that every step width visits every cell. Maglev needs
-/// 100 cells per server for shares within 1 %: enough for 80 servers, and with more of them the
-/// shares are only coarser. The size is constant because another size moves every key. 16 kB per
-/// service, filled in well under a millisecond.
-const CELLS: u64 = 8_191;
+/// Numbers of cells in the table, each with the number of listed servers up to which it is used.
+///
+/// Maglev needs 100 cells per server for shares within 1 %. The first size has them for 80 servers,
+/// and 12 for 650, whose shares then differ by 8 %; the second one has 6 for 10,000 servers, and is
+/// filled in 2 ms. Another size moves every key, so it depends on the servers of the configuration,
+/// up or not, and has few steps. Primes, so that every step width visits every cell.
+const SIZES: [(usize, u64); 3] = [(650, 8_191), (10_000, 65_537), (usize::MAX, 131_071)];
 
 const EMPTY: u16 = u16::MAX;
 
@@ -21,8 +23,12 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(slots: &[&Member]) -> Source {
-        Source { cells: fill(slots) }
+    pub(super) fn new(tier: &Tier<'_>) -> Source {
+        let size = SIZES.iter().find(|(servers, _)| tier.listed <= *servers);
+        let cells = size.map_or(0, |(_, cells)| *cells);
+        Source {
+            cells: fill(tier.slots, cells),
+        }
     }
 }
 
@@ -43,7 +49,7 @@ impl Balance for Source {
         }
         // The keys of a closed server are scattered over the others: each key walks with its own
         // step width.
-        let mut walk = Walk::new(mixed(request.key));
+        let mut walk = Walk::new(mixed(request.key), self.cells.len() as u64);
         for _ in 0..HOPS_MAX {
             let slot = usize::from(self.cells[walk.step()]);
             if candidates.is_open(slot, request) {
@@ -60,21 +66,23 @@ impl Balance for Source {
 struct Walk {
     cell: u64,
     width: u64,
+    cells: u64,
 }
 
 impl Walk {
-    fn new(hash: u64) -> Walk {
+    fn new(hash: u64, cells: u64) -> Walk {
         Walk {
-            cell: (hash >> 32) % CELLS,
-            width: (hash & 0xffff_ffff) % (CELLS - 1) + 1,
+            cell: (hash >> 32) % cells,
+            width: (hash & 0xffff_ffff) % (cells - 1) + 1,
+            cells,
         }
     }
 
     fn step(&mut self) -> usize {
         let cell = self.cell;
         self.cell = cell + self.width;
-        if self.cell >= CELLS {
-            self.cell -= CELLS;
+        if self.cell >= self.cells {
+            self.cell -= self.cells;
         }
         cell as usize
     }
@@ -82,18 +90,18 @@ impl Walk {
 
 /// Fills the table: servers in turn claim the next free cell of their own order, more often with
 /// more weight.
-fn fill(slots: &[&Member]) -> Vec<u16> {
+fn fill(slots: &[&Member], count: u64) -> Vec<u16> {
     if slots.is_empty() {
         return Vec::new();
     }
-    let mut cells = vec![EMPTY; CELLS as usize];
-    let mut claimants = claimants(slots);
+    let mut cells = vec![EMPTY; count as usize];
+    let mut claimants = claimants(slots, count);
     let weight_max = slots
         .iter()
         .map(|slot| u64::from(slot.weight))
         .max()
         .unwrap_or(1);
-    let mut free = CELLS;
+    let mut free = count;
     loop {
         for claimant in &mut claimants {
             claimant.credit += claimant.weight;
@@ -112,7 +120,7 @@ fn fill(slots: &[&Member]) -> Vec<u16> {
 
 /// Returns the claimants, ordered by identity so that the order in the configuration does not
 /// matter.
-fn claimants(slots: &[&Member]) -> Vec<Claimant> {
+fn claimants(slots: &[&Member], cells: u64) -> Vec<Claimant> {
     let mut order: Vec<usize> = (0..slots.len().min(usize::from(EMPTY))).collect();
     order.sort_by_key(|&slot| (slots[slot].id, slot));
     let mut duplicates = 0;
@@ -127,7 +135,7 @@ fn claimants(slots: &[&Member]) -> Vec<Claimant> {
         previous = Some(slots[slot].id);
         Claimant {
             slot: slot as u16,
-            walk: Walk::new(mixed(slots[slot].id.wrapping_add(mixed(duplicates)))),
+            walk: Walk::new(mixed(slots[slot].id.wrapping_add(mixed(duplicates))), cells),
             weight: u64::from(slots[slot].weight),
             credit: 0,
         }
@@ -269,5 +277,36 @@ mod tests {
         let share =
             places.iter().filter(|&&id| id == duplicates[0].id).count() as f64 / KEYS as f64;
         assert!((0.62..0.71).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn each_of_ten_thousand_servers_has_nearly_the_same_number_of_keys() {
+        let members = members(&vec![10; 10_000]);
+        let slots: Vec<&Member> = members.iter().collect();
+        let source = super::Source::new(&super::Tier {
+            slots: &slots,
+            listed: slots.len(),
+        });
+        let mut cells = vec![0_u32; slots.len()];
+        for slot in &source.cells {
+            cells[usize::from(*slot)] += 1;
+        }
+        let (least, most) = (cells.iter().min(), cells.iter().max());
+        assert_eq!((least, most), (Some(&6), Some(&7)));
+    }
+
+    #[test]
+    fn the_number_of_servers_that_are_up_never_changes_the_size_of_the_table() {
+        let mut members = members(&vec![10; 700]);
+        let before = places(&members);
+        let gone: Vec<u64> = members.iter().take(60).map(|one| one.id).collect();
+        for member in members.iter_mut().take(60) {
+            member.accepting = false;
+        }
+        let after = places(&members);
+        let pairs = before.iter().zip(&after);
+        let moved = pairs.filter(|(before, after)| before != after && !gone.contains(before));
+        let moved = moved.count() as f64 / KEYS as f64;
+        assert!(moved < 0.1, "{moved}");
     }
 }
