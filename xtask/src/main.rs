@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 mod lines;
 mod package;
+mod reference;
 mod rivals;
 mod tidy;
 
 const USAGE: &str = "\
 usage: cargo xtask tidy              checks the rules of CONTRIBUTING.md
        cargo xtask lines             counts the production lines of each crate
+       cargo xtask reference         writes the tables of keys in docs/ as the program has them
        cargo xtask package [--binary FILE] [--out DIRECTORY]
                                      builds the .deb: of a release build, or of this binary
        cargo xtask rivals            makes the root file system with the lab's newest servers
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         ["rivals", "--check"] => rivals::check(),
         ["tidy"] => tidy::run(),
         ["lines"] => lines::run(),
+        ["reference"] => reference::run(),
         ["package", ref options @ ..] => package::run(options),
         _ => wrong_usage(),
     }

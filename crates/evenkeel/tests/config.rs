@@ -14,6 +14,8 @@ mod mysql;
 mod postgres;
 #[path = "config/probes.rs"]
 mod probes;
+#[path = "config/reference.rs"]
+mod reference;
 #[path = "config/routes.rs"]
 mod routes;
 #[path = "config/rules.rs"]

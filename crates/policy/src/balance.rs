@@ -48,6 +48,9 @@ macro_rules! algorithms {
             /// Every algorithm; the laws in the tests run over all of them.
             pub const ALL: &[Algorithm] = &[$(Algorithm::$variant),+];
 
+            /// Names of all in the configuration.
+            pub const NAMES: &[&str] = &[$($name),+];
+
             /// Returns the algorithm's name in the configuration.
             pub const fn name(self) -> &'static str {
                 match self {

@@ -1,7 +1,7 @@
 //! Reads `[service.auth]`: permitted users, their addresses, and the source of credentials.
 
-use super::keys;
 use super::names;
+use super::nearest::nearest;
 use super::plan::{AccountPlan, AuthPlan, AuthSource, Monitor, SqlProtocol};
 use super::problem::Problems;
 use super::protocol;
@@ -179,7 +179,7 @@ fn check_known(auth: &AuthPlan, entry: &Entry<'_>, problems: &mut Problems) {
         return;
     }
     let message = format!("`{}` is not in the users file", entry.name);
-    let near = keys::nearest(entry.name, auth.users.keys().map(String::as_str));
+    let near = nearest(entry.name, auth.users.keys().map(String::as_str));
     let help = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None => "add the user there, or remove the entry".to_owned(),

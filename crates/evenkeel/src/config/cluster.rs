@@ -1,6 +1,6 @@
 //! Reads one `[[cluster]]`, and finds the cluster that a service names.
 
-use super::keys;
+use super::nearest::nearest;
 use super::plan::Protocol;
 use super::problem::{Problems, SourceSpan};
 use super::protocol;
@@ -152,7 +152,7 @@ fn unknown_cluster(
         .iter()
         .map(|cluster| cluster.name.as_str())
         .collect();
-    let near = keys::nearest(name, names.iter().copied());
+    let near = nearest(name, names.iter().copied());
     let help = match (near, names.as_slice()) {
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, []) => format!("add a [[cluster]] with `name = \"{name}\"` and `servers`"),

@@ -1,9 +1,12 @@
 //! Reads the settings of services with a database protocol.
 
 use super::keys;
-use super::plan::{DatabasePlan, Monitor, PoolMode, SplitPlan, SqlProtocol, TimesPlan};
+use super::plan::{
+    DatabasePlan, FailoverPlan, Monitor, PoolMode, SplitPlan, SqlProtocol, TimesPlan,
+};
 use super::problem::Problems;
 use super::reader::Table;
+use super::setting::Settings;
 use super::sources::Sources;
 use super::{auth, pool, split, tls};
 
@@ -16,15 +19,10 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> DatabasePlan {
     let mut database = DatabasePlan {
-        times: read_times(table, problems),
+        times: TimesPlan::of(table, problems),
         ..DatabasePlan::new(protocol)
     };
-    let mut number = |key, field: &mut u32| {
-        *field = table.small_number(key, problems).unwrap_or(*field);
-    };
-    number("logins_at_once", &mut database.logins_at_once);
-    number("logins_per_address", &mut database.logins_per_address);
-    number("digests_max", &mut database.digests_max);
+    database.read(table, problems);
     if let Some(pool) = table.table("pool", &keys::POOL, problems) {
         database.pool = pool::read(protocol, &pool, problems);
     }
@@ -36,7 +34,7 @@ pub(super) fn read(
     }
     database.split.lag_ms_max = read_lag(&database.split, table, problems);
     if let Some(failover) = table.table("failover", &keys::FAILOVER, problems) {
-        database.failover = split::read_failover(&failover, problems);
+        database.failover = FailoverPlan::of(&failover, problems);
     }
     let tls = table.table("tls", &keys::TLS, problems);
     database.tls = tls.and_then(|tls| tls::read(&tls, sources, problems));
@@ -56,19 +54,4 @@ fn read_lag(split: &SplitPlan, table: &Table<'_>, problems: &mut Problems) -> Op
         problems.warning(&span, "W_NO_EFFECT", message, help);
     }
     table.number("lag_ms_max", problems)
-}
-
-fn read_times(table: &Table<'_>, problems: &mut Problems) -> TimesPlan {
-    let mut times = TimesPlan::default();
-    let mut number = |key, field: &mut u64| {
-        *field = table.number(key, problems).unwrap_or(*field);
-    };
-    number("query_timeout_ms", &mut times.query_timeout_ms);
-    number("transaction_timeout_ms", &mut times.transaction_timeout_ms);
-    number(
-        "idle_in_transaction_timeout_ms",
-        &mut times.idle_in_transaction_timeout_ms,
-    );
-    number("login_timeout_ms", &mut times.login_timeout_ms);
-    times
 }

@@ -8,10 +8,11 @@ use toml::de::DeTable;
 use super::check;
 use super::cluster::{self, ClusterDraft};
 use super::keys;
-use super::plan::Plan;
+use super::plan::{Engine, Log, Plan};
 use super::problem::Problems;
 use super::reader::Table;
 use super::service::{self, Draft};
+use super::setting::Settings;
 use super::socket::default_socket;
 use super::sources::{Sources, file_help, is_world_readable, plain};
 use super::{peers, secrets, top};
@@ -128,13 +129,11 @@ fn read_plan(
     let drafts = read_services(&root, &clusters, sources, problems);
     let plan = Plan {
         path: path.map(Path::to_owned),
-        engine: engine
-            .map(|t| top::read_engine(&t, problems))
-            .unwrap_or_default(),
+        engine: engine.map(|t| Engine::of(&t, problems)).unwrap_or_default(),
         admin: admin
             .map(|t| top::read_admin(&t, sources, problems))
             .unwrap_or_default(),
-        log: log.map(|t| top::read_log(&t, problems)).unwrap_or_default(),
+        log: log.map(|t| Log::of(&t, problems)).unwrap_or_default(),
         peers: peers.map(|t| peers::read(&t, problems)).unwrap_or_default(),
         services: Vec::new(),
     };

@@ -10,7 +10,7 @@ use evenkeel_monitor::probe::AccountSource;
 use evenkeel_policy::balance::Algorithm;
 
 use super::file::{self, Loaded};
-use super::keys;
+use super::nearest::nearest;
 use super::plan::{
     Admin, Engine, Listen, Log, Monitor, PeersPlan, Plan, Protocol, ProtocolInfo, Secret,
     ServerPlan, ServicePlan, SqlProtocol,
@@ -247,12 +247,10 @@ fn read_account(
     let monitor = Monitor {
         user,
         password: password.unwrap_or_default(),
-        database: None,
-        role_interval_ms: Monitor::ROLE_INTERVAL_MS,
-        lag_query: None,
         source: AccountSource::Flags {
             password: password_variable,
         },
+        ..Monitor::default()
     };
     database.auth = auth::from_monitor(Some(&monitor));
     service.health.probe = Some(probe);
@@ -308,7 +306,7 @@ fn read_balance(flags: &Flags, default: Algorithm, problems: &mut Problems) -> A
     let found = Algorithm::ALL.iter().find(|one| one.name() == text);
     found.copied().unwrap_or_else(|| {
         let names: Vec<&str> = Algorithm::ALL.iter().map(|one| one.name()).collect();
-        let near = keys::nearest(text, names.iter().copied());
+        let near = nearest(text, names.iter().copied());
         let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
         let message = format!("--balance: unknown algorithm `{text}`");
         problems.error(

@@ -6,35 +6,27 @@ use std::ops::RangeInclusive;
 use evenkeel_monitor::probe::{AccountSource, HttpProbe};
 use toml::de::DeValue;
 
-use super::plan::{Health, Monitor, Probe, ProbeTls};
+use super::plan::{Health, Monitor, Probe};
 use super::problem::Problems;
 use super::reader::{Table, Value, wrong_type};
+use super::setting::Settings;
 use super::sources::Sources;
 
 /// Keys that every probe has.
 const PROBE_KEYS: [&str; 2] = ["port", "tls"];
 
-/// Reads the table. Missing keys have the value of `default`.
-pub(super) fn read(table: &Table<'_>, default: &Health, problems: &mut Problems) -> Health {
-    let mut number = |key| table.number(key, problems);
-    let interval_ms = number("interval_ms").unwrap_or(default.interval_ms);
-    let timeout_ms = number("timeout_ms").unwrap_or(default.timeout_ms.min(interval_ms));
-    let dead = number("dead_interval_ms_max");
-    let port = table.number("port", problems);
-    let health = Health {
-        probe: read_probe(table, default.probe_name(), problems),
-        port: port.and_then(|port| u16::try_from(port).ok()),
-        tls: match table.word("tls", problems) {
-            Some("on") => ProbeTls::On,
-            Some("off") => ProbeTls::Off,
-            _ => default.tls,
-        },
-        interval_ms,
-        timeout_ms,
-        rise: table.small_number("rise", problems).unwrap_or(default.rise),
-        fall: table.small_number("fall", problems).unwrap_or(default.fall),
-        dead_interval_ms_max: dead.unwrap_or(default.dead_interval_ms_max.max(interval_ms)),
+/// Reads the table. `default` is the probe of a table without the key.
+pub(super) fn read(table: &Table<'_>, default: &'static str, problems: &mut Problems) -> Health {
+    let mut health = Health {
+        probe: read_probe(table, default, problems),
+        ..Health::of(table, problems)
     };
+    if table.value("timeout_ms").is_none() {
+        health.timeout_ms = health.timeout_ms.min(health.interval_ms);
+    }
+    if table.value("dead_interval_ms_max").is_none() {
+        health.dead_interval_ms_max = health.dead_interval_ms_max.max(health.interval_ms);
+    }
     check_times(&health, table, problems);
     health
 }
@@ -173,9 +165,7 @@ pub(super) fn read_monitor(
     problems: &mut Problems,
 ) -> Option<Monitor> {
     let password = sources.secret(table, "password", "password_file", problems);
-    let database = table.text("database", problems).map(str::to_owned);
-    let role_interval_ms = table.number("role_interval_ms", problems);
-    let lag_query = table.text("lag_query", problems).map(str::to_owned);
+    let settings = Monitor::of(table, problems);
     let user = table.text("user", problems);
     if table.value("user").is_none() {
         let help = "add `user = \"…\"`, the account used by probes";
@@ -189,9 +179,7 @@ pub(super) fn read_monitor(
     Some(Monitor {
         user: user?.to_owned(),
         password: password.unwrap_or_default(),
-        database,
-        role_interval_ms: role_interval_ms.unwrap_or(Monitor::ROLE_INTERVAL_MS),
-        lag_query,
         source,
+        ..settings
     })
 }

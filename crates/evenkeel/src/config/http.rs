@@ -2,19 +2,18 @@
 
 use evenkeel_policy::Algorithm;
 
+use super::nearest::nearest;
 use super::plan::{
     AccessLog, AccessLogPlan, HashKeyPlan, HttpClientsPlan, HttpLimitsPlan, HttpPlan, HttpPoolPlan,
-    HttpTimesPlan, Https, RetryPlan, SameSite, StickyPlan,
+    HttpTimesPlan, Https, RetryPlan, StickyPlan,
 };
 use super::problem::Problems;
 use super::reader::{Table, listed, wrong_type};
 use super::route::{self, RouteSpans, is_token};
 use super::service::networks;
+use super::setting::{Setting, Settings};
 use super::sources::Sources;
 use super::{error_pages, keys, tls};
-
-/// Words of `on`.
-const RETRY_WORDS: [&str; 4] = ["unsent", "idempotent", "put", "delete"];
 
 /// Properties of the service that its HTTP settings depend on.
 pub(super) struct Context<'a> {
@@ -35,10 +34,10 @@ pub(super) fn read(
         http.pool = read_pool(&pool, problems);
     }
     if let Some(times) = table.table("times", &keys::TIMES, problems) {
-        http.times = read_times(&times, problems);
+        http.times = HttpTimesPlan::of(&times, problems);
     }
     if let Some(limits) = table.table("http", &keys::HTTP, problems) {
-        http.limits = read_limits(&limits, problems);
+        http.limits = HttpLimitsPlan::of(&limits, problems);
         http.clients = read_clients(&limits, problems);
         http.clients.error_pages = error_pages::read(&limits, sources, problems);
         check_clients(&limits, table, context, problems);
@@ -59,19 +58,7 @@ pub(super) fn read(
 }
 
 fn read_pool(table: &Table<'_>, problems: &mut Problems) -> HttpPoolPlan {
-    let mut pool = HttpPoolPlan::default();
-    let mut small = |key, field: &mut u32| {
-        *field = table.small_number(key, problems).unwrap_or(*field);
-    };
-    small("size", &mut pool.size);
-    small("min_idle", &mut pool.min_idle);
-    small("queue_length", &mut pool.queue_length);
-    let mut number = |key, field: &mut u64| {
-        *field = table.number(key, problems).unwrap_or(*field);
-    };
-    number("idle_ms", &mut pool.idle_ms);
-    number("lifetime_ms", &mut pool.lifetime_ms);
-    number("wait_ms", &mut pool.wait_ms);
+    let pool = HttpPoolPlan::of(table, problems);
     if pool.size > 0 && pool.min_idle > pool.size {
         let message = format!("`min_idle` is more than `size`, which is {}", pool.size);
         let help = format!("use {} or less, or a larger `size`", pool.size);
@@ -80,47 +67,12 @@ fn read_pool(table: &Table<'_>, problems: &mut Problems) -> HttpPoolPlan {
     pool
 }
 
-fn read_times(table: &Table<'_>, problems: &mut Problems) -> HttpTimesPlan {
-    let mut times = HttpTimesPlan::default();
-    let mut number = |key, field: &mut u64| {
-        *field = table.number(key, problems).unwrap_or(*field);
-    };
-    number("header_ms", &mut times.header_ms);
-    number("first_byte_ms", &mut times.first_byte_ms);
-    number("request_ms", &mut times.request_ms);
-    number("keepalive_ms", &mut times.keepalive_ms);
-    number("body_idle_ms", &mut times.body_idle_ms);
-    number("tunnel_idle_ms", &mut times.tunnel_idle_ms);
-    if let Some(rate) = table.small_number("body_rate_bytes_min", problems) {
-        times.body_rate_bytes_min = rate;
-    }
-    times
-}
-
-fn read_limits(table: &Table<'_>, problems: &mut Problems) -> HttpLimitsPlan {
-    let mut limits = HttpLimitsPlan::default();
-    let mut small = |key, field: &mut u32| {
-        *field = table.small_number(key, problems).unwrap_or(*field);
-    };
-    small("head_bytes_max", &mut limits.head_bytes_max);
-    small("fields_max", &mut limits.fields_max);
-    if let Some(bytes) = table.number("body_bytes_max", problems) {
-        limits.body_bytes_max = bytes;
-    }
-    limits
-}
-
 fn read_clients(table: &Table<'_>, problems: &mut Problems) -> HttpClientsPlan {
-    let https = match table.word("https", problems) {
-        Some("redirect") => Https::Redirect,
-        Some("only") => Https::Only,
-        _ => Https::Off,
-    };
     let networks = table
         .value("forwarded_from")
         .map(|value| networks("forwarded_from", value, problems));
     HttpClientsPlan {
-        https,
+        https: Https::read(table, "https", problems).unwrap_or_default(),
         hsts_days: table.small_number("hsts_days", problems).unwrap_or(0),
         forwarded_from: networks.unwrap_or_default(),
         hash: read_hash(table, problems),
@@ -188,35 +140,17 @@ fn check_clients(
 }
 
 fn read_sticky(table: &Table<'_>, problems: &mut Problems) -> StickyPlan {
-    let default = StickyPlan::default();
-    let cookie = table.text("cookie", problems).unwrap_or(&default.cookie);
-    if !is_token(cookie) {
-        let message = format!("`{cookie}` is not the name of a cookie");
+    let sticky = StickyPlan::of(table, problems);
+    if !is_token(&sticky.cookie) {
+        let message = format!("`{}` is not the name of a cookie", sticky.cookie);
         let help = "letters, digits, `-` and `_`";
         problems.error(&table.value_span("cookie"), "E_NAME", message, help);
     }
-    StickyPlan {
-        cookie: cookie.to_owned(),
-        ttl_ms: table.number("ttl_ms", problems).unwrap_or(default.ttl_ms),
-        same_site: match table.word("same_site", problems) {
-            Some("strict") => SameSite::Strict,
-            Some("none") => SameSite::None,
-            _ => default.same_site,
-        },
-    }
+    sticky
 }
 
 fn read_retry(table: &Table<'_>, problems: &mut Problems) -> RetryPlan {
-    let default = RetryPlan::default();
-    let mut retry = RetryPlan {
-        budget_percent: table
-            .small_number("budget_percent", problems)
-            .unwrap_or(default.budget_percent),
-        body_hold_bytes: table
-            .small_number("body_hold_bytes", problems)
-            .unwrap_or(default.body_hold_bytes),
-        ..default
-    };
+    let mut retry = RetryPlan::of(table, problems);
     if table.value("on").is_some() {
         let words = read_on(table, problems);
         let replay = &mut retry.replay;
@@ -230,19 +164,19 @@ fn read_retry(table: &Table<'_>, problems: &mut Problems) -> RetryPlan {
 
 /// Reads the kinds of requests that are sent again; none is an empty array.
 fn read_on<'a>(table: &Table<'a>, problems: &mut Problems) -> Vec<&'a str> {
-    let help = format!("an array of {}", listed(&RETRY_WORDS));
+    let help = format!("an array of {}", listed(keys::RETRY_WORDS));
     let mut words = Vec::new();
     for value in table.elements("on") {
         let Some(word) = value.get_ref().as_str() else {
             wrong_type("on", "words", value, help.as_str(), problems);
             continue;
         };
-        if RETRY_WORDS.contains(&word) {
+        if keys::RETRY_WORDS.contains(&word) {
             words.push(word);
             continue;
         }
         let message = format!("`{word}` is not a value of `on`");
-        let help = match keys::nearest(word, RETRY_WORDS) {
+        let help = match nearest(word, keys::RETRY_WORDS.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => help.clone(),
         };
@@ -252,13 +186,8 @@ fn read_on<'a>(table: &Table<'a>, problems: &mut Problems) -> Vec<&'a str> {
 }
 
 fn read_access_log(table: &Table<'_>, problems: &mut Problems) -> AccessLogPlan {
-    let format = match table.word("access_log", problems) {
-        Some("json") => AccessLog::Json,
-        Some("combined") => AccessLog::Combined,
-        _ => AccessLog::Off,
-    };
     AccessLogPlan {
-        format,
+        format: AccessLog::read(table, "access_log", problems).unwrap_or_default(),
         masks_query: table.word("access_log_query", problems) == Some("mask"),
     }
 }

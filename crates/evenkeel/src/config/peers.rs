@@ -1,24 +1,17 @@
 //! Reads `[peers]`: the number of this Evenkeel instance, and the addresses of the others.
 
-use std::collections::BTreeMap;
-
-use super::keys::INSTANCE_MAX;
-use super::plan::{Address, PeersPlan};
+use super::plan::{Address, INSTANCE_MAX, PeersPlan};
 use super::problem::Problems;
 use super::reader::{Entry, Table, wrong_type};
 use super::server;
+use super::setting::Settings;
 
 const HELP: &str = "write `addresses = { \"2\" = \"10.0.0.2:5432\" }`: `instance` of the other \
                     process, and the address it listens on";
 
 /// Reads the table.
 pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> PeersPlan {
-    let instance = table.number("instance", problems);
-    let instance = instance.and_then(|number| u16::try_from(number).ok());
-    let mut peers = PeersPlan {
-        instance: instance.unwrap_or(PeersPlan::default().instance),
-        addresses: BTreeMap::new(),
-    };
+    let mut peers = PeersPlan::of(table, problems);
     for entry in table.entries("addresses", HELP, problems) {
         let number = read_number(&entry, problems);
         let address = read_address(&entry, problems);

@@ -22,14 +22,17 @@ use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 
 pub use super::address::{Address, Listen};
+use super::setting::{DAY_MS, HOUR_MS, TEN_MINUTES_MS, WEEK_MS, number, settings, words};
 pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
 pub use http::{
     AccessLog, AccessLogPlan, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpLimitsPlan,
     HttpPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, SameSite, StickyPlan,
 };
+pub(super) use peers::INSTANCE_MAX;
 pub use peers::PeersPlan;
 pub use pool::{PoolMode, PoolPlan};
+pub(super) use protocol::SQL;
 pub use protocol::{PROTOCOL_NAMES, Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub use route::{
@@ -57,26 +60,28 @@ pub struct Plan {
     pub services: Vec<ServicePlan>,
 }
 
-/// `[engine]`: read at start; a change requires a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Engine {
-    /// Default: io_uring if the kernel permits it, else epoll.
-    pub io: Io,
-    /// Worker threads, 1 to 1024. `None`: one per core.
-    pub workers: Option<usize>,
-    /// Limit for sessions to finish after SIGTERM. Default 30 000 ms, up to a day.
-    pub shutdown_limit_ms: u64,
+settings! {
+    /// `[engine]`: read at start; a change requires a restart.
+    pub struct Engine {
+        /// I/O driver; `auto` uses io_uring where the kernel allows it, else epoll.
+        io: Io = Io::Auto;
+        /// Worker threads; one per core when absent.
+        workers: Option<usize> = None, number(1, 1_024);
+        /// Limit for sessions to go on after SIGTERM, or in a process that drains after an upgrade.
+        shutdown_limit_ms: u64 = 30_000, number(0, DAY_MS);
+    }
 }
 
-/// Driver of the data plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// io_uring if it works on this machine, else epoll.
-    Auto,
-    /// io_uring, or an error at start.
-    IoUring,
-    /// Always epoll.
-    Epoll,
+words! {
+    /// Driver of the data plane.
+    pub enum Io {
+        /// io_uring if it works on this machine, else epoll.
+        Auto = "auto",
+        /// io_uring, or an error at start.
+        IoUring = "io_uring",
+        /// Always epoll.
+        Epoll = "epoll",
+    }
 }
 
 /// `[admin]`: monitoring and control of the process.
@@ -96,108 +101,100 @@ pub struct Admin {
     pub allowed_hosts: Vec<String>,
 }
 
-/// `[log]`: log lines on standard error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// Format of the lines. Default text.
-    pub format: LogFormat,
-    /// Lowest level that is written. Default info.
-    pub level: LogLevel,
-    /// True if each finished connection writes a line. Default false.
-    pub connections: bool,
-}
-
-/// Format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// `key=value`, for people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-/// Lowest level that is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Problems that need an operator.
-    Error,
-    /// Also conditions that may soon need one.
-    Warn,
-    /// Also changes.
-    Info,
-    /// Also the reasons for decisions.
-    Debug,
-    /// Also everything else.
-    Trace,
-}
-
-impl LogLevel {
-    /// Returns the word in the file, which is also `tracing`'s.
-    pub fn name(self) -> &'static str {
-        match self {
-            LogLevel::Error => "error",
-            LogLevel::Warn => "warn",
-            LogLevel::Info => "info",
-            LogLevel::Debug => "debug",
-            LogLevel::Trace => "trace",
-        }
+settings! {
+    /// `[log]`: log lines on standard error.
+    pub struct Log {
+        /// Format of a line.
+        format: LogFormat = LogFormat::Text;
+        /// Least severe level that is written.
+        level: LogLevel = LogLevel::Info;
+        /// Write one line for each finished client connection.
+        connections: bool = false;
     }
 }
 
-/// `[[service]]`: addresses to listen on, servers, and the choice between them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServicePlan {
-    /// Unique in the file; letters, digits, `.`, `_` and `-`, up to 64.
-    pub name: String,
-    /// `[[cluster]]` that lists its servers. `None`: the service lists them itself.
-    pub cluster: Option<String>,
-    /// Protocol of the clients and servers.
-    pub protocol: Protocol,
-    /// Addresses to listen on. Empty only if routes of other services lead to it.
-    pub listen: Vec<Listen>,
-    /// Balancing algorithm. Default round-robin; least-connections for postgres and mysql.
-    pub balance: Algorithm,
-    /// Role that a server must have. Default any; always any for postgres and mysql.
-    pub role: Role,
-    /// Servers. Empty only for a service with routes.
-    pub servers: Vec<ServerPlan>,
-    /// Concurrent clients, 1 to 1 000 000. Default 10 000. Others are closed immediately.
-    pub max_connections: u32,
-    /// Limit for one attempt at one server, 1 ms to 10 minutes. Default 2 000.
-    pub connect_timeout_ms: u64,
-    /// Further attempts after a failed connect, on another server if there is one. 0 to 100,
-    /// default 3.
-    pub retries: u32,
-    /// Limit for silence of both sides. Default 28 800 000 (8 hours), for postgres and mysql 0; 0 =
-    /// no limit.
-    pub idle_timeout_ms: u64,
-    /// Limit for silence after one side has ended. Default 300 000; 0 = no limit.
-    pub half_close_timeout_ms: u64,
-    /// Queue of clients while every server is full.
-    pub queue: Queue,
-    /// Time until a recovered server has its full weight. Default 0 = immediately.
-    pub slow_start_ms: u64,
-    /// Limit for sessions of a drained or removed server to finish. Default 30 000; 0 = they are
-    /// terminated immediately.
-    pub drain_limit_ms: u64,
-    /// Treatment of sessions on a server that goes down. Default leave.
-    pub on_server_down: OnServerDown,
-    /// Treatment of new clients while no server is up. Default refuse.
-    pub all_down: AllDown,
-    /// Peers that must begin with a PROXY header. Default none.
-    pub accept_proxy_from: Vec<IpNet>,
-    /// PROXY header sent to servers. Default none.
-    pub send_proxy: SendProxy,
-    /// Keepalive settings, for clients and servers.
-    pub keepalive: Keepalive,
-    /// Active health checks.
-    pub health: Health,
-    /// Account with which database probes log in.
-    pub monitor: Option<Monitor>,
-    /// TLS to servers, for probes, monitors and sessions of database protocols.
-    pub server_tls: ServerTls,
-    /// Routes of a tcp service. Empty for others.
-    pub tls_routes: TlsRoutesPlan,
+words! {
+    /// Format of log lines.
+    pub enum LogFormat {
+        /// `key=value`, for people.
+        Text = "text",
+        /// One JSON object per line.
+        Json = "json",
+    }
+}
+
+words! {
+    /// Lowest level that is written. The words are also `tracing`'s.
+    pub enum LogLevel {
+        /// Problems that need an operator.
+        Error = "error",
+        /// Also conditions that may soon need one.
+        Warn = "warn",
+        /// Also changes.
+        Info = "info",
+        /// Also the reasons for decisions.
+        Debug = "debug",
+        /// Also everything else.
+        Trace = "trace",
+    }
+}
+
+settings! {
+    /// `[[service]]`: addresses to listen on, servers, and the choice between them.
+    pub struct ServicePlan {
+        /// Maximum concurrent clients; further ones are closed immediately.
+        max_connections: u32 = 10_000, number(1, 1_000_000);
+        /// Limit for one connection attempt to one server.
+        connect_timeout_ms: u64 = 2_000, number(1, TEN_MINUTES_MS);
+        /// Further attempts after a failed connect, on other servers first.
+        retries: u32 = 3, number(0, 100) => &["tcp", "http"];
+        /// Ends a session without traffic for this long; 0 = never, the default for http, postgres
+        /// and mysql.
+        idle_timeout_ms: u64 = 28_800_000, number(0, WEEK_MS);
+        /// Ends a session without traffic for this long once one side has closed its direction; 0 =
+        /// never.
+        half_close_timeout_ms: u64 = 300_000, number(0, WEEK_MS) => &["tcp"];
+        /// Time in which a recovered server grows to its full share; 0 = immediately.
+        slow_start_ms: u64 = 0, number(0, HOUR_MS);
+        /// Limit for sessions of a drained or removed server to go on; 0 = terminate them
+        /// immediately.
+        drain_limit_ms: u64 = 30_000, number(0, DAY_MS);
+        /// Leave the sessions of a server that went down, or terminate them.
+        on_server_down: OnServerDown = OnServerDown::Leave => &["tcp"];
+        /// While no server is up, close new clients or queue them.
+        all_down: AllDown = AllDown::Refuse => &["tcp"];
+    } also {
+        /// Unique in the file; letters, digits, `.`, `_` and `-`, up to 64.
+        name: String = String::new();
+        /// `[[cluster]]` that lists its servers. `None`: the service lists them itself.
+        cluster: Option<String> = None;
+        /// Protocol of the clients and servers.
+        protocol: Protocol = Protocol::Tcp;
+        /// Addresses to listen on. Empty only if routes of other services lead to it.
+        listen: Vec<Listen> = Vec::new();
+        /// Balancing algorithm. Default round-robin; least-connections for postgres and mysql.
+        balance: Algorithm = Algorithm::RoundRobin;
+        /// Role that a server must have. Default any; always any for postgres and mysql.
+        role: Role = Role::Any;
+        /// Servers. Empty only for a service with routes.
+        servers: Vec<ServerPlan> = Vec::new();
+        /// Queue of clients while every server is full.
+        queue: Queue = Queue::default();
+        /// Peers that must begin with a PROXY header. Default none.
+        accept_proxy_from: Vec<IpNet> = Vec::new();
+        /// PROXY header sent to servers. Default none.
+        send_proxy: SendProxy = SendProxy::Off;
+        /// Keepalive settings, for clients and servers.
+        keepalive: Keepalive = Keepalive::default();
+        /// Active health checks.
+        health: Health = Health::default();
+        /// Account with which database probes log in.
+        monitor: Option<Monitor> = None;
+        /// TLS to servers, for probes, monitors and sessions of database protocols.
+        server_tls: ServerTls = ServerTls::default();
+        /// Routes of a tcp service. Empty for others.
+        tls_routes: TlsRoutesPlan = TlsRoutesPlan::default();
+    }
 }
 
 impl ServicePlan {
@@ -214,32 +211,14 @@ impl ServicePlan {
         let info = ProtocolInfo::of(&protocol);
         ServicePlan {
             name,
-            cluster: None,
-            listen: Vec::new(),
             balance: info.balance,
-            role: Role::Any,
-            servers: Vec::new(),
-            max_connections: 10_000,
-            connect_timeout_ms: 2_000,
-            retries: 3,
             idle_timeout_ms: info.idle_timeout_ms,
-            half_close_timeout_ms: 300_000,
-            queue: Queue::default(),
-            slow_start_ms: 0,
-            drain_limit_ms: 30_000,
-            on_server_down: OnServerDown::Leave,
-            all_down: AllDown::Refuse,
-            accept_proxy_from: Vec::new(),
-            send_proxy: SendProxy::Off,
-            keepalive: Keepalive::default(),
             health: Health {
                 probe: Some(info.default_probe(false)),
                 ..Health::default()
             },
-            monitor: None,
-            server_tls: ServerTls::default(),
-            tls_routes: TlsRoutesPlan::default(),
             protocol,
+            ..ServicePlan::default()
         }
     }
 
@@ -274,19 +253,21 @@ impl ServicePlan {
     }
 }
 
-/// One server of a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerPlan {
-    /// Unique in its service. Default: the address.
-    pub name: String,
-    /// Address. Services that list the same address share the state of the server.
-    pub address: Address,
-    /// Weight for balancing, 0 to 256. Default 1; 0 takes no new clients.
-    pub weight: u32,
-    /// True if it is used only while no other server of the service is up. Default false.
-    pub backup: bool,
-    /// Concurrent sessions over all services, from 1. `None`: no limit.
-    pub max_connections: Option<u32>,
+settings! {
+    /// One server of a service.
+    pub struct ServerPlan {
+        /// Share of the clients or reads; 0 = no new clients.
+        weight: u32 = 1, number(0, 256);
+        /// Receives clients only while no other server of the service is up.
+        backup: bool = false;
+        /// Maximum concurrent connections to this server, over all services; no limit when absent.
+        max_connections: Option<u32> = None, number(1, 1_000_000);
+    } also {
+        /// Unique in its service. Default: the address.
+        name: String = String::new();
+        /// Address. Services that list the same address share the state of the server.
+        address: Address = Address::Unix(PathBuf::new());
+    }
 }
 
 impl ServerPlan {
@@ -295,119 +276,97 @@ impl ServerPlan {
         ServerPlan {
             name: address.to_string(),
             address,
-            weight: 1,
-            backup: false,
-            max_connections: None,
+            ..ServerPlan::default()
         }
     }
 }
 
-/// `[service.queue]`: queue of clients while every server is full.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// Maximum number of queued clients. Default 1 000; 0 = no queue.
-    pub length: u32,
-    /// Limit for the wait of each client, 1 ms to 10 minutes. Default 5 000.
-    pub wait_ms: u64,
-}
-
-impl Default for Queue {
-    fn default() -> Queue {
-        Queue {
-            length: 1_000,
-            wait_ms: 5_000,
-        }
+settings! {
+    /// `[service.queue]`: queue of clients while every server is full.
+    pub struct Queue {
+        /// Maximum clients that wait; 0 = clients are refused.
+        length: u32 = 1_000, number(0, 1_000_000);
+        /// Limit for the wait of each client.
+        wait_ms: u64 = 5_000, number(1, TEN_MINUTES_MS);
     }
 }
 
-/// Treatment of sessions on a server that goes down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnServerDown {
-    /// Sessions continue until one side ends them.
-    Leave,
-    /// Sessions are reset.
-    Cut,
-}
-
-/// Treatment of new clients while no server is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllDown {
-    /// Clients are disconnected immediately.
-    Refuse,
-    /// Clients wait in the queue.
-    Wait,
-}
-
-/// PROXY header sent to servers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SendProxy {
-    /// None.
-    #[default]
-    Off,
-    /// Text format.
-    V1,
-    /// Binary format.
-    V2,
-}
-
-/// `[service.keepalive]`: detection of peers that have failed without closing the connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keepalive {
-    /// Silence before the first probe, whole seconds. Default 30 000; 0 = no keepalive.
-    pub idle_ms: u64,
-    /// Interval between probes, whole seconds. Default 10 000.
-    pub interval_ms: u64,
-    /// Unanswered probes that end the connection, 1 to 127. Default 3.
-    pub probes: u32,
-    /// Limit for unacknowledged data. Default 30 000; 0 = the kernel's.
-    pub user_timeout_ms: u64,
-}
-
-impl Default for Keepalive {
-    fn default() -> Keepalive {
-        Keepalive {
-            idle_ms: 30_000,
-            interval_ms: 10_000,
-            probes: 3,
-            user_timeout_ms: 30_000,
-        }
+words! {
+    /// Treatment of sessions on a server that goes down.
+    pub enum OnServerDown {
+        /// Sessions continue until one side ends them.
+        Leave = "leave",
+        /// Sessions are reset.
+        Cut = "cut",
     }
 }
 
-/// `[service.health]`: conditions under which a server counts as up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// Kind of probe. Default tcp. `None`: only failed connects indicate a failure.
-    pub probe: Option<Probe>,
-    /// Port that probes connect to. `None`: the server's. A Unix socket has none.
-    pub port: Option<u16>,
-    /// TLS of probes. Default auto.
-    pub tls: ProbeTls,
-    /// Interval between probes of a server that is up, 50 ms to 1 hour. Default 1 000.
-    pub interval_ms: u64,
-    /// Limit for one probe. Default 1 000, or `interval_ms` if that is less.
-    pub timeout_ms: u64,
-    /// Successful probes in a row until a server is up, 1 to 100. Default 2.
-    pub rise: u32,
-    /// Failed probes in a row until a server is down, 1 to 100. Default 3.
-    pub fall: u32,
-    /// Maximum interval between probes of a server that stays down. Default 10 000, or
-    /// `interval_ms` if that is more.
-    pub dead_interval_ms_max: u64,
+words! {
+    /// Treatment of new clients while no server is up.
+    pub enum AllDown {
+        /// Clients are disconnected immediately.
+        Refuse = "refuse",
+        /// Clients wait in the queue.
+        Wait = "wait",
+    }
 }
 
-impl Default for Health {
-    fn default() -> Health {
-        Health {
-            probe: Some(Probe::Tcp(TcpProbe)),
-            port: None,
-            tls: ProbeTls::Auto,
-            interval_ms: 1_000,
-            timeout_ms: 1_000,
-            rise: 2,
-            fall: 3,
-            dead_interval_ms_max: 10_000,
-        }
+words! {
+    /// PROXY header sent to servers.
+    #[derive(Default)]
+    pub enum SendProxy {
+        /// None.
+        #[default]
+        Off = "off",
+        /// Text format.
+        V1 = "v1",
+        /// Binary format.
+        V2 = "v2",
+    }
+}
+
+settings! {
+    /// `[service.keepalive]`: detection of peers that have failed without closing the connection.
+    /// The kernel accepts 1 to 32767 seconds and 1 to 127 probes.
+    pub struct Keepalive {
+        /// Silence before the first keepalive packet, in whole seconds; 0 = send none.
+        idle_ms: u64 = 30_000, number(0, 32_767_000);
+        /// Time between keepalive packets, in whole seconds.
+        interval_ms: u64 = 10_000, number(1_000, 32_767_000);
+        /// Unanswered packets after which the connection ends.
+        probes: u32 = 3, number(1, 127);
+        /// Ends a connection whose sent data is not acknowledged for this long (TCP_USER_TIMEOUT);
+        /// 0 = the kernel's default.
+        user_timeout_ms: u64 = 30_000, number(0, DAY_MS);
+    }
+}
+
+settings! {
+    /// `[service.health]`: conditions under which a server counts as up.
+    pub struct Health {
+        /// Port that probes connect to, for example that of an agent; the port of the server when
+        /// absent. Role queries use the port of the server.
+        port: Option<u16> = None, number(1, 65_535);
+        /// TLS of probes, with the settings of `server_tls`. `auto`: database probes as `mode`
+        /// says, http probes if `mode` or another key of `server_tls` is set, tcp probes without
+        /// TLS. `on`: every probe; a tcp probe then also completes the TLS handshake. `mode` is
+        /// `verify` when absent.
+        tls: ProbeTls = ProbeTls::Auto;
+        /// Time between probes of a server that is up.
+        interval_ms: u64 = 1_000, number(50, HOUR_MS);
+        /// Limit for a whole probe; `interval_ms` if that is less.
+        timeout_ms: u64 = 1_000, number(1, TEN_MINUTES_MS);
+        /// Passed probes in a row until a server is up.
+        rise: u32 = 2, number(1, 100);
+        /// Failed probes in a row until a server is down. A timeout does not count while the server
+        /// answers clients: it is busy.
+        fall: u32 = 3, number(1, 100);
+        /// Longest interval between probes of a server that stays down; `interval_ms` if that is
+        /// more.
+        dead_interval_ms_max: u64 = 10_000, number(50, HOUR_MS);
+    } also {
+        /// Kind of probe. Default tcp. `None`: only failed connects indicate a failure.
+        probe: Option<Probe> = Some(Probe::Tcp(TcpProbe));
     }
 }
 
@@ -431,33 +390,37 @@ impl Health {
     }
 }
 
-/// TLS of probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeTls {
-    /// As `[service.server_tls]` requires: database probes with its mode, HTTP probes if a mode is
-    /// set, TCP probes never.
-    Auto,
-    /// Always, with the mode of `[service.server_tls]`. Default of that mode: verify.
-    On,
-    /// Never.
-    Off,
+words! {
+    /// TLS of probes.
+    pub enum ProbeTls {
+        /// As `[service.server_tls]` requires: database probes with its mode, HTTP probes if a mode
+        /// is set, TCP probes never.
+        Auto = "auto",
+        /// Always, with the mode of `[service.server_tls]`. Default of that mode: verify.
+        On = "on",
+        /// Never.
+        Off = "off",
+    }
 }
 
-/// `[service.monitor]`: account with which probes log in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Monitor {
-    /// Name of the account.
-    pub user: String,
-    /// Password from `password` or `password_file`; empty if neither is set.
-    pub password: Secret,
-    /// Database of the login. Default: the server's choice.
-    pub database: Option<String>,
-    /// Interval between role queries, 20 ms to 10 minutes. Default 250.
-    pub role_interval_ms: u64,
-    /// Query that returns the lag in milliseconds (or NULL), instead of the replica's own value.
-    pub lag_query: Option<String>,
-    /// Place where the account is configured.
-    pub source: AccountSource,
+settings! {
+    /// `[service.monitor]`: account with which probes log in.
+    pub struct Monitor {
+        /// Database of the login; the server decides when absent.
+        database: Option<String> = None;
+        /// Time between two queries for the role of a server.
+        role_interval_ms: u64 = Monitor::ROLE_INTERVAL_MS, number(20, TEN_MINUTES_MS);
+        /// Query for the lag of a replica in milliseconds or NULL, for example from a heartbeat
+        /// table; when absent, the replica's own figure counts.
+        lag_query: Option<String> = None;
+    } also {
+        /// Name of the account.
+        user: String = String::new();
+        /// Password from `password` or `password_file`; empty if neither is set.
+        password: Secret = Secret::default();
+        /// Place where the account is configured.
+        source: AccountSource = AccountSource::Service;
+    }
 }
 
 impl Monitor {

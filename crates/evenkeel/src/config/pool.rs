@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::keys::{self, Section};
 use super::names;
-use super::plan::{PoolMode, PoolPlan, SqlProtocol};
+use super::plan::{PoolPlan, SqlProtocol};
 use super::problem::Problems;
 use super::protocol;
 use super::reader::Table;
+use super::setting::Settings;
 
 /// Keys that require connections to a fixed database.
 const DATABASE_KEYS: [(&str, &str); 2] = [("database_size", OF_SCHEMAS), ("databases", OF_SCHEMAS)];
@@ -16,26 +17,7 @@ const OF_SCHEMAS: &str = "remove it: MySQL server connections are not tied to a 
 
 /// Reads the table.
 pub(super) fn read(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
-    let mut pool = PoolPlan::default();
-    if let Some("session") = table.word("mode", problems) {
-        pool.mode = PoolMode::Session;
-    }
-    let mut small = |key, field: &mut u32| {
-        *field = table.small_number(key, problems).unwrap_or(*field);
-    };
-    small("size", &mut pool.size);
-    small("service_size", &mut pool.service_size);
-    small("user_size", &mut pool.user_size);
-    small("database_size", &mut pool.database_size);
-    small("min_idle", &mut pool.min_idle);
-    small("queue_length", &mut pool.queue_length);
-    small("statements_max", &mut pool.statements_max);
-    let mut number = |key, field: &mut u64| {
-        *field = table.number(key, problems).unwrap_or(*field);
-    };
-    number("idle_ms", &mut pool.idle_ms);
-    number("lifetime_ms", &mut pool.lifetime_ms);
-    number("wait_ms", &mut pool.wait_ms);
+    let mut pool = PoolPlan::of(table, problems);
     pool.users = sizes((protocol, table), "users", &keys::POOL_USER, problems);
     match protocol {
         SqlProtocol::Postgres => {

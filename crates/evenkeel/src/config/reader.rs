@@ -5,8 +5,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
-use super::keys::{self, Kind, Section};
+use super::nearest::nearest;
 use super::problem::{Problems, SourceSpan};
+use super::setting::{Kind, Section};
 
 /// Value with its place in the file.
 pub(super) type Value<'a> = Spanned<DeValue<'a>>;
@@ -162,7 +163,9 @@ impl<'a> Table<'a> {
 
     /// Returns one of the key's words.
     pub(super) fn word(&self, key: &str, problems: &mut Problems) -> Option<&'static str> {
-        let Some(Kind::Word(words)) = self.section.key(key).map(|key| key.kind) else {
+        let Some(Kind::Word(words) | Kind::Words(words)) =
+            self.section.key(key).map(|key| key.kind)
+        else {
             return None;
         };
         self.word_of(key, words, problems)
@@ -185,7 +188,7 @@ impl<'a> Table<'a> {
             return Some(word);
         }
         let message = format!("`{text}` is not a value of `{key}`");
-        let help = match keys::nearest(text, words.iter().copied()) {
+        let help = match nearest(text, words.iter().copied()) {
             Some(near) => format!("did you mean `{near}`? It is one of {}", listed(words)),
             None => format!("it is one of {}", listed(words)),
         };
@@ -309,10 +312,8 @@ fn unknown_key(section: &'static Section, key: &str, span: &SourceSpan, problems
 }
 
 fn unknown_key_help(section: &'static Section, key: &str) -> String {
-    let names = section.keys.iter().map(|key| key.name);
-    let elsewhere = keys::SECTIONS
-        .iter()
-        .filter(|other| other.key(key).is_some());
+    let names = section.keys().map(|key| key.name);
+    let elsewhere = section.all.iter().filter(|other| other.key(key).is_some());
     let mut titles: Vec<&str> = elsewhere.map(|other| other.title).collect();
     if titles
         .iter()
@@ -323,7 +324,7 @@ fn unknown_key_help(section: &'static Section, key: &str) -> String {
     if !titles.is_empty() {
         return format!("it belongs to {}", listed(&titles).replace('`', ""));
     }
-    if let Some(near) = keys::nearest(key, names.clone()) {
+    if let Some(near) = nearest(key, names.clone()) {
         return format!("did you mean `{near}`?");
     }
     let names: Vec<&str> = names.collect();

@@ -3,6 +3,7 @@
 use super::plan::{Fallback, OnPrimaryChange, Role};
 use super::problem::Problems;
 use super::reader::Table;
+use super::setting::Setting;
 
 /// Keys that require a role, and that role.
 const ROLE_KEYS: [(&str, &str); 3] = [
@@ -30,17 +31,12 @@ pub(super) fn read(table: &Table<'_>, problems: &mut Problems) -> Role {
     }
     match word {
         "primary" => Role::Primary {
-            on_change: match table.word("on_primary_change", problems) {
-                Some("leave") => OnPrimaryChange::Leave,
-                _ => OnPrimaryChange::Cut,
-            },
+            on_change: OnPrimaryChange::read(table, "on_primary_change", problems)
+                .unwrap_or(OnPrimaryChange::Cut),
         },
         "replica" => Role::Replica {
             lag_ms_max: table.number("lag_ms_max", problems),
-            fallback: match table.word("fallback", problems) {
-                Some("primary") => Fallback::Primary,
-                _ => Fallback::Nobody,
-            },
+            fallback: Fallback::read(table, "fallback", problems).unwrap_or(Fallback::Nobody),
         },
         _ => Role::Any,
     }

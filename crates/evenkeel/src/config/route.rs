@@ -18,6 +18,7 @@ use super::plan::{RouteLimitsPlan, RoutePlan, RouteTarget, default_name};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, wrong_type};
 use super::service::networks;
+use super::setting::Settings;
 use super::sources::Sources;
 
 pub(super) use fields::is_token;
@@ -92,10 +93,7 @@ fn read_one(
         allow_from: read_allow_from(table, problems),
         basic_auth: auth::read(table, sources, problems),
         rate: read_rate(table, problems),
-        limits: RouteLimitsPlan {
-            body_bytes_max: table.number("body_bytes_max", problems),
-            request_ms: table.number("request_ms", problems),
-        },
+        limits: RouteLimitsPlan::of(table, problems),
     };
     check_forwarding(table, &route.target, problems);
     route

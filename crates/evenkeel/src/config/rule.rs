@@ -5,10 +5,12 @@ use evenkeel_sql::digest::Digest;
 use toml::de::DeValue;
 
 use super::keys;
+use super::nearest::nearest;
 use super::plan::{RulePlan, RuleTo, ServerPlan};
 use super::problem::Problems;
 use super::reader::{Table, Value, listed, wrong_type};
 use super::server;
+use super::setting::Settings;
 
 const GROUPS: [&str; 3] = ["primary", "replicas", "any"];
 
@@ -31,18 +33,12 @@ pub(super) fn read(
 }
 
 fn read_one(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -> RulePlan {
-    let text = |key, problems: &mut Problems| table.text(key, problems).map(str::to_owned);
     let rule = RulePlan {
-        active: table.flag("active", problems).unwrap_or(true),
-        user: text("user", problems),
-        database: text("database", problems),
+        name: read_name(table, problems),
         digest: read_digest(table, problems),
         pattern: read_pattern(table, problems),
         to: read_to(table, servers, problems),
-        assume_read: table.flag("assume_read", problems).unwrap_or(false),
-        timeout_ms: table.number("timeout_ms", problems),
-        reject: text("reject", problems),
-        ..RulePlan::named(read_name(table, problems))
+        ..RulePlan::of(table, problems)
     };
     check_effect(table, &rule, problems);
     rule
@@ -127,7 +123,7 @@ fn position_of(
     if position.is_none() {
         let message = format!("`{name}` is not a server of this service");
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-        let help = match keys::nearest(name, names.iter().copied()) {
+        let help = match nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!(
                 "its servers are {}",

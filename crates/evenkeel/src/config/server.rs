@@ -6,6 +6,7 @@ use super::keys;
 use super::plan::{Address, ServerPlan};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
+use super::setting::Settings;
 
 /// Places of the parts of a server.
 #[derive(Clone, Debug, Default)]
@@ -47,9 +48,7 @@ fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan,
     let name = table
         .text("name", problems)
         .filter(|_| check_name(table, "server", problems));
-    let weight = table.small_number("weight", problems);
-    let backup = table.flag("backup", problems);
-    let max_connections = table.small_number("max_connections", problems);
+    let settings = ServerPlan::of(table, problems);
     if table.value("address").is_none() {
         let help = "add `address = \"db1:3306\"`";
         problems.error(
@@ -61,11 +60,12 @@ fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan,
     }
     let text = table.text("address", problems)?;
     let span = table.value_span("address");
-    let mut server = ServerPlan::at(address(text, &span, problems)?);
-    server.name = name.map_or(server.name, str::to_owned);
-    server.weight = weight.unwrap_or(server.weight);
-    server.backup = backup.unwrap_or(server.backup);
-    server.max_connections = max_connections;
+    let address = address(text, &span, problems)?;
+    let server = ServerPlan {
+        name: name.map_or_else(|| address.to_string(), str::to_owned),
+        address,
+        ..settings
+    };
     let spans = ServerSpans {
         name: table.value_span("name").or_else(|| span.clone()),
         max_connections: table.value_span("max_connections").or_else(|| span.clone()),

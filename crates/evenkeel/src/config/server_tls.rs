@@ -5,16 +5,13 @@ use evenkeel_tls::Fingerprint;
 use super::plan::{ServerTls, TlsMode};
 use super::problem::Problems;
 use super::reader::{Table, wrong_type};
+use super::setting::Setting;
 use super::sources::Sources;
 use super::tls;
 
 /// Reads the TLS settings and the files that they name.
 pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> ServerTls {
-    let mut mode = table.word("mode", problems).map(|word| match word {
-        "off" => TlsMode::Off,
-        "encrypt" => TlsMode::Encrypt,
-        _ => TlsMode::Verify,
-    });
+    let mut mode = TlsMode::read(table, "mode", problems);
     let verifies = !matches!(mode, Some(TlsMode::Off | TlsMode::Encrypt));
     let ca = applies("ca", verifies, table, problems)
         .then(|| tls::authorities(table, "ca", sources, problems));

@@ -2,19 +2,17 @@
 
 use std::net::IpAddr;
 
-use evenkeel_policy::balance::Algorithm;
 use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::cluster::ClusterDraft;
 use super::keys;
-use super::plan::{
-    AllDown, Keepalive, Listen, OnServerDown, Protocol, Queue, ServerConnections, ServicePlan,
-};
+use super::plan::{Keepalive, Listen, Protocol, Queue, ServerConnections, ServicePlan};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, Value, wrong_type};
 use super::route::RouteSpans;
 use super::server;
+use super::setting::Settings;
 use super::sources::Sources;
 use super::upstream::UpstreamSpans;
 use super::{AddressError, cluster, database, http, protocol, role, route, rule};
@@ -81,8 +79,7 @@ pub(super) fn read(
     if is_known && plan.protocol_info().connections == ServerConnections::PerClient {
         plan.role = role::read(table, problems);
     }
-    read_limits(table, &mut plan, problems);
-    read_words(table, &mut plan, problems);
+    plan.read(table, problems);
     plan.accept_proxy_from = table
         .elements("accept_proxy_from")
         .iter()
@@ -147,38 +144,9 @@ fn read_listen(
 }
 
 fn read_balance(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems) {
-    let names: Vec<&'static str> = Algorithm::ALL.iter().map(|one| one.name()).collect();
-    let name = table.word_of("balance", &names, problems);
-    let chosen = Algorithm::ALL.iter().find(|one| Some(one.name()) == name);
-    if let Some(algorithm) = chosen {
-        plan.balance = *algorithm;
-    }
-}
-
-fn read_limits(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems) {
-    let mut small = |key, field: &mut u32| {
-        *field = table.small_number(key, problems).unwrap_or(*field);
-    };
-    small("max_connections", &mut plan.max_connections);
-    small("retries", &mut plan.retries);
-    let mut number = |key, field: &mut u64| {
-        *field = table.number(key, problems).unwrap_or(*field);
-    };
-    number("connect_timeout_ms", &mut plan.connect_timeout_ms);
-    number("idle_timeout_ms", &mut plan.idle_timeout_ms);
-    number("half_close_timeout_ms", &mut plan.half_close_timeout_ms);
-    number("slow_start_ms", &mut plan.slow_start_ms);
-    number("drain_limit_ms", &mut plan.drain_limit_ms);
-}
-
-fn read_words(table: &Table<'_>, plan: &mut ServicePlan, problems: &mut Problems) {
-    match table.word("on_server_down", problems) {
-        Some("cut") => plan.on_server_down = OnServerDown::Cut,
-        _ => plan.on_server_down = OnServerDown::Leave,
-    }
-    match table.word("all_down", problems) {
-        Some("wait") => plan.all_down = AllDown::Wait,
-        _ => plan.all_down = AllDown::Refuse,
+    let name = table.word("balance", problems);
+    if let Some(algorithm) = name.and_then(|name| name.parse().ok()) {
+        plan.balance = algorithm;
     }
 }
 
@@ -230,7 +198,7 @@ fn read_tables(
     problems: &mut Problems,
 ) {
     if let Some(queue) = table.table("queue", &keys::QUEUE, problems) {
-        plan.queue = read_queue(&queue, problems);
+        plan.queue = Queue::of(&queue, problems);
     }
     if let Some(keepalive) = table.table("keepalive", &keys::KEEPALIVE, problems) {
         plan.keepalive = read_keepalive(&keepalive, problems);
@@ -256,39 +224,19 @@ fn read_tables(
     }
 }
 
-fn read_queue(table: &Table<'_>, problems: &mut Problems) -> Queue {
-    let default = Queue::default();
-    Queue {
-        length: table
-            .small_number("length", problems)
-            .unwrap_or(default.length),
-        wait_ms: table.number("wait_ms", problems).unwrap_or(default.wait_ms),
-    }
-}
-
 fn read_keepalive(table: &Table<'_>, problems: &mut Problems) -> Keepalive {
-    let default = Keepalive::default();
-    let mut seconds = |key| whole_seconds(table, key, problems);
-    let (idle_ms, interval_ms) = (seconds("idle_ms"), seconds("interval_ms"));
-    Keepalive {
-        idle_ms: idle_ms.unwrap_or(default.idle_ms),
-        interval_ms: interval_ms.unwrap_or(default.interval_ms),
-        probes: table
-            .small_number("probes", problems)
-            .unwrap_or(default.probes),
-        user_timeout_ms: table
-            .number("user_timeout_ms", problems)
-            .unwrap_or(default.user_timeout_ms),
+    for key in ["idle_ms", "interval_ms"] {
+        check_seconds(table, key, problems);
     }
+    Keepalive::of(table, problems)
 }
 
-/// Reads a number of milliseconds for which the kernel requires whole seconds.
-fn whole_seconds(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<u64> {
-    let number = table.number(key, problems)?;
-    if !number.is_multiple_of(1_000) {
+/// Reports a number of milliseconds for which the kernel requires whole seconds.
+fn check_seconds(table: &Table<'_>, key: &str, problems: &mut Problems) {
+    let number = table.number(key, &mut Problems::new(None, ""));
+    if let Some(number) = number.filter(|number| !number.is_multiple_of(1_000)) {
         let message = format!("`{key}` is {number}, but must be whole seconds");
         let help = format!("use {}", number.next_multiple_of(1_000));
         problems.error(&table.value_span(key), "E_RANGE", message, help);
     }
-    Some(number)
 }

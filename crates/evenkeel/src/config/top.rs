@@ -1,23 +1,13 @@
-//! Reads `[engine]`, `[admin]` and `[log]`.
+//! Reads `[admin]`: the status page, the API and the control socket.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::plan::{Admin, Engine, Io, Listen, Log, LogFormat, LogLevel};
+use super::plan::{Admin, Listen};
 use super::problem::{Problems, SourceSpan};
 use super::reader::{Table, wrong_type};
 use super::socket::default_socket;
 use super::sources::Sources;
-
-impl Default for Engine {
-    fn default() -> Engine {
-        Engine {
-            io: Io::Auto,
-            workers: None,
-            shutdown_limit_ms: 30_000,
-        }
-    }
-}
 
 impl Default for Admin {
     fn default() -> Admin {
@@ -29,35 +19,6 @@ impl Default for Admin {
             token: None,
             allowed_hosts: Vec::new(),
         }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Log {
-        Log {
-            format: LogFormat::Text,
-            level: LogLevel::Info,
-            connections: false,
-        }
-    }
-}
-
-/// `[engine]`
-pub(super) fn read_engine(table: &Table<'_>, problems: &mut Problems) -> Engine {
-    let default = Engine::default();
-    let io = match table.word("io", problems) {
-        Some("io_uring") => Io::IoUring,
-        Some("epoll") => Io::Epoll,
-        _ => default.io,
-    };
-    let workers = table
-        .small_number("workers", problems)
-        .map(|number| number as usize);
-    let limit = table.number("shutdown_limit_ms", problems);
-    Engine {
-        io,
-        workers,
-        shutdown_limit_ms: limit.unwrap_or(default.shutdown_limit_ms),
     }
 }
 
@@ -165,28 +126,4 @@ fn read_hosts(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
         }
     }
     hosts
-}
-
-/// `[log]`
-pub(super) fn read_log(table: &Table<'_>, problems: &mut Problems) -> Log {
-    let default = Log::default();
-    let format = match table.word("format", problems) {
-        Some("json") => LogFormat::Json,
-        _ => default.format,
-    };
-    let level = match table.word("level", problems) {
-        Some("error") => LogLevel::Error,
-        Some("warn") => LogLevel::Warn,
-        Some("debug") => LogLevel::Debug,
-        Some("trace") => LogLevel::Trace,
-        _ => default.level,
-    };
-    let connections = table
-        .flag("connections", problems)
-        .unwrap_or(default.connections);
-    Log {
-        format,
-        level,
-        connections,
-    }
 }

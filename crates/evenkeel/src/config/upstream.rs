@@ -11,6 +11,7 @@ use super::problem::{Problems, SourceSpan};
 use super::reader::Table;
 use super::server::{self, ServerSpans};
 use super::server_tls;
+use super::setting::Setting;
 use super::sources::Sources;
 
 /// Servers and their settings.
@@ -113,7 +114,7 @@ pub(super) fn read(
     };
     let mut upstream = Upstream {
         servers: read_servers(table, &mut spans, problems),
-        send_proxy: read_send_proxy(table, problems),
+        send_proxy: SendProxy::read(table, "send_proxy", problems).unwrap_or_default(),
         health: Health::default(),
         monitor: None,
         server_tls: ServerTls::default(),
@@ -121,7 +122,7 @@ pub(super) fn read(
     let has_account = table.value("monitor").is_some();
     upstream.health.probe = Some(ProtocolInfo::of(protocol).default_probe(has_account));
     if let Some(health) = table.table("health", health_keys, problems) {
-        upstream.health = health::read(&health, &upstream.health, problems);
+        upstream.health = health::read(&health, upstream.health.probe_name(), problems);
         spans.health = health.span.clone();
         spans.probe_port = health.key_span("port");
         spans.probe_tls = health.key_span("tls");
@@ -166,12 +167,4 @@ fn read_servers(
         }
     }
     servers
-}
-
-fn read_send_proxy(table: &Table<'_>, problems: &mut Problems) -> SendProxy {
-    match table.word("send_proxy", problems) {
-        Some("v1") => SendProxy::V1,
-        Some("v2") => SendProxy::V2,
-        _ => SendProxy::Off,
-    }
 }

@@ -1,6 +1,6 @@
 //! Checks routes: their targets, their order, and services that none leads to.
 
-use super::super::keys;
+use super::super::nearest::nearest;
 use super::super::plan::{ProtocolInfo, RouteTarget, ServerConnections, ServicePlan, route_table};
 use super::super::problem::{Problems, SourceSpan};
 use super::super::route::RouteSpans;
@@ -85,7 +85,7 @@ fn unknown_help(name: &str, own: &Draft, drafts: &[Draft]) -> String {
         .filter(|draft| are_alike(&own.plan, &draft.plan));
     let names = alike.map(|draft| draft.plan.name.as_str());
     let ProtocolInfo { name: protocol, .. } = own.plan.protocol_info();
-    match keys::nearest(name, names) {
+    match nearest(name, names) {
         Some(near) => format!("did you mean `{near}`?"),
         None => {
             format!(

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use super::super::setting::words;
 use super::Secret;
 
 /// `[service.auth]`: permitted logins.
@@ -45,26 +46,17 @@ impl AuthPlan {
     }
 }
 
-/// Source of users that are not in the users file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AuthSource {
-    /// The database servers.
-    #[default]
-    Server,
-    /// A login at a server with the password that the client sends.
-    Login,
-    /// None: only users of the file may log in.
-    File,
-}
-
-impl AuthSource {
-    /// Returns the word in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            AuthSource::Server => "server",
-            AuthSource::Login => "login",
-            AuthSource::File => "file",
-        }
+words! {
+    /// Source of users that are not in the users file.
+    #[derive(Default)]
+    pub enum AuthSource {
+        /// The database servers.
+        #[default]
+        Server = "server",
+        /// A login at a server with the password that the client sends.
+        Login = "login",
+        /// None: only users of the file may log in.
+        File = "file",
     }
 }
 

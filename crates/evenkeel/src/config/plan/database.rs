@@ -1,32 +1,37 @@
 //! Defines the settings of services with a database protocol.
 
+use super::super::setting::{TEN_MINUTES_MS, WEEK_MS, number, settings};
+use super::protocol::SQL;
 use super::{AuthPlan, FailoverPlan, PoolPlan, RulePlan, SplitPlan, SqlProtocol, TlsPlan};
 
-/// Settings of a service with a database protocol.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabasePlan {
-    /// Protocol of the database.
-    pub protocol: SqlProtocol,
-    /// Time limits of a session.
-    pub times: TimesPlan,
-    /// Concurrent logins, 1 to 1 000 000; further ones wait. Default 1 000.
-    pub logins_at_once: u32,
-    /// Concurrent logins from one address. Default 100.
-    pub logins_per_address: u32,
-    /// Maximum number of digests with separate statistics, up to 100 000; 0 = none. Default 1 000.
-    pub digests_max: u32,
-    /// Pools of server connections, and their limits.
-    pub pool: PoolPlan,
-    /// Distribution of reads to replicas.
-    pub split: SplitPlan,
-    /// Rules for statements, in order.
-    pub rules: Vec<RulePlan>,
-    /// Treatment of clients while there is no primary.
-    pub failover: FailoverPlan,
-    /// Permitted logins, and their credentials.
-    pub auth: AuthPlan,
-    /// TLS to clients. `None`: plaintext only.
-    pub tls: Option<TlsPlan>,
+settings! {
+    /// Settings of a service with a database protocol.
+    pub struct DatabasePlan {
+        /// Maximum concurrent logins; further ones wait, up to `login_timeout_ms`.
+        logins_at_once: u32 = 1_000, number(1, 1_000_000) => SQL;
+        /// Maximum concurrent logins from one client address; further ones wait. Unix sockets do
+        /// not count.
+        logins_per_address: u32 = 100, number(1, 1_000_000) => SQL;
+        /// Statements with [statistics](operating.md#statements) of their own; 0 = none.
+        digests_max: u32 = 1_000, number(0, 100_000) => SQL;
+    } also {
+        /// Protocol of the database.
+        protocol: SqlProtocol = SqlProtocol::Postgres;
+        /// Time limits of a session.
+        times: TimesPlan = TimesPlan::default();
+        /// Pools of server connections, and their limits.
+        pool: PoolPlan = PoolPlan::default();
+        /// Distribution of reads to replicas.
+        split: SplitPlan = SplitPlan::default();
+        /// Rules for statements, in order.
+        rules: Vec<RulePlan> = Vec::new();
+        /// Treatment of clients while there is no primary.
+        failover: FailoverPlan = FailoverPlan::default();
+        /// Permitted logins, and their credentials.
+        auth: AuthPlan = AuthPlan::default();
+        /// TLS to clients. `None`: plaintext only.
+        tls: Option<TlsPlan> = None;
+    }
 }
 
 impl DatabasePlan {
@@ -34,41 +39,21 @@ impl DatabasePlan {
     pub fn new(protocol: SqlProtocol) -> DatabasePlan {
         DatabasePlan {
             protocol,
-            times: TimesPlan::default(),
-            logins_at_once: 1_000,
-            logins_per_address: 100,
-            digests_max: 1_000,
-            rules: Vec::new(),
-            pool: PoolPlan::default(),
-            split: SplitPlan::default(),
-            failover: FailoverPlan::default(),
-            auth: AuthPlan::default(),
-            tls: None,
+            ..DatabasePlan::default()
         }
     }
 }
 
-/// Time limits, from keys of the service itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimesPlan {
-    /// Limit from a query's first byte to the end of its result, up to a week. Default 0 = no
-    /// limit.
-    pub query_timeout_ms: u64,
-    /// Limit for a transaction, up to a week. Default 0 = no limit.
-    pub transaction_timeout_ms: u64,
-    /// Limit for silence in an open transaction, up to a week. Default 0 = no limit.
-    pub idle_in_transaction_timeout_ms: u64,
-    /// Limit for a login, from its first byte, 1 ms to 10 minutes. Default 10 000.
-    pub login_timeout_ms: u64,
-}
-
-impl Default for TimesPlan {
-    fn default() -> TimesPlan {
-        TimesPlan {
-            query_timeout_ms: 0,
-            transaction_timeout_ms: 0,
-            idle_in_transaction_timeout_ms: 0,
-            login_timeout_ms: 10_000,
-        }
+settings! {
+    /// Time limits, from keys of the service itself.
+    pub struct TimesPlan {
+        /// Cancels a query that takes longer; 0 = no limit.
+        query_timeout_ms: u64 = 0, number(0, WEEK_MS) => SQL;
+        /// Ends a transaction that takes longer, with an error; 0 = no limit.
+        transaction_timeout_ms: u64 = 0, number(0, WEEK_MS) => SQL;
+        /// Ends a transaction whose client is idle this long; 0 = no limit.
+        idle_in_transaction_timeout_ms: u64 = 0, number(0, WEEK_MS) => SQL;
+        /// Time within which a client must log in.
+        login_timeout_ms: u64 = 10_000, number(1, TEN_MINUTES_MS) => SQL;
     }
 }

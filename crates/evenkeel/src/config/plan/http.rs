@@ -3,7 +3,13 @@
 use evenkeel_policy::http::replay::ReplaySettings;
 use ipnet::IpNet;
 
+use super::super::setting::{
+    DAY_MS, HOUR_MS, Kind, TEN_MINUTES_MS, WEEK_MS, number, settings, words,
+};
 use super::{ContentPlan, RoutePlan, TlsPlan};
+
+/// Highest limit of the size of a request body.
+pub(in crate::config) const BODY_BYTES_MAX: u64 = 1 << 50;
 
 /// Settings of an HTTP service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,16 +62,18 @@ pub struct ErrorPagePlan {
     pub content: ContentPlan,
 }
 
-/// Treatment of requests without TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Https {
-    /// Served.
-    #[default]
-    Off,
-    /// Redirected to the same URL with TLS.
-    Redirect,
-    /// Refused.
-    Only,
+words! {
+    /// Treatment of requests without TLS.
+    #[derive(Default)]
+    pub enum Https {
+        /// Served.
+        #[default]
+        Off = "off",
+        /// Redirected to the same URL with TLS.
+        Redirect = "redirect",
+        /// Refused.
+        Only = "only",
+    }
 }
 
 /// Value by which `balance = "source"` chooses a server.
@@ -82,141 +90,98 @@ pub enum HashKeyPlan {
     Path,
 }
 
-/// `[service.sticky]`: keeps the requests of a client on one server, by a cookie.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StickyPlan {
-    /// Name of the cookie. Default `evenkeel`.
-    pub cookie: String,
-    /// Time after which the client forgets the cookie. Default 0 = when the browser ends.
-    pub ttl_ms: u64,
-    /// Requests from other sites that carry the cookie. Default lax.
-    pub same_site: SameSite,
-}
-
-impl Default for StickyPlan {
-    fn default() -> StickyPlan {
-        StickyPlan {
-            cookie: "evenkeel".to_owned(),
-            ttl_ms: 0,
-            same_site: SameSite::Lax,
-        }
+settings! {
+    /// `[service.sticky]`: keeps the requests of a client on one server, by a cookie.
+    pub struct StickyPlan {
+        /// Name of the cookie; servers do not receive it.
+        cookie: String = "evenkeel".to_owned(), Kind::Text("letters, digits, `-`, `_`");
+        /// Time after which the client forgets it; 0 = when the browser ends.
+        ttl_ms: u64 = 0, number(0, 400 * DAY_MS);
+        /// Requests from other sites that carry it; browsers accept `none` with TLS only.
+        same_site: SameSite = SameSite::Lax;
     }
 }
 
-/// Requests from other sites that carry a cookie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SameSite {
-    /// None.
-    Strict,
-    /// Only links that the user follows.
-    Lax,
-    /// All. Browsers require TLS for such a cookie.
-    None,
-}
-
-/// `[service.retry]`: requests that are sent again after an attempt failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetryPlan {
-    /// Kinds of requests. Its `retries` is the key of the service. Default: unsent and idempotent.
-    pub replay: ReplaySettings,
-    /// Part of the requests in flight that may be retries, in percent; at least 3 may. Default 20.
-    pub budget_percent: u32,
-    /// Size up to which a request body is held for a retry, in bytes. Default 65 536.
-    pub body_hold_bytes: u32,
-}
-
-impl Default for RetryPlan {
-    fn default() -> RetryPlan {
-        RetryPlan {
-            replay: ReplaySettings::default(),
-            budget_percent: 20,
-            body_hold_bytes: 65_536,
-        }
+words! {
+    /// Requests from other sites that carry a cookie.
+    pub enum SameSite {
+        /// None.
+        Strict = "strict",
+        /// Only links that the user follows.
+        Lax = "lax",
+        /// All. Browsers require TLS for such a cookie.
+        None = "none",
     }
 }
 
-/// `[service.pool]` of an HTTP service: server connections, and the requests that wait for one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpPoolPlan {
-    /// Connections to one server. Default 0 = no limit.
-    pub size: u32,
-    /// Idle connections to each server that are kept open. Default 0.
-    pub min_idle: u32,
-    /// Time after which an idle connection beyond `min_idle` is closed. Default 4 000, which is
-    /// less than the limits of common servers; 0 = never.
-    pub idle_ms: u64,
-    /// Age at which a connection is closed when it becomes idle. Default 3 600 000; 0 = never.
-    pub lifetime_ms: u64,
-    /// Limit for the wait for a connection, 1 ms to 10 minutes. Default 10 000.
-    pub wait_ms: u64,
-    /// Maximum number of waiting requests of the service. Default 10 000; 0 = no queue.
-    pub queue_length: u32,
-}
-
-impl Default for HttpPoolPlan {
-    fn default() -> HttpPoolPlan {
-        HttpPoolPlan {
-            size: 0,
-            min_idle: 0,
-            idle_ms: 4_000,
-            lifetime_ms: 3_600_000,
-            wait_ms: 10_000,
-            queue_length: 10_000,
-        }
+settings! {
+    /// `[service.retry]`: requests that are sent again after an attempt failed.
+    pub struct RetryPlan {
+        /// Part of the service's requests in flight that may be retries; 3 always may.
+        budget_percent: u32 = 20, number(0, 100);
+        /// Size up to which a request body is held for a retry; 0 = none is.
+        body_hold_bytes: u32 = 65_536, number(0, 16 << 20);
+    } also {
+        /// Kinds of requests: the key `on`. `retries` is the key of the service.
+        replay: ReplaySettings = ReplaySettings::default();
     }
 }
 
-/// `[service.times]`: time limits of requests, in milliseconds; 0 = no limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpTimesPlan {
-    /// Limit from the first byte of a request head to its end. Default 10 000.
-    pub header_ms: u64,
-    /// Limit from the end of a request to the first byte of its response. Default 60 000.
-    pub first_byte_ms: u64,
-    /// Limit from the first byte of a request to the end of its response. Default 0.
-    pub request_ms: u64,
-    /// Limit of a client's silence between two requests. Default 75 000.
-    pub keepalive_ms: u64,
-    /// Limit of silence while a body is in progress. Default 30 000.
-    pub body_idle_ms: u64,
-    /// Minimum rate of a request body, in bytes per second. Default 256.
-    pub body_rate_bytes_min: u32,
-    /// Limit of silence in a tunnel, such as a WebSocket. Default 3 600 000.
-    pub tunnel_idle_ms: u64,
-}
-
-impl Default for HttpTimesPlan {
-    fn default() -> HttpTimesPlan {
-        HttpTimesPlan {
-            header_ms: 10_000,
-            first_byte_ms: 60_000,
-            request_ms: 0,
-            keepalive_ms: 75_000,
-            body_idle_ms: 30_000,
-            body_rate_bytes_min: 256,
-            tunnel_idle_ms: 3_600_000,
-        }
+settings! {
+    /// `[service.pool]` of an HTTP service: server connections, and the requests that wait for one.
+    pub struct HttpPoolPlan {
+        /// Maximum connections to one server; 0 = no limit. `max_connections` of a server limits
+        /// all services together.
+        size: u32 = 0, number(0, 1_000_000);
+        /// Idle connections to each server that stay open.
+        min_idle: u32 = 0, number(0, 100_000);
+        /// Closes an idle connection after this time. Keep it below the servers' own limit (Node:
+        /// 5 s, nginx: 75 s): otherwise a server may close a connection while a request is on its
+        /// way; 0 = never.
+        idle_ms: u64 = 4_000, number(0, WEEK_MS);
+        /// Closes a connection of this age when it becomes idle; 0 = never.
+        lifetime_ms: u64 = 3_600_000, number(0, WEEK_MS);
+        /// Limit for the wait of a request for a connection; then it is answered with 503.
+        wait_ms: u64 = 10_000, number(1, TEN_MINUTES_MS);
+        /// Maximum number of waiting requests of the service; further ones are answered with 503.
+        queue_length: u32 = 10_000, number(0, 1_000_000);
     }
 }
 
-/// `[service.http]`: limits of messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpLimitsPlan {
-    /// Size of a request head or response head, in bytes. Default 32 768.
-    pub head_bytes_max: u32,
-    /// Number of fields in a head. Default 100.
-    pub fields_max: u32,
-    /// Size of a request body, in bytes. Default 0 = no limit.
-    pub body_bytes_max: u64,
+settings! {
+    /// `[service.times]`: time limits of requests, in milliseconds; 0 = no limit.
+    pub struct HttpTimesPlan {
+        /// Limit from the first byte of a request head to its end, answered with 408; 0 = no limit.
+        header_ms: u64 = 10_000, number(0, HOUR_MS);
+        /// Limit from the end of a request to the head of the response, answered with 504; 0 = no
+        /// limit.
+        first_byte_ms: u64 = 60_000, number(0, DAY_MS);
+        /// Limit from the head of a request to the end of its response: answered with 504, or cut
+        /// if the response has begun; 0 = no limit. Not for WebSockets.
+        request_ms: u64 = 0, number(0, DAY_MS);
+        /// Closes a client connection without a request for this long; 0 = never.
+        keepalive_ms: u64 = 75_000, number(0, DAY_MS);
+        /// Limit of silence within a body; 0 = no limit.
+        body_idle_ms: u64 = 30_000, number(0, DAY_MS);
+        /// Minimum rate of a request body, in bytes per second, on average since its begin and
+        /// after 10 seconds; slower ones are answered with 408; 0 = no limit.
+        body_rate_bytes_min: u32 = 256, number(0, 1 << 20);
+        /// Limit of silence in a WebSocket; 0 = no limit.
+        tunnel_idle_ms: u64 = 3_600_000, number(0, WEEK_MS);
+    }
 }
 
-impl Default for HttpLimitsPlan {
-    fn default() -> HttpLimitsPlan {
-        HttpLimitsPlan {
-            head_bytes_max: 32_768,
-            fields_max: 100,
-            body_bytes_max: 0,
-        }
+settings! {
+    /// `[service.http]`: limits of messages.
+    pub struct HttpLimitsPlan {
+        /// Maximum size of a request head (answered with 431, or 414 for the target alone) or
+        /// response head (502).
+        head_bytes_max: u32 = 32_768, number(1_024, 1_048_576);
+        /// Maximum number of fields in a head.
+        fields_max: u32 = 100, number(8, 1_000);
+        /// Maximum size of a request body, answered with 413; 0 = no limit. A route may have its
+        /// own; else the limit of the service whose servers answer.
+        body_bytes_max: u64 = 0, number(0, BODY_BYTES_MAX);
     }
 }
 
@@ -229,14 +194,16 @@ pub struct AccessLogPlan {
     pub masks_query: bool,
 }
 
-/// Format of an access log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AccessLog {
-    /// No lines. The default.
-    #[default]
-    Off,
-    /// One JSON object per line.
-    Json,
-    /// The Combined Log Format of Apache's httpd.
-    Combined,
+words! {
+    /// Format of an access log.
+    #[derive(Default)]
+    pub enum AccessLog {
+        /// No lines. The default.
+        #[default]
+        Off = "off",
+        /// One JSON object per line.
+        Json = "json",
+        /// The Combined Log Format of Apache's httpd.
+        Combined = "combined",
+    }
 }

@@ -2,24 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use super::super::setting::{number, settings};
 use super::Address;
 
-/// `[peers]`: number of this Evenkeel instance, and addresses of the others. A cancel request uses
-/// a new connection, which may reach any instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeersPlan {
-    /// Number of this instance, 1 to 1 023. Default 1.
-    pub instance: u16,
-    /// Addresses that receive cancel requests for clients of the other instances, by number. Never
-    /// contains this instance.
-    pub addresses: BTreeMap<u16, Address>,
-}
+/// Highest instance number: ten bits of a cancel key contain the instance that issued it. 0 means
+/// none.
+pub(in crate::config) const INSTANCE_MAX: u64 = 1_023;
 
-impl Default for PeersPlan {
-    fn default() -> PeersPlan {
-        PeersPlan {
-            instance: 1,
-            addresses: BTreeMap::new(),
-        }
+settings! {
+    /// `[peers]`: number of this Evenkeel instance, and addresses of the others. A cancel request
+    /// uses a new connection, which may reach any instance.
+    pub struct PeersPlan {
+        /// Number of this instance; different in each.
+        instance: u16 = 1, number(1, INSTANCE_MAX);
+    } also {
+        /// Addresses that receive cancel requests for clients of the other instances, by number.
+        /// Never contains this instance.
+        addresses: BTreeMap<u16, Address> = BTreeMap::new();
     }
 }

@@ -31,6 +31,9 @@ pub struct ProtocolInfo {
     pub connections: ServerConnections,
 }
 
+/// Words of the protocols of databases.
+pub(in crate::config) const SQL: &[&str] = &[POSTGRES.name, MYSQL.name];
+
 /// Use of server connections, on which the keys of a service depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerConnections {

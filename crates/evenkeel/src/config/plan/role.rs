@@ -1,5 +1,7 @@
 //! Defines the role in a cluster that a service requires of its servers.
 
+use super::super::setting::words;
+
 /// Role that a server must have to serve the clients of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -30,20 +32,22 @@ impl Role {
     }
 }
 
-/// Treatment of sessions on a server that is no longer the primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnPrimaryChange {
-    /// Sessions are reset, so that clients reconnect to the new primary.
-    Cut,
-    /// Sessions continue until one side ends them.
-    Leave,
+words! {
+    /// Treatment of sessions on a server that is no longer the primary.
+    pub enum OnPrimaryChange {
+        /// Sessions are reset, so that clients reconnect to the new primary.
+        Cut = "cut",
+        /// Sessions continue until one side ends them.
+        Leave = "leave",
+    }
 }
 
-/// Server for reads while no replica can serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// None: clients are not served.
-    Nobody,
-    /// The primary.
-    Primary,
+words! {
+    /// Server for reads while no replica can serve.
+    pub enum Fallback {
+        /// None: clients are not served.
+        Nobody = "nobody", // tidy: a value of the configuration
+        /// The primary.
+        Primary = "primary",
+    }
 }

@@ -9,7 +9,9 @@ use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::{Conditions, Route, RouteTable};
 use ipnet::IpNet;
 
+use super::super::setting::{DAY_MS, TEN_MINUTES_MS, number, settings};
 use super::Secret;
+use super::http::BODY_BYTES_MAX;
 
 /// `[[service.route]]`: requests that it takes, and their treatment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,21 +40,15 @@ pub struct RoutePlan {
     pub limits: RouteLimitsPlan,
 }
 
-/// Routes of a tcp service. Their only conditions are hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsRoutesPlan {
-    /// `[[service.route]]`, in the order of the file.
-    pub routes: Vec<RoutePlan>,
-    /// Limit for a client's ClientHello, 1 ms to 10 minutes. Default 5 000.
-    pub hello_timeout_ms: u64,
-}
-
-impl Default for TlsRoutesPlan {
-    fn default() -> TlsRoutesPlan {
-        TlsRoutesPlan {
-            routes: Vec::new(),
-            hello_timeout_ms: 5_000,
-        }
+settings! {
+    /// Routes of a tcp service. Their only conditions are hosts.
+    pub struct TlsRoutesPlan {
+        /// Time within which a client must send its first TLS message, the ClientHello, if the
+        /// service has routes.
+        hello_timeout_ms: u64 = 5_000, number(1, TEN_MINUTES_MS) => &["tcp"];
+    } also {
+        /// `[[service.route]]`, in the order of the file.
+        routes: Vec<RoutePlan> = Vec::new();
     }
 }
 
@@ -65,13 +61,15 @@ pub struct BasicAuthPlan {
     pub users: BTreeMap<String, Secret>,
 }
 
-/// Limits of each request of a route. `None`: that of the service whose servers answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RouteLimitsPlan {
-    /// Size of a request body, in bytes; 0: no limit.
-    pub body_bytes_max: Option<u64>,
-    /// Limit from the head of a request to the end of its response, in milliseconds; 0: no limit.
-    pub request_ms: Option<u64>,
+settings! {
+    /// Limits of each request of a route. `None`: that of the service whose servers answer.
+    #[derive(Copy)]
+    pub struct RouteLimitsPlan {
+        /// As in `[service.http]`, in its place for requests of the route.
+        body_bytes_max: Option<u64> = None, number(0, BODY_BYTES_MAX);
+        /// As in `[service.times]`, in its place for requests of the route.
+        request_ms: Option<u64> = None, number(0, DAY_MS);
+    }
 }
 
 impl RoutePlan {

@@ -2,50 +2,39 @@
 
 use evenkeel_policy::rules::Pattern;
 
-/// `[[service.rule]]`: the first active rule that matches a statement applies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulePlan {
-    /// Unique in its service.
-    pub name: String,
-    /// True if it applies. Default true. An inactive rule only counts the statements that it
-    /// matches.
-    pub active: bool,
-    /// User whose statements match. `None`: all.
-    pub user: Option<String>,
-    /// Database in which statements match. `None`: any, or none.
-    pub database: Option<String>,
-    /// Digest of matching statements, which is equal for statements that differ only in literals.
-    /// `None`: all.
-    pub digest: Option<u64>,
-    /// Regular expression that the text must contain. `None`: any text. Its key is `match`.
-    pub pattern: Option<Pattern>,
-    /// Servers to which reads are routed. `None`: the rule does not change the routing.
-    pub to: Option<RuleTo>,
-    /// True if functions in the statements are assumed to only read. Default false.
-    pub assume_read: bool,
-    /// Limit for the duration, up to a week; 0 = no limit. `None`: `query_timeout_ms`.
-    pub timeout_ms: Option<u64>,
-    /// Message with which statements are rejected.
-    pub reject: Option<String>,
+use super::super::setting::{WEEK_MS, number, settings};
+
+settings! {
+    /// `[[service.rule]]`: the first active rule that matches a statement applies.
+    pub struct RulePlan {
+        /// An inactive rule only counts its matches (dry run).
+        active: bool = true;
+        /// Condition: user of the session.
+        user: Option<String> = None;
+        /// Condition: database; mysql: schema.
+        database: Option<String> = None;
+        /// Action: treat the functions, views and procedures that the statement names as
+        /// read-only.
+        assume_read: bool = false;
+        /// Action: replaces `query_timeout_ms`; 0 = no limit.
+        timeout_ms: Option<u64> = None, number(0, WEEK_MS);
+        /// Action: refuse the statement; the client gets an error with the rule's name and this
+        /// text, and its session continues.
+        reject: Option<String> = None;
+    } also {
+        /// Unique in its service.
+        name: String = String::new();
+        /// Digest of matching statements, which is equal for statements that differ only in
+        /// literals. `None`: all.
+        digest: Option<u64> = None;
+        /// Regular expression that the text must contain. `None`: any text. Its key is `match`.
+        pattern: Option<Pattern> = None;
+        /// Servers to which reads are routed. `None`: the rule does not change the routing.
+        to: Option<RuleTo> = None;
+    }
 }
 
 impl RulePlan {
-    /// Returns a rule that matches every statement and has no effect.
-    pub fn named(name: String) -> RulePlan {
-        RulePlan {
-            name,
-            active: true,
-            user: None,
-            database: None,
-            digest: None,
-            pattern: None,
-            to: None,
-            assume_read: false,
-            timeout_ms: None,
-            reject: None,
-        }
-    }
-
     /// Returns whether it matches every statement.
     pub fn is_for_all(&self) -> bool {
         let is_for_some = self.user.is_some() || self.database.is_some();

@@ -1,83 +1,56 @@
 //! Defines which statements are routed to replicas, and the treatment of others while there is no
 //! primary.
 
-/// `[service.split]`: routing of reads to replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SplitPlan {
-    /// True if known reads are distributed over the servers. Default false: the primary receives
-    /// all statements.
-    pub reads: bool,
-    /// True if the primary also takes reads, by its weight. Default true.
-    pub primary_reads: bool,
-    /// Writes that a read must see. Default read-your-writes.
-    pub consistency: Consistency,
-    /// Limit for the wait of a read until a replica has the required writes, up to 10 minutes.
-    /// Default 50; 0 = the read does not wait, but is routed to another server.
-    pub wait_ms: u64,
-    /// Age from which a replica's reported position is ignored, 1 ms to 10 minutes. Default 1 000.
-    pub stale_ms: u64,
-    /// True if reads of a session that has written may be routed to other Galera nodes. Default
-    /// false.
-    pub galera_wait: bool,
-    /// The service's `lag_ms_max`: maximum lag of a replica that receives reads, up to a day.
-    /// `None`: no limit.
-    pub lag_ms_max: Option<u64>,
-}
+use super::super::setting::{TEN_MINUTES_MS, number, settings, words};
 
-impl Default for SplitPlan {
-    fn default() -> SplitPlan {
-        SplitPlan {
-            reads: false,
-            primary_reads: true,
-            consistency: Consistency::ReadYourWrites,
-            wait_ms: 50,
-            stale_ms: 1_000,
-            galera_wait: false,
-            lag_ms_max: None,
-        }
+settings! {
+    /// `[service.split]`: routing of reads to replicas.
+    pub struct SplitPlan {
+        /// Send known reads to all servers, everything else to the primary; with false everything
+        /// goes to the primary.
+        reads: bool = false;
+        /// The primary serves reads according to its weight; with false only while no replica can.
+        primary_reads: bool = true;
+        /// Writes that a read must see: those of its own session, those of all sessions of the
+        /// service, or no more than the replica has.
+        consistency: Consistency = Consistency::ReadYourWrites;
+        /// MySQL, MariaDB, Galera: Limit for the wait of a read on a replica for those writes; 0 =
+        /// it goes to another server immediately.
+        wait_ms: u64 = 50, number(0, TEN_MINUTES_MS);
+        /// Age from which a replica's position is ignored.
+        stale_ms: u64 = 1_000, number(1, TEN_MINUTES_MS);
+        /// Galera: A session that has written may read on nodes that have its writes or wait for
+        /// the cluster; with false it reads on the primary.
+        galera_wait: bool = false;
+    } also {
+        /// The service's `lag_ms_max`: maximum lag of a replica that receives reads, up to a day.
+        /// `None`: no limit.
+        lag_ms_max: Option<u64> = None;
     }
 }
 
-/// Writes that a read on a replica must see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Consistency {
-    /// Writes of its own session.
-    ReadYourWrites,
-    /// Writes of any session of the service.
-    Global,
-    /// None in particular.
-    Eventual,
-}
-
-impl Consistency {
-    /// Returns the word in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Consistency::ReadYourWrites => "read-your-writes",
-            Consistency::Global => "global",
-            Consistency::Eventual => "eventual",
-        }
+words! {
+    /// Writes that a read on a replica must see.
+    pub enum Consistency {
+        /// Writes of its own session.
+        ReadYourWrites = "read-your-writes",
+        /// Writes of any session of the service.
+        Global = "global",
+        /// None in particular.
+        Eventual = "eventual",
     }
 }
 
-/// `[service.failover]`: treatment of statements for the primary while there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailoverPlan {
-    /// Limit for their wait, up to 10 minutes. Default 10 000; 0 = they are rejected immediately.
-    pub wait_ms: u64,
-    /// Maximum number of waiting clients. Default 10 000; 0 = no queue.
-    pub queue_length: u32,
-    /// Number of clients that may resume concurrently when there is a primary again, from 1.
-    /// Default 32.
-    pub resume_at_once: u32,
-}
-
-impl Default for FailoverPlan {
-    fn default() -> FailoverPlan {
-        FailoverPlan {
-            wait_ms: 10_000,
-            queue_length: 10_000,
-            resume_at_once: 32,
-        }
+settings! {
+    /// `[service.failover]`: treatment of statements for the primary while there is none.
+    pub struct FailoverPlan {
+        /// Limit for the wait of new work for the primary (a login: at most 10 s); 0 = it is
+        /// refused immediately.
+        wait_ms: u64 = 10_000, number(0, TEN_MINUTES_MS);
+        /// Maximum clients that wait; 0 = clients are refused.
+        queue_length: u32 = 10_000, number(0, 1_000_000);
+        /// Waiting clients that resume concurrently after a failover; the next one follows when one
+        /// of them is done, or after a second.
+        resume_at_once: u32 = 32, number(1, 1_000_000);
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use evenkeel_tls::Fingerprint;
 
+use super::super::setting::words;
 use super::{Address, Secret};
 
 /// `[service.tls]`: TLS to clients.
@@ -87,13 +88,14 @@ impl ServerTls {
     }
 }
 
-/// Level of TLS to a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsMode {
-    /// Plaintext.
-    Off,
-    /// Encrypted; the certificate is not checked.
-    Encrypt,
-    /// Encrypted; the certificate must be signed by an authority and name the server.
-    Verify,
+words! {
+    /// Level of TLS to a server.
+    pub enum TlsMode {
+        /// Plaintext.
+        Off = "off",
+        /// Encrypted; the certificate is not checked.
+        Encrypt = "encrypt",
+        /// Encrypted; the certificate must be signed by an authority and name the server.
+        Verify = "verify",
+    }
 }

@@ -7,6 +7,7 @@ use crate::config::keys;
 use crate::config::plan::{RoutePlan, RouteTarget, TlsRoutesPlan};
 use crate::config::problem::Problems;
 use crate::config::reader::Table;
+use crate::config::setting::Settings;
 
 /// Keys of such a route.
 const KEYS: [&str; 2] = ["host", "to"];
@@ -16,21 +17,18 @@ pub(in crate::config) fn read(
     service: &Table<'_>,
     problems: &mut Problems,
 ) -> (TlsRoutesPlan, Vec<RouteSpans>) {
-    let mut plan = TlsRoutesPlan::default();
+    let mut plan = TlsRoutesPlan::of(service, problems);
     let mut spans = Vec::new();
     for table in service.tables("route", &keys::ROUTE, problems) {
         plan.routes
             .push(read_one(&table, plan.routes.len() + 1, problems));
         spans.push(RouteSpans::of(&table));
     }
-    if let Some(limit_ms) = service.number("hello_timeout_ms", problems) {
-        plan.hello_timeout_ms = limit_ms;
-        if service.value("route").is_none() {
-            let message = "`hello_timeout_ms` has no effect in a service without routes";
-            let help = "remove it, or add a [[service.route]]";
-            let span = service.key_span("hello_timeout_ms");
-            problems.warning(&span, "W_NO_EFFECT", message, help);
-        }
+    let span = service.key_span("hello_timeout_ms");
+    if span.is_some() && service.value("route").is_none() {
+        let message = "`hello_timeout_ms` has no effect in a service without routes";
+        let help = "remove it, or add a [[service.route]]";
+        problems.warning(&span, "W_NO_EFFECT", message, help);
     }
     (plan, spans)
 }
@@ -63,7 +61,7 @@ fn read_one(table: &Table<'_>, number: usize, problems: &mut Problems) -> RouteP
 
 /// Reports keys that need a request, which `tcp` does not read.
 fn refuse_other_keys(table: &Table<'_>, problems: &mut Problems) {
-    let names = keys::ROUTE.keys.iter().map(|key| key.name);
+    let names = keys::ROUTE.keys().map(|key| key.name);
     for key in names.filter(|key| !KEYS.contains(key) && table.value(key).is_some()) {
         let message = format!("`{key}` is for `protocol = \"http\"`, not for `tcp`");
         let help = "a route of a tcp service has `host` and `to` only: it knows the server name of \
