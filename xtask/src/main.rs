@@ -12,7 +12,7 @@ mod tidy;
 const USAGE: &str = "\
 usage: cargo xtask tidy              checks the rules of CONTRIBUTING.md
        cargo xtask lines             counts the production lines of each crate
-       cargo xtask reference         writes the tables of keys in docs/ as the program has them
+       cargo xtask reference         writes the tables of keys and the schema in docs/
        cargo xtask package [--binary FILE] [--out DIRECTORY]
                                      builds the .deb: of a release build, or of this binary
        cargo xtask rivals            makes the root file system with the lab's newest servers

@@ -6,7 +6,14 @@ use std::process::{Command, ExitCode};
 pub(crate) fn run() -> ExitCode {
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["test", "-p", "evenkeel", "--test", "config", "reference"])
+        .args([
+            "test",
+            "-p",
+            "evenkeel",
+            "--test",
+            "config",
+            "of_the_program",
+        ])
         .env("EVENKEEL_WRITE_REFERENCE", "1");
     match cargo.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,

@@ -20,10 +20,14 @@ mod reference;
 mod routes;
 #[path = "config/rules.rs"]
 mod rules;
+#[path = "config/schema.rs"]
+mod schema;
 #[path = "config/tls_routes.rs"]
 mod tls_routes;
 #[path = "config/users.rs"]
 mod users;
+#[path = "config/validator.rs"]
+mod validator;
 #[path = "config/wrong.rs"]
 mod wrong;
 
@@ -53,6 +57,7 @@ fn load(text: &str) -> (Option<Plan>, Vec<Problem>) {
         errors,
         "a plan exactly when no error: {problems:#?}"
     );
+    schema::compare_with_check(text, !errors, &problems);
     (loaded.plan, problems)
 }
 

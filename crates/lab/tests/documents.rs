@@ -11,6 +11,8 @@ mod config;
 mod page;
 #[path = "documents/run.rs"]
 mod run;
+#[path = "documents/schema.rs"]
+mod schema;
 
 use certificates::Certificates;
 use commands::Help;
@@ -36,6 +38,34 @@ fn every_configuration_on_a_page_passes_evenkeel_check() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     println!("{count} blocks of TOML");
     assert!(count > 1, "{count}: are the blocks found?");
+}
+
+#[test]
+fn the_schema_for_editors_accepts_every_configuration_on_a_page_and_refuses_wrong_ones() {
+    let mut blocks = Vec::new();
+    for (name, text) in page::pages() {
+        let of_page = page::blocks(&name, &text).into_iter();
+        blocks.extend(of_page.filter(|block| block.language == "toml"));
+    }
+    let mut files: Vec<_> = blocks.iter().map(config::files).collect();
+    let wrong = schema::WRONG
+        .iter()
+        .map(|(text, _)| vec![(*text).to_owned()]);
+    files.extend(wrong);
+    let Some(errors) = schema::errors(&files) else {
+        return;
+    };
+    let (of_pages, of_wrong) = errors.split_at(blocks.len());
+    for (block, errors) in blocks.iter().zip(of_pages) {
+        assert!(errors.is_empty(), "{}: {errors:?}", block.location);
+    }
+    for ((text, place), errors) in schema::WRONG.iter().zip(of_wrong) {
+        let found = errors
+            .iter()
+            .any(|error| error.starts_with(&format!("{place}: ")));
+        assert!(found, "{text}: {errors:?}");
+    }
+    assert!(blocks.len() > 30, "are the blocks found?");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::{done, printed};
 
 /// Files of the repository, and their paths in the package.
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 20] = [
     (
         "packaging/evenkeel.service",
         "usr/lib/systemd/system/evenkeel.service",
@@ -56,6 +56,10 @@ const FILES: [(&str, &str); 19] = [
     (
         "examples/mariadb.toml",
         "usr/share/doc/evenkeel/examples/mariadb.toml",
+    ),
+    (
+        "docs/evenkeel.schema.json",
+        "usr/share/evenkeel/evenkeel.schema.json",
     ),
     (
         "examples/postgres.toml",

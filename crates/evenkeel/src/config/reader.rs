@@ -163,21 +163,7 @@ impl<'a> Table<'a> {
 
     /// Returns one of the key's words.
     pub(super) fn word(&self, key: &str, problems: &mut Problems) -> Option<&'static str> {
-        let Some(Kind::Word(words) | Kind::Words(words)) =
-            self.section.key(key).map(|key| key.kind)
-        else {
-            return None;
-        };
-        self.word_of(key, words, problems)
-    }
-
-    /// Returns one of the given words.
-    pub(super) fn word_of(
-        &self,
-        key: &str,
-        words: &[&'static str],
-        problems: &mut Problems,
-    ) -> Option<&'static str> {
+        let words = self.section.key(key)?.kind.words();
         let value = self.value(key)?;
         let Some(text) = value.get_ref().as_str() else {
             let help = format!("one of {}, in quotes", listed(words));

@@ -12,8 +12,6 @@ use super::reader::{Table, Value, listed, wrong_type};
 use super::server;
 use super::setting::Settings;
 
-const GROUPS: [&str; 3] = ["primary", "replicas", "any"];
-
 /// Reads the rules of a service, in order. `splits` is true if the service routes reads to
 /// replicas.
 pub(super) fn read(
@@ -90,7 +88,10 @@ fn read_to(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -
     let value = table.value("to")?;
     if let DeValue::Array(names) = value.get_ref() {
         if names.is_empty() {
-            let help = format!("name servers of this service, or write {}", listed(&GROUPS));
+            let help = format!(
+                "name servers of this service, or write {}",
+                listed(RuleTo::GROUPS)
+            );
             problems.error(&Some(value.span()), "E_VALUE", "`to` is empty", help);
         }
         let positions = names
@@ -102,7 +103,7 @@ fn read_to(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -
             .collect::<Option<_>>()
             .map(RuleTo::Servers);
     }
-    match table.word_of("to", &GROUPS, problems)? {
+    match table.word("to", problems)? {
         "primary" => Some(RuleTo::Primary),
         "replicas" => Some(RuleTo::Replicas),
         _ => Some(RuleTo::Any),

@@ -72,6 +72,8 @@ pub enum Kind {
     Texts(&'static str),
     /// Array of these words, or one of them.
     Words(&'static [&'static str]),
+    /// One of these words, or an array of strings, which is described.
+    WordOrTexts(&'static [&'static str], &'static str),
     /// Number, string or array of them, whose limits are described.
     Codes(&'static str),
     /// Array of strings or tables, or one of them. The limits are described.
@@ -84,6 +86,16 @@ pub enum Kind {
     Tables(&'static Section),
     /// Tables with any names.
     NamedTables(&'static Section),
+}
+
+impl Kind {
+    /// Returns the permitted words. None for kinds without words.
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Kind::Word(words) | Kind::Words(words) | Kind::WordOrTexts(words, _) => words,
+            _ => &[],
+        }
+    }
 }
 
 pub(super) const fn number(min: u64, max: u64) -> Kind {

@@ -41,7 +41,7 @@ pub(crate) fn compare(name: &str, text: &str) {
 }
 
 #[test]
-fn the_tables_of_the_reference_are_those_of_the_program() {
+fn the_tables_in_the_documentation_are_those_of_the_program() {
     for page in PAGES {
         let text = fs::read_to_string(docs().join(page)).expect(page);
         compare(page, &with_tables(&text));
@@ -111,6 +111,7 @@ fn limits(kind: Kind) -> String {
             let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
             quoted.join(", ")
         }
+        Kind::WordOrTexts(words, texts) => format!("{}, or {texts}", limits(Kind::Word(words))),
         Kind::Text(limits)
         | Kind::Texts(limits)
         | Kind::Codes(limits)

@@ -71,6 +71,21 @@ pub(crate) fn problems(block: &Block, certificates: &Certificates) -> Vec<String
         .collect()
 }
 
+/// Returns the config files that a block of TOML may stand for: with any protocol, if it is a part.
+/// Those of other programs, and of users, stand for none.
+pub(crate) fn files(block: &Block) -> Vec<String> {
+    let text = block.text();
+    let table: Table = text.parse().unwrap_or_default();
+    if block.has_word("other") || table.contains_key("users") {
+        return vec![String::new()];
+    }
+    let is_whole = table.get("service").is_some_and(Value::is_array);
+    match is_whole && !block.has_word("part") {
+        true => vec![text],
+        false => PROTOCOLS.map(|one| completed(table.clone(), one)).into(),
+    }
+}
+
 /// Runs `evenkeel check` on the file, beside the files that it names.
 fn check(config: &str, users: &str, certificates: &Certificates) -> Vec<Problem> {
     let work_dir = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,6 @@
 //! Lists the tables that only database services have, and the users file.
 
-use super::super::plan::{AuthSource, FailoverPlan, PoolPlan, RulePlan, SplitPlan};
+use super::super::plan::{AuthSource, FailoverPlan, PoolPlan, RulePlan, RuleTo, SplitPlan};
 use super::super::setting::{Setting, keys};
 use super::{Kind, NAME, PATH, Section, TEXT, section};
 
@@ -133,7 +133,7 @@ pub static RULE: Section = section(
             "match", Kind::Text("a regular expression");
             /// Action: send reads to the primary, to replicas, to all servers, or to these servers;
             /// needs `split.reads`.
-            "to", Kind::Texts("`primary`, `replicas`, `any`, or an array of servers");
+            "to", Kind::WordOrTexts(RuleTo::GROUPS, "an array of servers");
         },
         RulePlan::KEYS.split_at(3).1,
     ],

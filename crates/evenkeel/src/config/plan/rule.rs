@@ -54,3 +54,8 @@ pub enum RuleTo {
     /// These servers of the service, by index.
     Servers(Vec<usize>),
 }
+
+impl RuleTo {
+    /// Words in the file.
+    pub const GROUPS: &[&str] = &["primary", "replicas", "any"];
+}
