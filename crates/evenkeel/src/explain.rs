@@ -147,7 +147,7 @@ fn parse_postgres(sql: &str, known: &ObjectInfo<'_>) -> ParsedText {
             pins.add(*pin);
         }
     }
-    if analysis.uses_nextval {
+    if analysis.sequences.draws {
         pins.add(Pin::Sequence);
     }
     ParsedText {
@@ -179,8 +179,8 @@ fn parse_mysql(sql: &str, modes: LexerModes, known: &ObjectInfo<'_>) -> ParsedTe
     }
     ParsedText {
         statements: analysis.statements.to_vec(),
+        writes: analysis.writes(),
         hint: analysis.hint,
-        writes: analysis.writes,
         pins,
     }
 }

@@ -17,6 +17,7 @@ mod from_client;
 mod from_server;
 mod held_state;
 pub(crate) mod id;
+mod kill;
 mod login;
 mod long_text;
 mod own_id;

@@ -184,12 +184,8 @@ pub struct TextAnalysis {
     pub catalog_change: CatalogChange,
     /// True if temporary objects may now shadow objects of the same names.
     pub may_shadow_tables: bool,
-    /// True if the text calls `nextval()`, as far as is known, so that `lastval()` is its own.
-    pub uses_nextval: bool,
-    /// True if the text calls `lastval()` or `currval()`, as far as is known.
-    pub uses_lastval: bool,
-    /// True if it is unknown whether the text calls `lastval()` or `currval()`.
-    pub may_use_lastval: bool,
+    /// Use of sequences.
+    pub sequences: SequenceUse,
     /// True if called code may act outside of its transaction, whose outcome then proves nothing.
     pub has_external_effects: bool,
     /// Change to how later texts of the session are parsed.
@@ -209,6 +205,34 @@ pub struct TextAnalysis {
     pub source: Option<Arc<PinSource>>,
     /// The effect on whole databases, if any.
     pub database_change: Option<Box<DatabaseChange>>,
+}
+
+/// Use of sequences by a text, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SequenceUse {
+    /// True if it calls `nextval()`, so that `lastval()` is its own.
+    pub draws: bool,
+    /// Calls of `lastval()` or `currval()`.
+    pub reads: SequenceReads,
+}
+
+/// Calls of `lastval()` or `currval()` by a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum SequenceReads {
+    /// None.
+    #[default]
+    None,
+    /// Code of which nothing is known may call them.
+    Unknown,
+    /// One or more.
+    Some,
+}
+
+impl SequenceUse {
+    fn add(&mut self, other: SequenceUse) {
+        self.draws |= other.draws;
+        self.reads = self.reads.max(other.reads);
+    }
 }
 
 /// Change of a database's catalog by a text.
@@ -402,9 +426,10 @@ impl TextAnalysis {
             }],
             catalog_change: CatalogChange::Functions,
             may_shadow_tables: true,
-            uses_nextval: false,
-            uses_lastval: false,
-            may_use_lastval: true,
+            sequences: SequenceUse {
+                draws: false,
+                reads: SequenceReads::Unknown,
+            },
             has_external_effects: true,
             parsing_change: ParsingChange::Nothing,
             may_set_search_path: false,
@@ -445,9 +470,7 @@ pub fn analyze_with_doubts(
         effects: SmallVec::new(),
         catalog_change: CatalogChange::None,
         may_shadow_tables: false,
-        uses_nextval: false,
-        uses_lastval: false,
-        may_use_lastval: false,
+        sequences: SequenceUse::default(),
         has_external_effects: false,
         parsing_change: ParsingChange::Nothing,
         may_set_search_path: false,
@@ -476,9 +499,7 @@ pub fn analyze_with_doubts(
         analysis.statements.push(routed);
         analysis.object = analysis.object.take().or_else(|| effects.object.take());
         analysis.may_shadow_tables |= effects.may_shadow_tables(statement);
-        analysis.uses_nextval |= effects.uses_nextval;
-        analysis.uses_lastval |= effects.uses_lastval;
-        analysis.may_use_lastval |= effects.may_use_lastval;
+        analysis.sequences.add(effects.sequences);
         analysis.database_change = analysis
             .database_change
             .or_else(|| database_change(&context, statement));

@@ -52,8 +52,8 @@ mod variables;
 pub(in crate::session_state) use facts::SettingFacts;
 
 pub use analysis::{
-    CatalogLookup, Effect, EffectKind, Kill, RoutingHint, SessionObject, TextAnalysis, Value,
-    bound_by_body, parts, read,
+    CatalogLookup, DataChange, Effect, EffectKind, Kill, RoutingHint, SessionObject, TextAnalysis,
+    TextForm, TransactionPart, Value, bound_by_body, parts, read,
 };
 pub use client_trackers::trackers;
 pub use connection::{ExportedState, ServerSessionState};

@@ -20,7 +20,7 @@ use crate::session::acquirer::{AcquireError, AcquireOutcome};
 use crate::session::handle::SessionEvent;
 use crate::session::placement::{CatchUpTarget, PlacementTarget};
 use crate::upstream::connect_error::ConnectErrorKind;
-use evenkeel_sql::session_state::mysql::{ResultReads, SettingsDiff, settings_diff};
+use evenkeel_sql::session_state::mysql::{ResultReads, SettingsDiff, TextForm, settings_diff};
 
 impl Session<'_> {
     /// Requests a connection for the command. Returns true if one was acquired.
@@ -240,7 +240,7 @@ impl Session<'_> {
         };
         // An unparsable text may contain several statements.
         let is_known = |one: &RoutedStatement| {
-            one.kind != StatementClass::Unknown && !meaning.defines_stored_program
+            one.kind != StatementClass::Unknown && meaning.form != TextForm::StoredProgram
         };
         let is_one = matches!(&*meaning.statements, [one] if is_known(one));
         (!is_one).then_some(self.takes_several)

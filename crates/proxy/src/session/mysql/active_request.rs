@@ -22,7 +22,7 @@ use crate::service::rules::AppliedRules;
 use crate::session::placement::{CatchUpTarget, PlacementTarget, ReadRequest};
 use crate::session::retry_history::RetryHistory;
 use evenkeel_sql::mysql::LongTextReader;
-use evenkeel_sql::session_state::mysql::TextAnalysis;
+use evenkeel_sql::session_state::mysql::{TextAnalysis, TransactionPart};
 
 /// Time in milliseconds for which a session reads on the primary after a replica could not be
 /// prepared for it.
@@ -204,9 +204,9 @@ impl Session<'_> {
         if self.is_held_for_questions() && (only_asks(meaning) || self.stays_for_results()) {
             return Ok(());
         }
-        let begins = meaning.begins;
+        let begins = meaning.unit == TransactionPart::Begin;
         let is_one = meaning.statements.len() == 1;
-        let is_harmful = meaning.writes || self.locks_or_begins(&meaning.statements);
+        let is_harmful = meaning.writes() || self.locks_or_begins(&meaning.statements);
         if self.is_held_for_questions() {
             self.release_server(Condition::Clean);
             return Ok(());
@@ -331,7 +331,7 @@ impl Session<'_> {
             RequestEffect::Reads
         } else if matches!(self.active.what, CommandKind::Prepare(_)) {
             RequestEffect::Prepares
-        } else if meaning.is_some_and(|meaning| meaning.begins) {
+        } else if meaning.is_some_and(|meaning| meaning.unit == TransactionPart::Begin) {
             RequestEffect::Begins
         } else {
             RequestEffect::Writes

@@ -10,10 +10,9 @@ use evenkeel_wire::mysql::{PacketKind as Malformed, ProtocolError, StatementId, 
 use super::active_request::{CommandKind, CommandStatement};
 use super::error_reply::ErrorReply;
 use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
-use crate::error_catalog;
-use crate::session::cancel::{KillOutcome, KillRequest, forward_kill, kill};
+use crate::error_catalog::{self, CatalogEntry};
 use crate::session::statement_interner::OF_CLIENT_MAX;
-use evenkeel_sql::session_state::mysql::TextAnalysis;
+use evenkeel_sql::session_state::mysql::{Kill, TextAnalysis};
 
 /// Result of the dispatch of a command.
 pub(super) enum RequestDisposition {
@@ -25,6 +24,11 @@ pub(super) enum RequestDisposition {
     Refuse(ErrorReply),
 }
 
+/// Rejects a command with an error without details.
+fn refusal(entry: &CatalogEntry) -> RequestDisposition {
+    RequestDisposition::Refuse(ErrorReply::new(entry))
+}
+
 impl<'a> Session<'a> {
     /// Dispatches a command, and executes it if it needs no server.
     pub(super) fn dispatch(&mut self, payload: &[u8]) -> Result<RequestDisposition, ExitReason> {
@@ -32,9 +36,7 @@ impl<'a> Session<'a> {
         let command = match frontend::request(payload, self.handshake.agreed) {
             Ok(command) => command,
             Err(fault) if is_no_command(fault) => {
-                return Ok(RequestDisposition::Refuse(ErrorReply::new(
-                    &error_catalog::UNKNOWN_COMMAND,
-                )));
+                return Ok(refusal(&error_catalog::UNKNOWN_COMMAND));
             }
             Err(fault) => return Ok(RequestDisposition::Refuse(ErrorReply::protocol(fault))),
         };
@@ -103,11 +105,10 @@ impl<'a> Session<'a> {
         if is_whole && self.answers_alone(text) {
             return RequestDisposition::Done;
         }
-        if let Some((id, only_query)) = self.kill_of(&meaning) {
-            return self.kill(id, only_query);
-        }
-        if meaning.kills_unknown_connection {
-            return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::KILL_OF_SERVER_ID));
+        match meaning.kill {
+            Kill::None => {}
+            Kill::Of { connection, query } => return self.kill(connection, query),
+            Kill::Unknown => return refusal(&error_catalog::KILL_OF_SERVER_ID),
         }
         self.apply_rules(is_whole.then_some(text));
         RequestDisposition::Send(CommandKind::Query, CommandStatement::Text(meaning))
@@ -122,7 +123,7 @@ impl<'a> Session<'a> {
         self.apply_rules(Some(text));
         let statement = self.intern(text);
         if statement.meaning.kills() {
-            return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::KILL_PREPARED));
+            return refusal(&error_catalog::KILL_PREPARED);
         }
         if !self.statements.has_room(&statement) {
             return RequestDisposition::Refuse(ErrorReply::with(
@@ -181,7 +182,7 @@ impl<'a> Session<'a> {
         let statement = Arc::clone(&named.statement);
         let what = what(number);
         if named.lacks_data && self.goes_without(number, &what) {
-            return RequestDisposition::Refuse(ErrorReply::new(&error_catalog::LONG_DATA_LOST));
+            return refusal(&error_catalog::LONG_DATA_LOST);
         }
         self.reapply_rules(number);
         let current = self.current(number, &statement);
@@ -300,37 +301,6 @@ impl<'a> Session<'a> {
         server.reset_connection(&mut out);
         self.stage = Stage::DiscardReply(AfterDiscard::Renewed { is_clean: true });
         self.send_to_server(out)
-    }
-
-    /// Handles KILL of a connection id assigned by Evenkeel.
-    fn kill(&mut self, id: u64, only_query: bool) -> RequestDisposition {
-        let user = Arc::clone(&self.account.pool_user.user);
-        let wanted = KillRequest {
-            id,
-            user,
-            only_query,
-        };
-        if forward_kill(self.worker, self.permit.service(), &wanted) {
-            self.killed(id, KillOutcome::Done);
-            return RequestDisposition::Done;
-        }
-        let worker: &'a crate::worker::Worker = self.worker;
-        let killing = Box::pin(kill(worker, self.permit.service().id, wanted));
-        self.stage = Stage::Killing(killing, id);
-        RequestDisposition::Done
-    }
-
-    pub(super) fn killed(&mut self, id: u64, killed: KillOutcome) {
-        self.stage = Stage::Command;
-        match killed {
-            KillOutcome::Done => self.answer_ok(),
-            KillOutcome::NotYours => {
-                self.reply_error(ErrorReply::with(&error_catalog::KILL_NOT_OWNER, &[&id]));
-            }
-            KillOutcome::Nobody => {
-                self.reply_error(ErrorReply::with(&error_catalog::KILL_OF_UNKNOWN_ID, &[&id]));
-            }
-        }
     }
 
     /// Returns the status of the session's server, or the equivalent if it has none.

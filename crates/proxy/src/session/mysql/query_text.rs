@@ -23,7 +23,7 @@ use super::tracked::last_row;
 use crate::session::pinning;
 use evenkeel_sql::session_state::PinSource;
 use evenkeel_sql::session_state::mysql::{
-    self, CatalogLookup, SessionState, StatementReply, TextAnalysis,
+    self, CatalogLookup, DataChange, SessionState, StatementReply, TextAnalysis, TransactionPart,
 };
 use evenkeel_sql::session_state::settings::SettingSet;
 use evenkeel_sql::session_state::templates;
@@ -148,11 +148,12 @@ impl Session<'_> {
             self.active.what,
             CommandKind::Query | CommandKind::Execute(_)
         );
-        self.active.atomicity = match is_text && meaning.is_atomic {
+        let is_atomic = is_text && meaning.unit == TransactionPart::Atomic;
+        self.active.atomicity = match is_atomic {
             true => Atomicity::Whole,
             false => Atomicity::Partial,
         };
-        self.active.may_write = meaning.writes
+        self.active.may_write = meaning.writes()
             || matches!(self.active.what, CommandKind::Simple | CommandKind::Bulk(_));
         if let Some(at) = &mut self.acquirer.at {
             at.written.is_some |= self.active.may_write;
@@ -196,7 +197,7 @@ impl Session<'_> {
         let interner = self.worker.interner();
         self.state
             .succeeded(meaning, index, &reply, &mut server.settings, interner);
-        if meaning.changes_catalog {
+        if meaning.change == DataChange::Catalog {
             self.service.server_info.routines_changed();
             self.changed_catalog = Some(self.catalog());
         }
@@ -289,12 +290,6 @@ impl Session<'_> {
         self.service
             .server_info
             .record_write(self.worker.index(), now_us);
-    }
-
-    /// Returns the connection id and mode of a KILL of an id assigned by Evenkeel.
-    pub(super) fn kill_of(&self, meaning: &TextAnalysis) -> Option<(u64, bool)> {
-        let kill = meaning.kill.as_ref()?;
-        Some((kill.connection, kill.query))
     }
 
     /// Resets the session state after COM_RESET_CONNECTION; the schema stays.

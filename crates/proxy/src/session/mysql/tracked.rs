@@ -7,12 +7,13 @@ use evenkeel_wire::mysql::{Parsed, backend, frame};
 use super::query_text::effective;
 use super::server::ServerConnection;
 use super::{AfterDiscard, Session, Stage};
+use evenkeel_sql::session_state::mysql::TextForm;
 
 impl Session<'_> {
     /// Enables the client's trackers on the connection if the command names them.
     pub(super) fn show_trackers(&mut self, out: &mut Vec<u8>) {
         let meaning = effective(&self.active.what, &self.active.statement);
-        let is_named = meaning.is_some_and(|meaning| meaning.names_trackers);
+        let is_named = meaning.is_some_and(|meaning| meaning.form == TextForm::Trackers);
         let Some(server) = self.server.as_mut().filter(|_| is_named) else {
             return;
         };

@@ -104,7 +104,7 @@ impl Session<'_> {
     pub(super) fn note_changes(&mut self, analysis: &TextAnalysis) {
         self.catalog_change = self.catalog_change.max(analysis.catalog_change);
         self.changes_plans |= analysis.changes_plans();
-        self.sequences.used_nextval |= analysis.uses_nextval;
+        self.sequences.used_nextval |= analysis.sequences.draws;
         self.start_database_change(analysis);
         self.note_names(analysis);
         if !analysis.effects.is_empty() {

@@ -10,7 +10,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 use super::Session;
 use super::process_ids::select;
 use super::server::ServerConnection;
-use evenkeel_sql::session_state::analysis::TextAnalysis;
+use evenkeel_sql::session_state::analysis::{SequenceReads, TextAnalysis};
 
 /// Message for a use of `currval` or `lastval` that cannot be separated from other sessions'
 /// values.
@@ -84,7 +84,8 @@ pub(crate) enum SequenceRead {
 impl SequenceRead {
     /// Returns how a simple query with this text reads sequence values, if it does.
     pub(super) fn of(analysis: &TextAnalysis, text: &[u8]) -> SequenceRead {
-        let call = analysis.uses_lastval.then(|| backend_call(text, false));
+        let reads = analysis.sequences.reads == SequenceReads::Some;
+        let call = reads.then(|| backend_call(text, false));
         match call.flatten() {
             Some(call) if call.function == BackendFunction::LastValue => SequenceRead::LastValue,
             _ => SequenceRead::Other,
@@ -100,7 +101,7 @@ impl Session<'_> {
         analysis: &TextAnalysis,
         text: &[u8],
     ) -> Option<Vec<u8>> {
-        if !analysis.uses_lastval || self.sequences.used_nextval {
+        if analysis.sequences.reads != SequenceReads::Some || self.sequences.used_nextval {
             return None;
         }
         let call = backend_call(text, false)?;
@@ -152,11 +153,13 @@ impl Session<'_> {
         meaning: &TextAnalysis,
         read: SequenceRead,
     ) -> bool {
-        if !meaning.uses_lastval {
-            if meaning.may_use_lastval {
+        match meaning.sequences.reads {
+            SequenceReads::None => return false,
+            SequenceReads::Unknown => {
                 self.forget_sequences(flight);
+                return false;
             }
-            return false;
+            SequenceReads::Some => {}
         }
         self.account.asked_sequences(read);
         let Some(server) = &self.server else {

@@ -14,7 +14,8 @@ use super::super::settings::values;
 use super::body::{Body, whole};
 use super::effects::EffectCollector;
 use super::{
-    AnalysisContext, EffectKind, ParsingChange, implicit_code, languages, parsing_change, pins,
+    AnalysisContext, EffectKind, ParsingChange, SequenceReads, implicit_code, languages,
+    parsing_change, pins,
 };
 
 /// What SQL that is not in the text, or code in another language, may leave behind.
@@ -57,8 +58,10 @@ pub(super) fn collect(
             read(reader, &code, true, effects);
             let body = Body::read("plpgsql", &code);
             // What it makes of its strings may draw and ask, too.
-            effects.uses_nextval |= body.pins.has(Pin::Sequence);
-            effects.uses_lastval |= body.pins.has(Pin::SequenceRead);
+            effects.sequences.draws |= body.pins.has(Pin::Sequence);
+            if body.pins.has(Pin::SequenceRead) {
+                effects.reads_sequence(SequenceReads::Some);
+            }
             effects.shadows_tables |= body.pins.has(Pin::TableShadowing);
             effects.changes_parsing |= body.pins.has(Pin::ParseSettings);
             for relation in body.relations {
@@ -95,8 +98,11 @@ pub(super) fn bound_by_code(code: &[u8], custom_settings: &mut BTreeSet<Box<[u8]
     let mut effects = EffectCollector::of(0, &mut list);
     read(&reader, code, false, &mut effects);
     let passing = [
-        (effects.uses_nextval, Pin::Sequence),
-        (effects.uses_lastval, Pin::SequenceRead),
+        (effects.sequences.draws, Pin::Sequence),
+        (
+            effects.sequences.reads == SequenceReads::Some,
+            Pin::SequenceRead,
+        ),
         (effects.shadows_tables, Pin::TableShadowing),
         (effects.changes_parsing, Pin::ParseSettings),
     ];
@@ -118,7 +124,7 @@ pub(super) fn bound_by_code(code: &[u8], custom_settings: &mut BTreeSet<Box<[u8]
 }
 
 pub(super) fn anything(reader: &AnalysisContext<'_>, effects: &mut EffectCollector<'_>) {
-    effects.may_use_lastval = true;
+    effects.reads_sequence(SequenceReads::Unknown);
     for pin in ANYTHING {
         effects.pin(pin);
     }
@@ -219,8 +225,8 @@ fn call(reader: &AnalysisContext<'_>, name: &[u8], sets: &Sets, effects: &mut Ef
                 effects.pin_on_success(Pin::Role);
             }
         }
-        b"nextval" | b"setval" => effects.uses_nextval = true,
-        b"currval" | b"lastval" => effects.uses_lastval = true,
+        b"nextval" | b"setval" => effects.draws_sequence(),
+        b"currval" | b"lastval" => effects.reads_sequence(SequenceReads::Some),
         b"setseed" => effects.pin(Pin::RandomSeed),
         // Within a block, other calls may follow it.
         b"pg_advisory_unlock_all" => {}

@@ -12,19 +12,17 @@ use evenkeel_policy::route::Volatility;
 use smallvec::SmallVec;
 
 use super::super::settings::values;
-use super::{AnalysisContext, Effect, EffectKind, do_block, implicit_code, pins, routing};
+use super::{
+    AnalysisContext, Effect, EffectKind, SequenceReads, SequenceUse, do_block, implicit_code, pins,
+    routing,
+};
 
 /// Collector of the effects of one statement.
 pub(super) struct EffectCollector<'a> {
     pub(super) statement: u32,
     pub(super) list: &'a mut SmallVec<[Effect; 1]>,
-    /// True if the statement calls `nextval()`, which pins only if `lastval()` or `currval()` is
-    /// read.
-    pub(super) uses_nextval: bool,
-    /// True if the statement reads `lastval()` or `currval()`.
-    pub(super) uses_lastval: bool,
-    /// True if it is unknown whether the statement reads `lastval()` or `currval()`.
-    pub(super) may_use_lastval: bool,
+    /// Use of sequences, which pins only if `lastval()` or `currval()` is read.
+    pub(super) sequences: SequenceUse,
     /// True if called code may create temporary objects until the end of the transaction.
     pub(super) shadows_tables: bool,
     /// True if called code may change settings that affect parsing until the end of the
@@ -45,15 +43,23 @@ impl<'a> EffectCollector<'a> {
             statement,
             before: list.len(),
             list,
-            uses_nextval: false,
-            uses_lastval: false,
-            may_use_lastval: false,
+            sequences: SequenceUse::default(),
             shadows_tables: false,
             changes_parsing: false,
             object: None,
             pins: Pins::NONE,
             pins_on_success: Pins::NONE,
         }
+    }
+
+    /// Records a call of `nextval()`.
+    pub(super) fn draws_sequence(&mut self) {
+        self.sequences.draws = true;
+    }
+
+    /// Records calls of `lastval()` or `currval()`.
+    pub(super) fn reads_sequence(&mut self, reads: SequenceReads) {
+        self.sequences.reads = self.sequences.reads.max(reads);
     }
 
     /// Returns the effects of this statement.

@@ -9,7 +9,9 @@ use evenkeel_policy::route::Volatility;
 
 use super::super::settings::values;
 use super::effects::EffectCollector;
-use super::{AnalysisContext, CatalogLookup, EffectKind, do_block, functional_notation};
+use super::{
+    AnalysisContext, CatalogLookup, EffectKind, SequenceReads, do_block, functional_notation,
+};
 
 /// Name prefixes of functions that leave state which only closing the connection removes.
 const PERMANENT: [&[u8]; 8] = [
@@ -145,10 +147,10 @@ fn called(
 ) {
     let traits = statement.traits;
     if traits.any(StatementTraits::NEXT_VALUE) {
-        effects.uses_nextval = true;
+        effects.draws_sequence();
     }
     if traits.any(StatementTraits::CURRENT_VALUE.and(StatementTraits::OBSCURE)) {
-        effects.uses_lastval = true;
+        effects.reads_sequence(SequenceReads::Some);
     }
     if traits.any(StatementTraits::SEED) {
         effects.pin(Pin::RandomSeed);
@@ -476,8 +478,8 @@ pub(super) fn add_pins(
     note_custom_settings(context, pins, effects);
     for pin in pins.iter() {
         match pin {
-            Pin::Sequence => effects.uses_nextval = true,
-            Pin::SequenceRead => effects.uses_lastval = true,
+            Pin::Sequence => effects.draws_sequence(),
+            Pin::SequenceRead => effects.reads_sequence(SequenceReads::Some),
             Pin::TableShadowing => effects.shadows_tables = true,
             Pin::ParseSettings => effects.changes_parsing = true,
             pin => effects.pin(pin),

@@ -78,28 +78,18 @@ pub struct TextAnalysis {
     pub hint: Option<RoutingHint>,
     /// Effects on the session, in the order of the statements; usually none.
     pub effects: SmallVec<[Effect; 1]>,
-    /// True if routines, tables or views may change.
-    pub changes_catalog: bool,
+    /// Changes that other sessions may see.
+    pub change: DataChange,
     /// True if it sets global variables, which apply to new sessions.
     pub sets_globals: bool,
-    /// True if it may write. A reader that must see the write needs the GTID of its commit.
-    pub writes: bool,
     /// Results of the previous statement that it reads.
     pub needs: ResultReads,
-    /// True for one plain statement, which is executed completely or not at all.
-    pub is_atomic: bool,
-    /// True if its only statement begins a transaction.
-    pub begins: bool,
-    /// KILL of a connection by its number, if that is the only statement.
-    pub kill: Option<Kill>,
-    /// True if it executes or prepares a KILL of a connection whose number may not be one of
-    /// Evenkeel's.
-    pub kills_unknown_connection: bool,
-    /// True if it reads or sets session trackers. The client's trackers must be enabled while it
-    /// runs.
-    pub names_trackers: bool,
-    /// True if it only executes an inner statement (`EXECUTE IMMEDIATE`, `SET STATEMENT … FOR`).
-    pub runs_literal_text: bool,
+    /// Part in a transaction.
+    pub unit: TransactionPart,
+    /// KILL of connections.
+    pub kill: Kill,
+    /// Form that needs special handling.
+    pub form: TextForm,
     /// True if it executes routines or triggers that leave or may leave state in the session. Their
     /// errors may have any number.
     pub(super) runs_routines: bool,
@@ -108,8 +98,6 @@ pub struct TextAnalysis {
     pub(super) is_tableless: bool,
     /// True if each of its reads sets FOUND_ROWS(): each is a SELECT, none a SHOW or EXPLAIN.
     pub(super) counts_rows: bool,
-    /// True if it defines a stored program. Its end, and whether a statement follows, is unknown.
-    pub defines_stored_program: bool,
     /// Digest under which the text is counted; zero if there is none.
     pub digest: u64,
     /// Text for display, if it may pin the session.
@@ -119,6 +107,47 @@ pub struct TextAnalysis {
     pub(super) read_for: u32,
     /// True if each of its statements has exactly one reply.
     pub(super) is_counted: bool,
+}
+
+/// Changes by a text that other sessions may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum DataChange {
+    /// None.
+    #[default]
+    None,
+    /// Possible writes. A reader that must see the write needs the GTID of its commit.
+    Data,
+    /// Possible writes, and changes of routines, tables or views.
+    Catalog,
+}
+
+/// Part of a text in a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TransactionPart {
+    /// Any number of statements, of which some may be executed or committed without the others.
+    #[default]
+    Several,
+    /// One plain statement, which is executed completely or not at all.
+    Atomic,
+    /// One statement, which begins a transaction.
+    Begin,
+}
+
+/// Form of a text that needs special handling. A text that has two of them has the later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum TextForm {
+    /// None of these.
+    #[default]
+    Plain,
+    /// Execution of an inner statement and nothing else (`EXECUTE IMMEDIATE`, `SET STATEMENT …
+    /// FOR`).
+    LiteralText,
+    /// Definition of a stored program, of which it is unknown where it ends, and whether a
+    /// statement follows.
+    StoredProgram,
+    /// Use of session trackers, which it reads or sets, without other effects. The client's
+    /// trackers must be enabled while it runs.
+    Trackers,
 }
 
 /// Effect of a statement on its session.
@@ -255,12 +284,10 @@ impl TextAnalysis {
             && self.statements.iter().all(is_plain)
             && self.effects.is_empty()
             && self.hint.is_none()
-            && !self.changes_catalog
-            && !self.begins
-            && self.kill.is_none()
-            && !self.kills_unknown_connection
-            && !self.names_trackers
-            && !self.runs_literal_text
+            && self.change < DataChange::Catalog
+            && self.unit != TransactionPart::Begin
+            && self.kill == Kill::None
+            && self.form == TextForm::Plain
     }
 
     /// Returns whether it acquires or queries a lock by name. Each server has its own named locks,
@@ -307,8 +334,7 @@ impl TextAnalysis {
                 statement: 0,
                 kind: EffectKind::Pin(Pin::Unknown),
             }],
-            changes_catalog: true,
-            writes: true,
+            change: DataChange::Catalog,
             needs: ResultReads::ALL.as_possible(),
             runs_routines: true,
             ..TextAnalysis::default()
@@ -317,10 +343,16 @@ impl TextAnalysis {
 
     /// Sets the facts about a text with a single statement.
     fn set_single(&mut self, text: &[u8], kind: mysql::StatementKind) {
-        self.is_atomic = routing::is_atomic(kind);
-        self.begins = matches!(kind, mysql::StatementKind::Begin { .. });
-        self.kill = kills::kill(text, kind);
-        self.kills_unknown_connection &= self.kill.is_none();
+        self.unit = routing::transaction_part(kind);
+        if let Some(kill) = kills::kill(text, kind) {
+            self.kill = kill;
+        }
+    }
+
+    /// Returns whether it may write.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.change > DataChange::None
     }
 
     /// Returns the analysis of a text with too many effects, or one that the server may parse
@@ -340,7 +372,7 @@ impl TextAnalysis {
         match self.is_counted {
             true => statement.is_none_or(routing::may_write),
             // The last reply also reports what the earlier ones did not.
-            false => self.writes && is_last,
+            false => self.writes() && is_last,
         }
     }
 
@@ -404,7 +436,7 @@ fn read_at(
     if let Some(inner) = facts.single().and_then(|one| context.inner(one)) {
         return TextAnalysis {
             hint: facts.hint().map(owned_hint),
-            runs_literal_text: true,
+            form: inner.form.max(TextForm::LiteralText),
             read_for: inner.read_for.max(context.read_for(&facts)),
             ..inner
         };
@@ -420,18 +452,19 @@ fn read_at(
     let mut answered = ResultReads::NONE;
     for (index, statement) in facts.statements().enumerate() {
         let (routed, traits) = (routing::statement(&context, statement), statement.traits);
-        analysis.writes |= routing::may_write(&routed);
         analysis.is_tableless &= !routing::may_begin(&routed) || routing::is_tableless(statement);
         analysis.counts_rows &= routing::counts_rows(&context, statement);
         analysis.sets_globals |= traits.any(mysql::StatementTraits::SETS_GLOBAL);
-        analysis.changes_catalog |= routing::changes_catalog(statement, &routed);
+        analysis.change = analysis.change.max(routing::change(statement, &routed));
         // Results of a statement of the same text are not those of the previous text.
         let needs = routing::needs(&context, statement).without(answered);
         analysis.needs = analysis.needs.and(needs);
         answered = answered.and(routing::answers(statement.kind));
         analysis.is_counted &= routing::has_one_reply(statement.kind);
-        analysis.defines_stored_program |= traits.any(mysql::StatementTraits::STORED_PROGRAM);
-        analysis.kills_unknown_connection |= kills::kills(&context, statement);
+        analysis.form = analysis.form.max(routing::form(statement));
+        if kills::kills(&context, statement) {
+            analysis.kill = Kill::Unknown;
+        }
         analysis.statements.push(routed);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
@@ -538,12 +571,13 @@ impl<'a> AnalysisContext<'a> {
                 kind: EffectKind::RestoreVariables,
             });
         }
-        Some(TextAnalysis {
-            begins: false,
-            kills_unknown_connection: analysis.kills(),
-            kill: None,
-            ..analysis
-        })
+        if analysis.unit == TransactionPart::Begin {
+            analysis.unit = TransactionPart::Several;
+        }
+        if analysis.kill != Kill::None {
+            analysis.kill = Kill::Unknown;
+        }
+        Some(analysis)
     }
 }
 

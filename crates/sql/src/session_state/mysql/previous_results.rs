@@ -87,7 +87,7 @@ impl ObservedResultReads {
     /// place.
     #[must_use]
     pub fn needs(&self, analysis: &TextAnalysis) -> ResultReads {
-        match analysis.writes && self.intersects(ResultReads::INSERT_ID) {
+        match analysis.writes() && self.intersects(ResultReads::INSERT_ID) {
             true => analysis.needs.and(ResultReads::INSERT_ID.as_possible()),
             false => analysis.needs,
         }

@@ -2,7 +2,7 @@
 
 use super::{Catalog, check, read};
 use crate::session_state::analysis::{
-    CatalogChange, CatalogLookup, Pins, Volatility, analyze_with_doubts,
+    CatalogChange, CatalogLookup, Pins, SequenceReads, Volatility, analyze_with_doubts,
 };
 
 const SETTINGS: &str = "PinOnSuccess(Settings)";
@@ -125,7 +125,7 @@ fn sequences_are_drawn_from_by_name_by_defaults_and_by_functions() {
         ("INSERT INTO t VALUES (1)", false),
         ("SELECT * FROM audited", false),
     ] {
-        assert_eq!(read(text).uses_nextval, expect, "{text}");
+        assert_eq!(read(text).sequences.draws, expect, "{text}");
     }
     check(&[
         ("SELECT nextval('s')", &[]),
@@ -483,7 +483,8 @@ fn who_asks_what_was_drawn_is_told_and_bound_by_nothing() {
         ("SELECT nextval('s')", false),
         ("SELECT lower('lastval()')", false),
     ] {
-        assert_eq!(read(text).uses_lastval, asks, "{text}");
+        let reads = read(text).sequences.reads == SequenceReads::Some;
+        assert_eq!(reads, asks, "{text}");
     }
     check(&[("SELECT * FROM v_recalls", &[])]);
 }

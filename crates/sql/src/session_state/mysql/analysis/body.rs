@@ -62,46 +62,11 @@ impl TextAnalysis {
 /// unless the result ends in an EOF.
 #[must_use]
 pub fn bound_by_body(body: &[u8], modes: LexerModes) -> Pins {
-    let found = look(body, modes);
-    let mut pins = Pins::NONE;
-    for (is_found, pin) in [
-        (found.variables, Pin::Variables),
-        (found.locks, Pin::NamedLock),
-        (found.temporary, Pin::TemporaryTable),
-        (found.prepared, Pin::Prepared),
-        (found.sequence, Pin::Sequence),
-        (found.settings, Pin::Settings),
-    ] {
-        if is_found || found.anything {
-            pins.add(pin);
-        }
-    }
-    if found.anything {
-        pins.add(Pin::Unknown);
-    }
-    pins.and(found.others)
-}
-
-/// What was seen in a body; `anything` stands for [`super::ANYTHING`].
-#[derive(Default)]
-struct Found {
-    anything: bool,
-    variables: bool,
-    locks: bool,
-    temporary: bool,
-    prepared: bool,
-    sequence: bool,
-    settings: bool,
-    /// What cannot be read binds without most of these.
-    others: Pins,
-}
-
-fn look(body: &[u8], modes: LexerModes) -> Found {
     let mut tokens = Tokens::new(body, modes);
     let mut look = Look {
         body,
         modes,
-        found: Found::default(),
+        found: Pins::NONE,
         last: Token::default(),
         assigns: false,
         changes_rows: false,
@@ -123,7 +88,7 @@ fn look(body: &[u8], modes: LexerModes) -> Found {
 struct Look<'a> {
     body: &'a [u8],
     modes: LexerModes,
-    found: Found,
+    found: Pins,
     last: Token,
     /// Behind SET and INTO a user variable may be assigned to.
     assigns: bool,
@@ -149,14 +114,18 @@ impl<'a> Look<'a> {
             self.call(token.span.of(self.body));
         }
         match token.kind {
-            TokenKind::Broken => self.found.anything = true,
+            TokenKind::Broken => self.found_anything(),
             TokenKind::Semicolon => {
                 (self.assigns, self.changes_rows, self.flushes) = (false, false, false);
             }
-            TokenKind::UserVariable => self.found.variables |= self.assigns || is_assigned,
+            TokenKind::UserVariable if self.assigns || is_assigned => {
+                self.found.add(Pin::Variables);
+            }
             TokenKind::Word => {
                 // In Oracle's mode SET is left out.
-                self.found.settings |= is_assigned && !self.assigns;
+                if is_assigned && !self.assigns {
+                    self.found.add(Pin::Settings);
+                }
                 self.word(token, ahead, behind);
             }
             _ => {}
@@ -182,29 +151,35 @@ impl<'a> Look<'a> {
                 self.changes_rows |= is_statement;
             }
             DECLARE => self.declares = true,
-            TEMPORARY => found.temporary = true,
-            PREPARE => found.prepared = true,
-            EXECUTE => found.anything = true,
-            NEXT if ahead.is(VALUE) => found.sequence = true,
-            NEXTVAL | SETVAL => found.sequence = true,
+            TEMPORARY => found.add(Pin::TemporaryTable),
+            PREPARE => found.add(Pin::Prepared),
+            EXECUTE => self.found_anything(),
+            NEXT if ahead.is(VALUE) => found.add(Pin::Sequence),
+            NEXTVAL | SETVAL => found.add(Pin::Sequence),
             FLUSH => self.flushes = true,
-            LOCK | EXPORT if self.flushes => found.others.add(Pin::GlobalReadLock),
-            LOCK if ahead.is(INSTANCE) => found.others.add(Pin::BackupLock),
+            LOCK | EXPORT if self.flushes => found.add(Pin::GlobalReadLock),
+            LOCK if ahead.is(INSTANCE) => found.add(Pin::BackupLock),
             // GET DIAGNOSTICS tells it, too.
-            ROW_COUNT => found.others.add(Pin::FoundRows),
-            BACKUP if ahead.is(STAGE) || ahead.is(LOCK) => found.others.add(Pin::BackupLock),
+            ROW_COUNT => found.add(Pin::FoundRows),
+            BACKUP if ahead.is(STAGE) || ahead.is(LOCK) => found.add(Pin::BackupLock),
             _ => {}
         }
+    }
+
+    /// Records code that may leave anything.
+    fn found_anything(&mut self) {
+        ANYTHING.into_iter().for_each(|pin| self.found.add(pin));
+        self.found.add(Pin::Settings);
     }
 
     /// A function of the server's own; whether its name is in quotes makes no difference.
     fn call(&mut self, written: &[u8]) {
         let found = &mut self.found;
         match &*mysql::identifier(written).to_ascii_lowercase() {
-            b"get_lock" => found.locks = true,
-            b"found_rows" | b"row_count" => found.others.add(Pin::FoundRows),
-            b"last_insert_id" => found.others.add(Pin::InsertId),
-            _ if calls::binds_for_ever(written) => found.others.add(Pin::Unknown),
+            b"get_lock" => found.add(Pin::NamedLock),
+            b"found_rows" | b"row_count" => found.add(Pin::FoundRows),
+            b"last_insert_id" => found.add(Pin::InsertId),
+            _ if calls::binds_for_ever(written) => found.add(Pin::Unknown),
             _ => {}
         }
     }
@@ -220,20 +195,20 @@ impl<'a> Look<'a> {
         let text = self.body.get(from..to).unwrap_or_default();
         let facts = mysql::facts(text, self.modes);
         let Some(set) = facts.single() else {
-            return self.found.settings = true;
+            return self.found.add(Pin::Settings);
         };
         let all = match set.kind {
             StatementKind::Set => mysql::assignments(text, set, self.modes),
-            StatementKind::SetTransaction { .. } => return self.found.settings = true,
+            StatementKind::SetTransaction { .. } => return self.found.add(Pin::Settings),
             // What it sets it takes back; what it runs comes next.
             StatementKind::Unknown if self.is_set_statement(behind) => {
-                return self.found.settings = true;
+                return self.found.add(Pin::Settings);
             }
             _ => None,
         };
         let Some(all) = all else {
             // A role, perhaps.
-            return self.found.others.add(Pin::Unknown);
+            return self.found.add(Pin::Unknown);
         };
         for one in all {
             self.assign(one.target, text);
@@ -246,21 +221,21 @@ impl<'a> Look<'a> {
 
     fn assign(&mut self, target: Target, text: &[u8]) {
         match target {
-            Target::User(_) => self.found.variables = true,
+            Target::User(_) => self.found.add(Pin::Variables),
             Target::System(VariableScope::Global, _) => {}
             Target::System(VariableScope::Implicit, name) if self.is_local(name.of(text)) => {}
             Target::System(_, name) => self.set_system(name.of(text)),
-            Target::Names | Target::CharacterSet => self.found.settings = true,
+            Target::Names | Target::CharacterSet => self.found.add(Pin::Settings),
         }
     }
 
     /// The server tells of it, but for some.
     fn set_system(&mut self, name: &[u8]) {
         let name = values::bare(name).to_ascii_lowercase();
-        self.found.settings = true;
+        self.found.add(Pin::Settings);
         match variables::handling(&name) {
-            VariableHandling::Pins(pin, _) if pin != Pin::Settings => self.found.others.add(pin),
-            VariableHandling::Tracker => self.found.others.add(Pin::Unknown),
+            VariableHandling::Pins(pin, _) if pin != Pin::Settings => self.found.add(pin),
+            VariableHandling::Tracker => self.found.add(Pin::Unknown),
             _ => {}
         }
     }

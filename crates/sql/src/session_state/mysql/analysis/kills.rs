@@ -4,20 +4,28 @@ use crate::mysql;
 
 use super::{AnalysisContext, TextAnalysis, split};
 
-/// KILL of a connection, by the number that Evenkeel assigned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kill {
-    /// True for KILL QUERY, which ends only the statement and keeps the connection.
-    pub query: bool,
-    /// Connection number in the statement.
-    pub connection: u64,
+/// KILL of connections by a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kill {
+    /// None by a connection number.
+    #[default]
+    None,
+    /// The only statement, and names the number that Evenkeel assigned.
+    Of {
+        /// True for KILL QUERY, which ends only the statement and keeps the connection.
+        query: bool,
+        /// Connection number in the statement.
+        connection: u64,
+    },
+    /// Executed or prepared otherwise. Its number may not be one of Evenkeel's.
+    Unknown,
 }
 
 impl TextAnalysis {
     /// Returns whether the text contains or prepares a KILL by any connection number.
     #[must_use]
     pub fn kills(&self) -> bool {
-        self.kill.is_some() || self.kills_unknown_connection
+        self.kill != Kill::None
     }
 }
 
@@ -28,7 +36,7 @@ pub(super) fn kill(text: &[u8], kind: mysql::StatementKind) -> Option<Kill> {
     };
     let number = str::from_utf8(connection?.of(text)).ok()?;
     let connection = number.parse().ok()?;
-    Some(Kill { query, connection })
+    Some(Kill::Of { query, connection })
 }
 
 /// Returns whether the statement is a KILL of a connection by number, or prepares one.

@@ -9,7 +9,7 @@ use evenkeel_policy::route::{
 };
 
 use super::super::previous_results::ResultReads;
-use super::{AnalysisContext, calls, set};
+use super::{AnalysisContext, DataChange, TextForm, TransactionPart, calls, set};
 
 /// Returns the statement in the form that the router uses.
 pub(super) fn statement(
@@ -21,6 +21,25 @@ pub(super) fn statement(
         kind,
         traits: traits(facts, kind),
         calls: calls(context, facts, kind),
+    }
+}
+
+/// Returns the form that the statement gives to its text.
+pub(super) fn form(facts: &mysql::StatementFacts) -> TextForm {
+    match facts.traits.any(mysql::StatementTraits::STORED_PROGRAM) {
+        true => TextForm::StoredProgram,
+        false => TextForm::Plain,
+    }
+}
+
+/// Returns the changes by the statement that other sessions may see after it commits.
+pub(super) fn change(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> DataChange {
+    if changes_catalog(facts, statement) {
+        return DataChange::Catalog;
+    }
+    match may_write(statement) {
+        true => DataChange::Data,
+        false => DataChange::None,
     }
 }
 
@@ -90,7 +109,7 @@ pub(super) fn counts_rows(context: &AnalysisContext<'_>, facts: &mysql::Statemen
 
 /// Returns whether the catalog's routines and tables may differ after the statement. Temporary
 /// tables do not count: other sessions do not see them, and their session is pinned.
-pub(super) fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> bool {
+fn changes_catalog(facts: &mysql::StatementFacts, statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
         StatementClass::Unknown => facts.kind == mysql::StatementKind::Unknown,
@@ -187,19 +206,21 @@ pub(super) fn has_one_reply(kind: mysql::StatementKind) -> bool {
     )
 }
 
-/// Returns whether the statement runs as a whole or not at all, since it contains no COMMIT.
-pub(super) fn is_atomic(kind: mysql::StatementKind) -> bool {
+/// Returns the part of a single statement in a transaction. It runs as a whole or not at all if it
+/// contains no COMMIT.
+pub(super) fn transaction_part(kind: mysql::StatementKind) -> TransactionPart {
     use mysql::StatementKind as Kind;
-    matches!(
-        kind,
+    match kind {
+        Kind::Begin { .. } => TransactionPart::Begin,
         Kind::Select
-            | Kind::Write
-            | Kind::LoadData { .. }
-            | Kind::Show
-            | Kind::Explain { .. }
-            | Kind::Set
-            | Kind::Use(_)
-    )
+        | Kind::Write
+        | Kind::LoadData { .. }
+        | Kind::Show
+        | Kind::Explain { .. }
+        | Kind::Set
+        | Kind::Use(_) => TransactionPart::Atomic,
+        _ => TransactionPart::Several,
+    }
 }
 
 fn kind(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {

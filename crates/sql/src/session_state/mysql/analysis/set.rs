@@ -6,7 +6,7 @@ use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::{Isolation, StatementClass, TransactionModes};
 
 use super::effects::EffectCollector;
-use super::{AnalysisContext, EffectKind, ResultReads, TextAnalysis, Value};
+use super::{AnalysisContext, DataChange, EffectKind, ResultReads, TextAnalysis, Value};
 use crate::session_state::mysql::client_trackers;
 use crate::session_state::mysql::values;
 use crate::session_state::mysql::variables::{self, VariableHandling};
@@ -102,8 +102,7 @@ pub(super) fn mark_unreadable(analysis: &mut TextAnalysis) {
     let unreadable = TextAnalysis::unreadable();
     analysis.statements.extend(unreadable.statements);
     analysis.effects.extend(unreadable.effects);
-    analysis.writes = true;
-    analysis.changes_catalog = true;
+    analysis.change = DataChange::Catalog;
     analysis.is_counted = false;
     analysis.needs = analysis.needs.and(ResultReads::ALL.as_possible());
 }

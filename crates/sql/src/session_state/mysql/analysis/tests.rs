@@ -341,7 +341,8 @@ fn what_may_show_trackers_runs_with_the_client_s() {
         ("SHOW TABLES", false),
         ("SELECT 1", false),
     ] {
-        assert_eq!(read(text).names_trackers, is_named, "{text}");
+        let names = read(text).form == TextForm::Trackers;
+        assert_eq!(names, is_named, "{text}");
     }
 }
 
@@ -485,22 +486,30 @@ fn what_may_write_and_what_is_a_read_hang_on_what_is_called() {
         ("SELECT NEXTVAL(s)", true, Volatility::None),
     ] {
         let analysis = read(text);
-        assert_eq!(analysis.writes, writes, "{text}");
+        assert_eq!(analysis.writes(), writes, "{text}");
         assert_eq!(analysis.statements[0].calls, calls, "{text}");
     }
-    assert!(read("BEGIN").begins && !read("COMMIT").begins);
-    assert!(read("INSERT INTO t VALUES (1)").is_atomic && !read("CALL pure()").is_atomic);
-    assert!(read("CREATE TABLE x (a INT)").changes_catalog);
-    assert!(!read("CREATE TEMPORARY TABLE x (a INT)").changes_catalog);
+    assert_eq!(read("BEGIN").unit, TransactionPart::Begin);
+    assert_eq!(read("COMMIT").unit, TransactionPart::Several);
+    assert_eq!(
+        read("INSERT INTO t VALUES (1)").unit,
+        TransactionPart::Atomic
+    );
+    assert_eq!(read("CALL pure()").unit, TransactionPart::Several);
+    assert_eq!(read("CREATE TABLE x (a INT)").change, DataChange::Catalog);
+    assert_eq!(
+        read("CREATE TEMPORARY TABLE x (a INT)").change,
+        DataChange::Data
+    );
 }
 
 #[test]
 fn kills_are_told_with_their_number() {
-    let kill = |query, connection| Some(Kill { query, connection });
+    let kill = |query, connection| Kill::Of { query, connection };
     assert_eq!(read("KILL 5").kill, kill(false, 5));
     assert_eq!(read("KILL QUERY 7").kill, kill(true, 7));
-    assert_eq!(read("KILL USER a").kill, None);
-    assert_eq!(read("KILL 5; SELECT 1").kill, None);
+    assert!(!matches!(read("KILL USER a").kill, Kill::Of { .. }));
+    assert_eq!(read("KILL 5; SELECT 1").kill, Kill::Unknown);
     for text in [
         "KILL 5; SELECT 1",
         "SELECT 1; KILL QUERY 5",
@@ -511,10 +520,10 @@ fn kills_are_told_with_their_number() {
         "EXECUTE IMMEDIATE 'KILL 5'",
         "EXECUTE IMMEDIATE 'KILL ?' USING 5",
     ] {
-        assert!(read(text).kills_unknown_connection, "{text}");
+        assert_eq!(read(text).kill, Kill::Unknown, "{text}");
     }
     for text in ["KILL 5", "KILL USER a", "KILL QUERY ID 5", "SELECT kill"] {
-        assert!(!read(text).kills_unknown_connection, "{text}");
+        assert_ne!(read(text).kill, Kill::Unknown, "{text}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::mysql::{self, StatementKind, TokenKind};
 use crate::token::Word;
 use evenkeel_policy::pins::Pin;
 
-use super::{AnalysisContext, EffectKind, TextAnalysis};
+use super::{AnalysisContext, EffectKind, TextAnalysis, TextForm};
 use crate::session_state::mysql::values;
 
 /// Name prefix of tracker variables, and the tables that show variables.
@@ -16,9 +16,9 @@ const NAMES: [&[u8]; 4] = [
     b"variables_by_thread",
 ];
 
-/// Sets `names_trackers` if the text names trackers and may run with the client's. Only settings of
-/// a SET are read from such a text or queried afterwards, so it must have no other effects. In any
-/// other text, setting a tracker pins.
+/// Sets [`TextForm::Trackers`] if the text names trackers and may run with the client's. Only
+/// settings of a SET are read from such a text or queried afterwards, so it must have no other
+/// effects. In any other text, setting a tracker pins.
 pub(super) fn check(
     context: &AnalysisContext<'_>,
     facts: &mysql::TextFacts<'_>,
@@ -34,10 +34,12 @@ pub(super) fn check(
                 | StatementKind::Empty
         )
     };
-    analysis.names_trackers = !analysis.writes
+    let names_trackers = !analysis.writes()
         && facts.statements().all(is_quiet)
         && (is_named(context.text) || facts.statements().any(|one| shows_variables(context, one)));
-    if !analysis.names_trackers {
+    if names_trackers {
+        analysis.form = TextForm::Trackers;
+    } else {
         for effect in &mut analysis.effects {
             if effect.kind == EffectKind::SetTracker {
                 effect.kind = EffectKind::Pin(Pin::Unknown);

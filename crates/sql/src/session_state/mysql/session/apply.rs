@@ -70,7 +70,7 @@ impl SessionState {
     /// Applies an ERR with this code: the rest of the text was not executed.
     pub fn failed(&mut self, analysis: &TextAnalysis, code: u16, server: &mut ServerSessionState) {
         self.record_failed_results(server);
-        if analysis.writes {
+        if analysis.writes() {
             // Manual: "If the previous statement returned an error, the value … is undefined".
             self.insert_id = self.insert_id.in_doubt();
             self.disown_insert_id(server);
@@ -118,7 +118,7 @@ impl SessionState {
             self.pin(Pin::Settings);
         }
         if let Some(position) = self.received.position.take()
-            && (analysis.writes || !is_merged)
+            && (analysis.writes() || !is_merged)
         {
             self.last_gtid = position;
         }

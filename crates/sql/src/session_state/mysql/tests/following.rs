@@ -154,7 +154,7 @@ fn set_trackers(scene: &mut Scene, text: &str, row: [&str; 4]) {
     let session_state = &mut scene.clients[0].session_state;
     let on = &mut scene.core[0].on;
     let analysis = session_state.read(text.as_bytes(), None);
-    assert!(analysis.names_trackers, "{text}");
+    assert_eq!(analysis.form, TextForm::Trackers, "{text}");
     session_state.show_trackers(false);
     session_state.sent(&analysis, on);
     session_state.succeeded(

@@ -41,7 +41,7 @@ fn what_runs_behind_a_text_that_seemed_to_be_over_binds() {
     let mut behind = |client: usize, error: Option<u16>| {
         let session_state = &mut scene.clients[client].session_state;
         let analysis = session_state.read(text, None);
-        assert!(analysis.defines_stored_program);
+        assert_eq!(analysis.form, TextForm::StoredProgram);
         session_state.sent(&analysis, on);
         session_state.succeeded(
             &analysis,
