@@ -6,6 +6,7 @@ use std::process::ExitCode;
 mod cycles;
 mod documents;
 mod edges;
+mod flags;
 mod names;
 mod prose;
 mod protocols;
@@ -73,6 +74,7 @@ pub(crate) fn run() -> ExitCode {
 fn problems(tree: &Tree, cycles: &Cycles<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     problems.extend(edges::check(tree));
+    problems.extend(flags::check(tree));
     problems.extend(cycles.check(LARGER_CYCLES));
     problems.extend(names::check(tree));
     problems.extend(registration::check(tree));
