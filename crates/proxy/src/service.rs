@@ -178,6 +178,13 @@ impl Service {
         self.view.load()
     }
 
+    /// Returns whether it is a database service with `mode = "session"`.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        let snapshot = self.snapshot();
+        let database = snapshot.database();
+        database.is_some_and(|database| database.session_mode)
+    }
+
     pub(crate) fn snapshot_owned(&self) -> Arc<ServiceSnapshot> {
         self.view.load_full()
     }

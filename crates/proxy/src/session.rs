@@ -43,6 +43,7 @@ mod proxy_header_guard;
 mod proxy_protocol;
 mod retry_history;
 mod statement_interner;
+mod steps;
 mod tcp;
 
 use std::io;
@@ -61,9 +62,6 @@ use crate::service::database::ProtocolState;
 use crate::service::{Protocol, Service};
 use crate::session::handle::SessionHandle;
 use crate::worker::{Accepted, RegisteredSession, Worker};
-
-/// Steps that one session may take before it yields to the worker's other sessions.
-const STEPS_MAX: usize = 64;
 
 /// Returns the state of a new service with this protocol.
 pub fn protocol_state(protocol: SqlProtocol) -> Arc<dyn ProtocolState> {

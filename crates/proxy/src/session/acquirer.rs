@@ -1,5 +1,6 @@
 //! Acquires a server connection for a session, or queues it for a connection or a primary.
 
+mod accounting;
 mod offer;
 
 use std::rc::Rc;

@@ -41,7 +41,8 @@ use self::auth::{Checking, KnownPasswords};
 use self::exchange::{Download, Exchange};
 use self::server::ServerConnection;
 use self::target::Target;
-use super::{STEPS_MAX, lingering_close, proxy_protocol};
+use super::steps::poll_steps;
+use super::{lingering_close, proxy_protocol};
 use crate::access_log::AccessLog;
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
@@ -193,15 +194,7 @@ pub(super) async fn serve_session(
 
 impl Session<'_> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
-        for _ in 0..STEPS_MAX {
-            match self.step(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(exit) => return Poll::Ready(exit),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        poll_steps(context, |context| self.step(context))
     }
 
     /// Runs one step that is possible now. Returns false if none is.

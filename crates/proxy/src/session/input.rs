@@ -41,6 +41,31 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Returns the number of bytes that [`Self::forward`] sends.
+    pub(super) fn forwarded_length(&self, edited: &[u8], is_whole: bool) -> usize {
+        match is_whole {
+            true => self.bytes().len(),
+            false => edited.len(),
+        }
+    }
+
+    /// Sends the bytes unchanged, or their edited form.
+    pub(super) fn forward(
+        self,
+        worker: &Worker,
+        edited: Vec<u8>,
+        is_whole: bool,
+        stream: &mut Stream,
+    ) -> io::Result<()> {
+        match is_whole {
+            true => {
+                worker.keep_spare(edited);
+                self.send(worker, stream)
+            }
+            false => stream.send_own(worker, edited),
+        }
+    }
+
     /// Returns the allocation to the worker for reuse.
     pub(super) fn used_up(self, worker: &Worker) {
         if let Input::Owned(bytes) = self {

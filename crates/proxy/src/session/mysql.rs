@@ -41,7 +41,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
@@ -321,15 +320,6 @@ impl<'a> Session<'a> {
         self.pending_input.push(bytes, || self.worker.take_spare());
     }
 
-    /// Counts `length` bytes received from the client.
-    fn count_received(&self, length: usize) {
-        let length = length as u64;
-        let server = self.acquirer.server();
-        self.handle
-            .count_bytes(self.worker, ByteDirection::FromClient, length, server);
-        self.acquirer.user_stats.from_clients.add(length);
-    }
-
     fn client(&mut self) -> Result<&mut Stream, ExitReason> {
         self.client.as_mut().ok_or(ExitReason::ClientLeft)
     }
@@ -338,10 +328,7 @@ impl<'a> Session<'a> {
     fn send_answers(&mut self) -> Result<(), ExitReason> {
         let worker = self.worker;
         let out = std::mem::take(&mut self.answers);
-        let length = out.len() as u64;
-        self.handle
-            .count_bytes(worker, ByteDirection::ToClient, length, None);
-        self.acquirer.user_stats.to_clients.add(length);
+        self.acquirer.count_answered(out.len());
         let sent = self.client()?.send_own(worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
@@ -364,8 +351,6 @@ impl<'a> Session<'a> {
 
     /// Returns whether the service has `mode = "session"`.
     fn keeps_connection(&self) -> bool {
-        let view = self.permit.service().snapshot();
-        view.database()
-            .is_some_and(|database| database.session_mode)
+        self.permit.service().keeps_connections()
     }
 }

@@ -19,6 +19,7 @@ use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
 use crate::session::handle::SessionEvent;
 use crate::session::placement::{CatchUpTarget, PlacementTarget};
+use crate::session::steps::{VanishedPeer, vanished_peer};
 use crate::upstream::connect_error::ConnectErrorKind;
 use evenkeel_sql::session_state::mysql::{ResultReads, SettingsDiff, TextForm, settings_diff};
 
@@ -290,21 +291,14 @@ impl Session<'_> {
 
     /// Checks for peers that vanished without closing the connection. Returns the reason if the
     /// server did.
-    fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
-        let limit = self
-            .permit
-            .service()
-            .snapshot()
-            .settings
-            .keepalive
-            .user_timeout;
-        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
-        if self.client()?.is_unanswered(limit) {
-            return Err(ExitReason::ClientBroke(why()));
+    fn check_peers(&self) -> Result<Option<String>, ExitReason> {
+        let client = self.client.as_ref().ok_or(ExitReason::ClientLeft)?;
+        let server = self.server.as_ref().map(|server| &server.core.stream);
+        match vanished_peer(self.permit.service(), client, server) {
+            Some(VanishedPeer::Client(why)) => Err(ExitReason::ClientBroke(why)),
+            Some(VanishedPeer::Server(why)) => Ok(Some(why)),
+            None => Ok(None),
         }
-        let server = self.server.as_ref();
-        let dead = server.filter(|server| server.core.stream.is_unanswered(limit));
-        Ok(dead.map(|_| why()))
     }
 
     /// Handles an event from outside. After any of them the wait of the session is checked.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::route::retry::{FailureKind, Progress, Retry};
 use evenkeel_wire::mysql::backend::ErrorReport;
@@ -364,32 +363,15 @@ impl Session<'_> {
         is_whole: bool,
     ) -> Result<(), ExitReason> {
         let worker = self.worker;
-        let length = match is_whole {
-            true => input.bytes().len(),
-            false => out.len(),
-        };
+        let length = input.forwarded_length(&out, is_whole);
         if length == 0 {
             worker.keep_spare(out);
             return Ok(());
         }
         self.active.progress.reach(Progress::Answered);
         self.active.is_kept = false;
-        let length = length as u64;
-        self.handle.count_bytes(
-            worker,
-            ByteDirection::ToClient,
-            length,
-            self.acquirer.server(),
-        );
-        self.acquirer.user_stats.to_clients.add(length);
-        let client = self.client()?;
-        let sent = match is_whole {
-            true => {
-                worker.keep_spare(out);
-                input.send(worker, client)
-            }
-            false => client.send_own(worker, out),
-        };
+        self.acquirer.count_forwarded(length);
+        let sent = input.forward(worker, out, is_whole, self.client()?);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 

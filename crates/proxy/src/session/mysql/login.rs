@@ -186,7 +186,7 @@ impl<'a> LoginHandler<'a> {
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, TerminationReason> {
         let packets = ClientPackets::new(client, 0, Vec::new());
         let session = self.log_in(packets, LoginOrigin::Greeting).await?;
-        session.count_received(session.pending_input.len());
+        session.acquirer.count_received(session.pending_input.len());
         Ok(session)
     }
 

@@ -1,4 +1,4 @@
-//! Polls a session and runs its next steps, up to `STEPS_MAX` at a time.
+//! Runs a session's next steps.
 
 use std::task::{Context, Poll};
 
@@ -7,20 +7,12 @@ use evenkeel_wire::mysql::frame;
 
 use super::from_client::command_of;
 use super::{ExitReason, HELD_LENGTH_MAX, Session, Stage};
-use crate::session::STEPS_MAX;
 use crate::session::input::Input;
+use crate::session::steps::poll_steps;
 
 impl Session<'_> {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
-        for _ in 0..STEPS_MAX {
-            match self.step(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(end) => return Poll::Ready(end),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        poll_steps(context, |context| self.step(context))
     }
 
     /// Runs one step that is possible now. Returns false if none is.
@@ -184,7 +176,7 @@ impl Session<'_> {
             Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
             Poll::Pending => return Ok(false),
         };
-        self.count_received(chunk.bytes().len());
+        self.acquirer.count_received(chunk.bytes().len());
         if takes && self.pending_input.is_empty() {
             self.take(Input::Chunk(chunk))?;
         } else {

@@ -59,12 +59,7 @@ impl Session<'_> {
         resend: Resend,
         scan: ScanResult,
     ) -> Result<(), ExitReason> {
-        self.stats().rescued.add(1);
-        if let Some(at) = &self.acquirer.at
-            && failure.requires_role_check()
-        {
-            self.service.server_info.request_role_check(at.server.id);
-        }
+        self.acquirer.note_retry(failure);
         self.active.retries.note(resend, self.acquirer.at.as_ref());
         self.forget_work();
         self.stage = Stage::DiscardReply(AfterDiscard::RunAgain(resend.target));
@@ -293,14 +288,9 @@ impl Session<'_> {
 
     /// Retries the command on another connection.
     fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
-        self.acquirer.at = None;
-        if let Some(server) = self.server.take() {
-            let condition = match server.is_idle() {
-                true => condition,
-                false => Condition::Unclean,
-            };
-            self.acquirer.release(server, condition);
-        }
+        let server = self.server.take();
+        self.acquirer
+            .release_failed(server, ServerConnection::is_idle, condition);
         let active = &mut self.active;
         active.progress = Progress::Unsent;
         (active.missing, active.wait) = (None, None);
@@ -323,15 +313,7 @@ impl Session<'_> {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
-        if let Some(at) = &self.acquirer.at {
-            self.service.server_info.request_role_check(at.server.id);
-            at.server.counters.resets.add(1);
-        }
-        tracing::debug!(
-            server = %server.core.pool_handle.server.name,
-            why,
-            "lost server connection"
-        );
+        self.acquirer.note_loss(&server, why);
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let is_answered = self.active.progress == Progress::Answered;
         let is_in_reply = server.is_in_reply() || is_answered;

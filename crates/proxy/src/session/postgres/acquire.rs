@@ -21,6 +21,7 @@ use crate::session;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
 use crate::session::handle::SessionEvent;
 use crate::session::placement::PlacementTarget;
+use crate::session::steps::{VanishedPeer, vanished_peer};
 
 impl Session<'_> {
     /// Keeps the error reply to a statement that Evenkeel sent itself.
@@ -294,21 +295,14 @@ impl Session<'_> {
 
     /// Checks that both peers are alive. Returns an error if the client is not, and the reason if
     /// the server is not.
-    fn check_peers(&mut self) -> Result<Option<String>, ExitReason> {
-        let limit = self
-            .permit
-            .service()
-            .snapshot()
-            .settings
-            .keepalive
-            .user_timeout;
-        let why = || format!("no response for {} ms (user_timeout_ms)", limit.as_millis());
-        if self.client.is_unanswered(limit) {
-            return Err(ExitReason::ClientBroke(why()));
+    fn check_peers(&self) -> Result<Option<String>, ExitReason> {
+        let client = &self.client;
+        let server = self.server.as_ref().map(|server| &server.core.stream);
+        match vanished_peer(self.permit.service(), client, server) {
+            Some(VanishedPeer::Client(why)) => Err(ExitReason::ClientBroke(why)),
+            Some(VanishedPeer::Server(why)) => Ok(Some(why)),
+            None => Ok(None),
         }
-        let server = self.server.as_ref();
-        let dead = server.filter(|server| server.core.stream.is_unanswered(limit));
-        Ok(dead.map(|_| why()))
     }
 
     /// Handles an event from outside. After any of them the wait of the session is checked.

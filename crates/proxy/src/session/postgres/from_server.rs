@@ -1,6 +1,5 @@
 //! Forwards a server's replies to the client and applies their effects to the session.
 
-use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::{Pin, UnpinEvent};
@@ -414,11 +413,7 @@ impl Session<'_> {
         warning: usize,
     ) -> Result<(), ExitReason> {
         let worker = self.worker;
-        let length = if is_whole {
-            input.bytes().len()
-        } else {
-            out.len()
-        };
+        let length = input.forwarded_length(&out, is_whole);
         if length == 0 {
             worker.keep_spare(out);
             return Ok(());
@@ -427,21 +422,8 @@ impl Session<'_> {
             self.active.progress = Progress::Answered;
             self.active.cannot_run_again();
         }
-        let length = length as u64;
-        self.handle.count_bytes(
-            worker,
-            ByteDirection::ToClient,
-            length,
-            self.acquirer.server(),
-        );
-        self.acquirer.user_stats.to_clients.add(length);
-        let sent = match is_whole {
-            true => {
-                worker.keep_spare(out);
-                input.send(worker, &mut self.client)
-            }
-            false => self.client.send_own(worker, out),
-        };
+        self.acquirer.count_forwarded(length);
+        let sent = input.forward(worker, out, is_whole, &mut self.client);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 

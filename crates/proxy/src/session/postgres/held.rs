@@ -1,7 +1,5 @@
 //! Holds client input that cannot be processed yet.
 
-use evenkeel_engine::relay::ByteDirection;
-
 use super::{HELD_LENGTH_MAX, Session, Stage};
 use crate::session::input::Input;
 
@@ -29,7 +27,7 @@ impl Session<'_> {
     /// Holds input that arrived together with the end of the login.
     pub(super) fn begin_with(&mut self, ahead: &[u8]) {
         if !ahead.is_empty() {
-            self.count_received(ahead.len());
+            self.acquirer.count_received(ahead.len());
             self.hold(ahead);
             self.continue_soon();
         }
@@ -52,15 +50,6 @@ impl Session<'_> {
         if self.waits_for_replies() {
             self.held_until = HeldUntil::Event;
         }
-    }
-
-    /// Counts bytes received from the client.
-    pub(super) fn count_received(&self, length: usize) {
-        let length = length as u64;
-        let server = self.acquirer.server();
-        self.handle
-            .count_bytes(self.worker, ByteDirection::FromClient, length, server);
-        self.acquirer.user_stats.from_clients.add(length);
     }
 
     pub(super) fn hold(&mut self, bytes: &[u8]) {

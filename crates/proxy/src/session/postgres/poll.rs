@@ -1,4 +1,4 @@
-//! Polls a session and runs its next steps, up to `STEPS_MAX` at a time.
+//! Runs a session's next steps.
 
 use std::task::{Context, Poll};
 
@@ -6,20 +6,12 @@ use evenkeel_engine::socket::Chunk;
 
 use super::held::HeldUntil;
 use super::{ExitReason, HELD_LENGTH_MAX, PIPELINED_MAX, Session, Stage};
-use crate::session::STEPS_MAX;
 use crate::session::input::Input;
+use crate::session::steps::poll_steps;
 
 impl Session<'_> {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<ExitReason> {
-        for _ in 0..STEPS_MAX {
-            match self.step(context) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Pending,
-                Err(end) => return Poll::Ready(end),
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        poll_steps(context, |context| self.step(context))
     }
 
     /// Performs one step that is possible now. Returns false if there is none.
@@ -176,7 +168,7 @@ impl Session<'_> {
         };
         if !is_client_ready && self.is_idle() {
             // The next request begins when the client has read the reply to the last one.
-            self.count_received(chunk.bytes().len());
+            self.acquirer.count_received(chunk.bytes().len());
             self.hold(chunk.bytes());
             self.continue_soon();
         } else {
@@ -186,7 +178,7 @@ impl Session<'_> {
     }
 
     pub(super) fn received(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
-        self.count_received(chunk.bytes().len());
+        self.acquirer.count_received(chunk.bytes().len());
         if !matches!(self.stage, Stage::Ready) {
             self.hold(chunk.bytes());
             return Ok(());

@@ -109,8 +109,6 @@ impl Session<'_> {
 
     /// Returns whether the service has `mode = "session"`.
     pub(super) fn keeps_connection(&self) -> bool {
-        let view = self.permit.service().snapshot();
-        view.database()
-            .is_some_and(|database| database.session_mode)
+        self.permit.service().keeps_connections()
     }
 }

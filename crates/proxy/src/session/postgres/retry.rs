@@ -138,12 +138,7 @@ impl Session<'_> {
         resend: Resend,
         scan: &ScanResult,
     ) -> Result<(), ExitReason> {
-        if let Some(at) = &self.acquirer.at
-            && failure.requires_role_check()
-        {
-            self.shared.server_info.request_role_check(at.server.id);
-        }
-        self.stats().rescued.add(1);
+        self.acquirer.note_retry(failure);
         self.active.retries.note(resend, self.acquirer.at.as_ref());
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
@@ -178,14 +173,9 @@ impl Session<'_> {
     }
 
     fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
-        self.acquirer.at = None;
-        if let Some(server) = self.server.take() {
-            let condition = match server.is_idle() {
-                true => condition,
-                false => Condition::Unclean,
-            };
-            self.acquirer.release(server, condition);
-        }
+        let server = self.server.take();
+        self.acquirer
+            .release_failed(server, ServerConnection::is_idle, condition);
         let kept = self.active.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.pending_input, kept);
         self.pending_input.extend_from_slice(&behind);
@@ -213,15 +203,7 @@ impl Session<'_> {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
-        if let Some(at) = &self.acquirer.at {
-            self.shared.server_info.request_role_check(at.server.id);
-            at.server.counters.resets.add(1);
-        }
-        tracing::debug!(
-            server = %server.core.pool_handle.server.name,
-            why,
-            "lost server connection"
-        );
+        self.acquirer.note_loss(&server, why);
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
         let was_preparing = self.is_preparing();
