@@ -14,7 +14,6 @@ mod least_connections;
 mod least_latency;
 mod random_two;
 mod round_robin;
-mod sample;
 mod source;
 
 #[cfg(test)]
@@ -239,7 +238,7 @@ impl Cost {
         }
     }
 
-    fn compare(self, other: Cost) -> Ordering {
+    pub(crate) fn compare(self, other: Cost) -> Ordering {
         (self.amount * other.weight).cmp(&(other.amount * self.weight))
     }
 }

@@ -16,6 +16,7 @@ pub mod pins;
 pub mod ramp;
 pub mod route;
 pub mod rules;
+mod sample;
 pub mod server_set;
 
 pub use balance::Algorithm;

@@ -4,7 +4,7 @@ use super::rust::{code, find_words};
 use super::{Problem, Tree};
 
 /// Files that are no variants.
-const SHARED: [&str; 3] = ["laws", "sample", "tests"];
+const SHARED: [&str; 2] = ["laws", "tests"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     let balance = "crates/policy/src/balance";

@@ -1,6 +1,7 @@
 //! Algorithm `least-connections`: chooses the server with the fewest connections for its weight.
 
-use super::{Balance, CandidateSet, sample};
+use super::{Balance, CandidateSet};
+use crate::sample;
 use crate::server_set::PickRequest;
 
 pub(super) struct LeastConnections;

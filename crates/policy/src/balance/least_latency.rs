@@ -1,7 +1,8 @@
 //! Algorithm `least-latency`: chooses the server with the lowest product of latency and connections
 //! per weight.
 
-use super::{Balance, CandidateSet, sample};
+use super::{Balance, CandidateSet};
+use crate::sample;
 use crate::server_set::PickRequest;
 
 pub(super) struct LeastLatency;

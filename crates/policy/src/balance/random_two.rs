@@ -1,8 +1,8 @@
 //! Algorithm `random-two`: chooses the less busy of two random servers, which avoids herds even if
 //! counts are stale.
 
-use super::sample::Draws;
 use super::{Balance, CandidateSet, Tier};
+use crate::sample::Draws;
 use crate::server_set::PickRequest;
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
 //! Chooses among a sample of the servers where a look at each of them would cost too much.
 
-use super::{CandidateSet, Cost};
+use crate::balance::{CandidateSet, Cost};
 use crate::server_set::PickRequest;
 use std::cmp::Ordering;
 
@@ -13,12 +13,12 @@ const EXAMINED_MAX: usize = 256;
 const SAMPLE: usize = 32;
 
 /// Returns whether a choice among this many servers is made from a sample.
-pub(super) fn is_sampled(candidates: &CandidateSet<'_>) -> bool {
+pub(crate) fn is_sampled(candidates: &CandidateSet<'_>) -> bool {
     candidates.len() > EXAMINED_MAX
 }
 
 /// Returns the open slots of a sample, in random order; some may occur twice.
-pub(super) fn sample(
+pub(crate) fn sample(
     candidates: &CandidateSet<'_>,
     request: &PickRequest<'_>,
 ) -> impl Iterator<Item = usize> {
@@ -29,7 +29,7 @@ pub(super) fn sample(
 }
 
 /// Returns the cheapest of the slots; of equal ones the first, which a sample has in random order.
-pub(super) fn cheapest(slots: impl Iterator<Item = (usize, Cost)>) -> Option<usize> {
+pub(crate) fn cheapest(slots: impl Iterator<Item = (usize, Cost)>) -> Option<usize> {
     let cheaper = |best: &(usize, Cost), one: &(usize, Cost)| best.1.compare(one.1);
     let best = slots.reduce(|best, one| match cheaper(&best, &one) {
         Ordering::Greater => one,
@@ -39,7 +39,7 @@ pub(super) fn cheapest(slots: impl Iterator<Item = (usize, Cost)>) -> Option<usi
 }
 
 /// Pseudorandom numbers from one random number (splitmix64).
-pub(super) struct Draws(pub(super) u64);
+pub(crate) struct Draws(pub(crate) u64);
 
 impl Iterator for Draws {
     type Item = u64;
