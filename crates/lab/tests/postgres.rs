@@ -20,6 +20,8 @@ mod causes;
 mod client;
 #[path = "postgres/databases.rs"]
 mod databases;
+#[path = "postgres/deallocations.rs"]
+mod deallocations;
 #[path = "postgres/encryption.rs"]
 mod encryption;
 #[path = "postgres/executes.rs"]
@@ -86,5 +88,7 @@ mod termination;
 mod uncertain;
 #[path = "postgres/unnamed.rs"]
 mod unnamed;
+#[path = "postgres/unnamed_statement.rs"]
+mod unnamed_statement;
 #[path = "postgres/unseen.rs"]
 mod unseen;

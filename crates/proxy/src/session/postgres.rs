@@ -5,6 +5,7 @@ mod acquire;
 mod active_request;
 mod batch_tail;
 pub(super) mod cancel;
+mod deallocate;
 mod dispatch;
 mod error_reply;
 mod from_client;
@@ -34,7 +35,10 @@ mod server_login;
 pub(crate) mod shared;
 mod statements;
 mod teardown;
+mod undecided;
+mod undo;
 mod unnamed;
+mod unnamed_statement;
 mod user_state;
 mod write_tracking;
 
@@ -55,7 +59,7 @@ use self::error_reply::ErrorReply;
 use self::held::HeldUntil;
 use self::held_state::{Asking, Knowledge};
 use self::listening::Listening;
-use self::pending_effects::{PendingEffects, UnnamedStatement};
+use self::pending_effects::PendingEffects;
 use self::pending_requests::PendingRequests;
 use self::portals::Portals;
 use self::prepare_context::TransactionNames;
@@ -63,6 +67,7 @@ use self::sequences::Sequences;
 use self::server::ServerConnection;
 use self::shared::PostgresService;
 use self::statements::ClientStatements;
+use self::unnamed_statement::UnnamedStatements;
 use self::user_state::Account;
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
@@ -140,7 +145,7 @@ struct Session<'a> {
     acquirer: Acquirer<'a, ServerConnection>,
     stage: Stage,
     statements: ClientStatements,
-    unnamed: UnnamedStatement,
+    unnamed: UnnamedStatements,
     portals: Portals,
     state: SessionState,
     effects: PendingEffects,

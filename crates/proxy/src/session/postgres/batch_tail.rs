@@ -75,7 +75,7 @@ impl Session<'_> {
         if self.has_only_prepared() {
             // Statements prepared here are prepared again on the next server.
             self.statements.undo_unanswered();
-            self.unnamed.undo_unanswered();
+            self.unnamed.undo();
             self.effects.settled();
             self.release_server(Condition::Unclean)?;
             return Ok(true);

@@ -307,8 +307,8 @@ impl Session<'_> {
         if !name.is_named() {
             // Unless the same batch has a Parse, an earlier one applies.
             if !std::mem::replace(&mut draft.knows_unnamed, true) {
-                draft.add_rules(self.rules(self.unnamed.known_text()));
-                match &self.unnamed.meaning {
+                draft.add_rules(self.rules(self.unnamed.text()));
+                match self.unnamed.meaning() {
                     Some(analysis) => draft.add(analysis),
                     None => draft.add_unknown(),
                 }

@@ -308,6 +308,7 @@ impl Session<'_> {
             Request::Sync => {
                 self.active.is_sent = true;
                 self.segment += 1;
+                self.portals.batch_ended();
                 Ok(self.send(flight, request, RequestToken(0), message.len()))
             }
             Request::FunctionCall => {
@@ -331,19 +332,44 @@ impl Session<'_> {
         token: RequestToken,
         length: usize,
     ) -> Sending {
-        let Some(server) = &mut self.server else {
-            return Sending::Drop;
-        };
-        let sending = server.conversation.sent(request, Origin::Client, token);
+        let sending = self.record_sent(request, token);
         match sending {
             Sending::Forward => flight.keep(length),
             Sending::Drop => flight.drop(length),
         }
+        if let Some(server) = &mut self.server
+            && request == Request::Sync
+            && server.conversation.needs_fence()
+        {
+            server.conversation.fence(flight.writer());
+        }
+        sending
+    }
+
+    /// Sends another message of the same kind in place of one, unless it is to be skipped.
+    pub(super) fn replace(
+        &mut self,
+        flight: &mut StreamEditor<'_, '_>,
+        (request, token): (Request, RequestToken),
+        length: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Sending {
+        let sending = self.record_sent(request, token);
+        flight.drop(length);
+        if sending == Sending::Forward {
+            write(flight.writer());
+        }
+        sending
+    }
+
+    /// Records that a message of the client is about to be sent, and returns whether it may be.
+    fn record_sent(&mut self, request: Request, token: RequestToken) -> Sending {
+        let Some(server) = &mut self.server else {
+            return Sending::Drop;
+        };
+        let sending = server.conversation.sent(request, Origin::Client, token);
         if request == Request::Query {
             server.unnamed = 0;
-        }
-        if request == Request::Sync && server.conversation.needs_fence() {
-            server.conversation.fence(flight.writer());
         }
         if sending == Sending::Forward && ends_a_unit(request) {
             self.pending.is_sent();
@@ -366,7 +392,7 @@ impl Session<'_> {
             while let Some(due) = server.conversation.due() {
                 match due {
                     DueAction::Answer(answer, token) => {
-                        self.statements.answered(token.0);
+                        self.answer_given(token);
                         // Other replies generated here belong to earlier requests and remain valid.
                         self.active.progress.reach(Progress::Answered);
                         answer.write(&mut out, server.conversation.status());

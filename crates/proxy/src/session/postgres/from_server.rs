@@ -130,7 +130,7 @@ impl Session<'_> {
         while let Some(due) = server.conversation.due() {
             match due {
                 DueAction::Answer(answer, token) => {
-                    self.statements.answered(token.0);
+                    self.answer_given(token);
                     let status = server.conversation.status();
                     answer.write(flight.writer(), status);
                 }
@@ -167,7 +167,7 @@ impl Session<'_> {
         scan.is_undecidable |= is_reported && !server.conversation.is_certain();
         match reply.outcome {
             ReplyOutcome::Parsed(token) => self.prepared(server, token, reply.delivery),
-            ReplyOutcome::Closed(token) => self.closed(server, token, reply.delivery),
+            ReplyOutcome::Closed(token) => self.answered(server, token, reply.delivery),
             ReplyOutcome::Nothing => {}
             ReplyOutcome::Suspended(token) => {
                 self.active.has_done |= reply.delivery == Delivery::Forward;
@@ -189,7 +189,7 @@ impl Session<'_> {
                 self.settle(server);
             }
             ReplyOutcome::Failed { token, sqlstate } => {
-                token.inspect(|token| self.unnamed.failed(*token));
+                token.inspect(|token| self.request_failed(*token));
                 if reply.delivery == Delivery::Discard || matches!(self.stage, Stage::Preparing(_))
                 {
                     self.keep_own_error(event);
@@ -257,6 +257,7 @@ impl Session<'_> {
         statement: usize,
     ) -> bool {
         self.statements.answered(token.0);
+        self.unnamed.done(token);
         let Some(meaning) = self.effects.completed(token) else {
             return false;
         };
@@ -278,19 +279,15 @@ impl Session<'_> {
     }
 
     fn prepared(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
-        self.unnamed.parsed(token);
         if let Some(id) = statement_of(token) {
             self.account.known.history.parsed.add(id);
         }
         self.answered(server, token, delivery);
     }
 
-    fn closed(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
-        self.unnamed.closed(token);
-        self.answered(server, token, delivery);
-    }
-
+    /// Records that the server has completed a Parse or Close.
     fn answered(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
+        self.unnamed.done(token);
         if delivery == Delivery::Forward {
             // The same statement may be prepared for another name.
             self.statements.answered(token.0);
@@ -389,7 +386,7 @@ impl Session<'_> {
             return;
         }
         server.prepared.settled();
-        self.unnamed.settled();
+        self.unnamed.settle();
         self.effects.settled();
         self.pending.settled();
         self.database_change = None;

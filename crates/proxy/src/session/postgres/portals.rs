@@ -1,6 +1,7 @@
 //! Tracks portals and the effects of executing them.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_policy::route::retry::Atomicity;
@@ -14,7 +15,7 @@ use super::Session;
 use super::pending_effects::takes_statements_away;
 use super::process_ids::Signal;
 use super::statements::Statement;
-use evenkeel_sql::postgres::ChannelCall;
+use evenkeel_sql::postgres::{ChannelAction, ChannelCall};
 use evenkeel_sql::session_state::analysis::TextAnalysis;
 
 /// Portals that may exist; a name is recorded once one of that name has effects.
@@ -23,16 +24,16 @@ pub(super) struct Portals {
     known: HashMap<Box<[u8]>, Portal>,
     /// True if a Bind of this transaction may have failed.
     has_failed: bool,
-    /// Signals to other sessions, by portal.
+    /// Signals to other sessions, by portal of the current batch.
     signals: Vec<(Box<[u8]>, Signal)>,
-    /// Channels that statements begin or stop to listen on, by portal.
+    /// Channels that statements stop to listen on, or begin to in the current batch, by portal.
     channels: Vec<(Box<[u8]>, ChannelCall)>,
 }
 
 struct Portal {
     meaning: Arc<TextAnalysis>,
-    /// Batch of the Bind.
-    segment: u64,
+    /// Batch of the Bind. `None`: a Close followed, which may fail.
+    segment: Option<u64>,
     /// True if the portal had another statement before, which it keeps if the Bind fails.
     is_replaced: bool,
 }
@@ -42,11 +43,11 @@ impl Portals {
         if let Some(known) = self.known.get_mut(portal) {
             known.is_replaced |= known.meaning != *meaning;
             known.meaning.clone_from(meaning);
-            known.segment = segment;
+            known.segment = Some(segment);
         } else if meaning.has_effects() {
             let bound = Portal {
                 meaning: Arc::clone(meaning),
-                segment,
+                segment: Some(segment),
                 is_replaced: false,
             };
             self.known.insert(portal.into(), bound);
@@ -57,11 +58,37 @@ impl Portals {
     /// batch has not failed: else the Execute is skipped.
     fn meaning(&self, portal: &[u8], segment: u64) -> Option<Arc<TextAnalysis>> {
         let known = self.known.get(portal)?;
-        let is_doubtful = self.has_failed && known.is_replaced && known.segment != segment;
+        let is_doubtful = self.has_failed && known.is_replaced && known.segment != Some(segment);
         Some(match is_doubtful {
             true => Arc::new(TextAnalysis::unreadable()),
             false => Arc::clone(&known.meaning),
         })
+    }
+
+    /// Returns whether the portal exists unless the server has skipped its Bind: it was bound in
+    /// this batch.
+    fn is_of_batch(&self, portal: &[u8], segment: u64) -> bool {
+        let known = self.known.get(portal);
+        known.is_some_and(|known| known.segment == Some(segment))
+    }
+
+    /// Records a Close of a portal, which the server may skip. Only the server knows whether a
+    /// later Execute finds the portal.
+    pub(super) fn close(&mut self, portal: &[u8]) {
+        if let Some(known) = self.known.get_mut(portal) {
+            known.segment = None;
+        }
+        self.signals.retain(|(known, _)| **known != *portal);
+        let lasts = |call: &ChannelCall| call.action == ChannelAction::Unlisten;
+        self.channels
+            .retain(|(known, call)| **known != *portal || lasts(call));
+    }
+
+    /// Records the end of a batch, with which its portals end unless a transaction is open.
+    pub(super) fn batch_ended(&mut self) {
+        self.signals.clear();
+        self.channels
+            .retain(|(_, call)| call.action == ChannelAction::Unlisten);
     }
 
     /// Records the signal that the Execute of a portal sends, and forgets an earlier one.
@@ -137,13 +164,15 @@ impl Session<'_> {
         }
         self.active.executed_in = Some(self.segment);
         let token = match self.portals.meaning(portal, self.segment) {
-            Some(meaning) => match self.deallocated(&meaning).map(Box::from) {
-                Some(name) => return self.execute_deallocate(flight, &name, message.len()),
-                None => {
-                    self.outdate_for(&meaning);
-                    self.effects.note(&meaning)
+            Some(meaning) => {
+                if self.portals.is_of_batch(portal, self.segment)
+                    && let Some(name) = self.deallocated(&meaning)
+                {
+                    return self.execute_deallocate(flight, name, message.len());
                 }
-            },
+                self.outdate_for(&meaning);
+                self.effects.note(&meaning)
+            }
             None => RequestToken(0),
         };
         self.send(flight, Request::Execute, token, message.len())
@@ -189,21 +218,22 @@ impl Session<'_> {
     /// Records the Bind of the unnamed statement.
     pub(super) fn bind_unnamed(&mut self, header: Header, message: &[u8]) {
         let portal = portal_of(header, message);
-        if self.unnamed.id == 0 {
+        let Some(statement) = self.unnamed.last().map(Rc::clone) else {
             // The server reports that there is none.
             return;
-        }
-        let channels = self.channels_of(&self.unnamed.text);
-        self.portals.set_channels(portal, channels);
-        let Some(meaning) = self.unnamed.meaning.take() else {
+        };
+        let Some(parsed) = &statement.parsed else {
+            self.portals.set_channels(portal, None);
             self.active.atomicity = Atomicity::Partial;
             self.pending.runs(0);
             return self.take_hold(portal, &Arc::new(TextAnalysis::unreadable()));
         };
-        self.active.runs(&meaning);
+        let channels = self.channels_of(&parsed.text);
+        self.portals.set_channels(portal, channels);
+        let meaning = &parsed.meaning;
+        self.active.runs(meaning);
         self.pending.runs(meaning.digest);
-        self.take_hold(portal, &meaning);
-        self.unnamed.meaning = Some(meaning);
+        self.take_hold(portal, meaning);
     }
 
     /// Applies effects that hold from the Bind on, such as pins; others apply at the end of the

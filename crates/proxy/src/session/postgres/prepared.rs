@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use evenkeel_wire::postgres::backend::{ErrorReport, SqlState};
-use evenkeel_wire::postgres::conversation::{
-    DueAction, LocalReply, Origin, Request, RequestToken, Sending,
-};
+use evenkeel_wire::postgres::conversation::{LocalReply, Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::postgres::names::{Name, names, parse_parts};
@@ -15,7 +13,8 @@ use evenkeel_wire::postgres::{Parsed, build};
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::error_reply::ErrorReply;
-use super::pending_effects::{UnnamedStatement, takes_statements_away};
+use super::pending_effects::takes_statements_away;
+use super::portals::portal_of;
 use super::sequences::SequenceRead;
 use super::server::ServerConnection;
 use super::statements::ClientStatements;
@@ -31,10 +30,8 @@ pub(super) const PARSE: u64 = 1 << 62;
 /// Marks tokens of Parses of unnamed statements.
 pub(super) const UNNAMED: u64 = 1 << 63;
 
-/// Id of an unnamed statement too long to be kept: it exists where it was parsed, or nowhere.
-pub(super) const UNREAD: u64 = u64::MAX;
-
-/// Name of a statement that is prepared a second time to provoke the server's error.
+/// Name of a statement that is prepared a second time to provoke the server's error, or
+/// deallocated in place of the client's.
 const TAKEN: &[u8] = b"evenkeel has it";
 
 /// Returns the id of the unnamed statement that the token stands for.
@@ -99,39 +96,6 @@ pub(super) fn is_of_old_plan(sqlstate: SqlState, event: &Event<'_>) -> bool {
 }
 
 impl Session<'_> {
-    /// Returns whether the statement that a name refers to is undecided: an earlier batch in flight
-    /// defines it, whose failure would undo what follows.
-    pub(super) fn is_undecided(&self, header: Header, request: Request, message: &[u8]) -> bool {
-        let Some(server) = &self.server else {
-            return false;
-        };
-        let is_settled = self.statements.is_settled() && server.prepared.is_settled();
-        if is_settled && self.unnamed.open.is_none() || !server.conversation.is_ready_pending() {
-            return false;
-        }
-        let is_of_statement = matches!(
-            request,
-            Request::Parse | Request::Bind | Request::DescribeStatement | Request::Close
-        );
-        let Parsed::Frame(found, _) = names(header, message) else {
-            return false;
-        };
-        let Some(name) = found.statement.filter(|_| is_of_statement) else {
-            return false;
-        };
-        if !name.is_named() {
-            let binds = matches!(request, Request::Bind | Request::DescribeStatement);
-            let is_before = |segment| segment != self.segment;
-            return binds && self.unnamed.open.is_some_and(is_before);
-        }
-        let name = name.of(message);
-        let is_open = |id| server.prepared.is_open(id, self.segment);
-        let known = self.statements.get(name).map(|statement| statement.id);
-        self.statements.is_open(name, self.segment)
-            || known.is_some_and(is_open)
-            || request == Request::Parse && self.id_of(message).is_some_and(is_open)
-    }
-
     pub(super) fn parse(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
@@ -226,11 +190,18 @@ impl Session<'_> {
         name: Name,
         length: usize,
     ) -> Sending {
+        self.prepare_taken(flight);
+        let named = (header, name, length);
+        // The server may reject more of it than the name.
+        self.send_renamed(flight, Request::Parse, RequestToken(0), named, TAKEN)
+    }
+
+    /// Prepares [`TAKEN`], which is closed first, so that its Parse never fails: the server parses
+    /// an empty text in a failed transaction, too.
+    pub(super) fn prepare_taken(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let Some(server) = &mut self.server else {
-            return Sending::Drop;
+            return;
         };
-        // `TAKEN` is closed first, so that Evenkeel's own Parse of it never fails. In the client's
-        // Parse the server may reject more than the name.
         let conversation = &mut server.conversation;
         if conversation.sent(Request::Close, Origin::Ours, RequestToken(0)) == Sending::Forward {
             build::close(flight.writer(), Target::Statement(TAKEN));
@@ -238,8 +209,6 @@ impl Session<'_> {
         if conversation.sent(Request::Parse, Origin::Ours, RequestToken(0)) == Sending::Forward {
             build::parse(flight.writer(), TAKEN, b"", &[]);
         }
-        let named = (header, name, length);
-        self.send_renamed(flight, Request::Parse, RequestToken(0), named, TAKEN)
     }
 
     /// Closes the statements that are over the server's limit, before a new one or a new plan is
@@ -280,6 +249,9 @@ impl Session<'_> {
             return Err(ExitReason::Fatal(ErrorReply::protocol(what)));
         };
         let Some(name) = found.statement else {
+            if request == Request::Close {
+                self.portals.close(portal_of(header, message));
+            }
             return Ok(self.send(flight, request, RequestToken(0), message.len()));
         };
         if let Some(words) = self.refuses_bind(request, name.of(message)) {
@@ -451,42 +423,9 @@ impl Session<'_> {
         }
     }
 
-    /// Undoes a request that the server skipped after an error.
-    pub(super) fn passed_over(&mut self, due: DueAction, server: &mut ServerConnection) {
-        match due {
-            DueAction::ParseDiscarded(token) => {
-                if let Some(id) = unnamed_of(token) {
-                    if server.unnamed == id {
-                        server.unnamed = 0;
-                    }
-                    self.unnamed.parse_skipped(token);
-                } else if let Some(id) = statement_of(token) {
-                    server.prepared.undo(id);
-                    let _ = self.statements.discarded(token.0);
-                }
-            }
-            DueAction::CloseDiscarded(token) if unnamed_of(token).is_some() => {
-                self.unnamed.stays(token);
-            }
-            DueAction::CloseDiscarded(token) => match statement_of(token) {
-                Some(id) => server.prepared.undo(id),
-                // Only names given to SQL are closed at servers.
-                None => {
-                    let name = self.statements.discarded(token.0);
-                    server.given.extend(name.map(|name| (name, token.0)));
-                }
-            },
-            DueAction::AnswerDiscarded(_, token) => {
-                let _ = self.statements.discarded(token.0);
-            }
-            DueAction::QueryDiscarded(token) => self.unnamed.query_skipped(token),
-            DueAction::Answer(..) => {}
-        }
-    }
-
     pub(super) fn forget_name(&mut self, name: &[u8]) {
         if name.is_empty() {
-            self.unnamed = UnnamedStatement::default();
+            self.unnamed.drop_now();
         }
         self.statements.remove((0, self.segment), name);
         self.statements.settled();

@@ -97,7 +97,7 @@ impl Session<'_> {
         };
         let name = found.statement?.of(bytes);
         match name.is_empty() {
-            true => backend_call(&self.unnamed.text, false),
+            true => backend_call(self.unnamed.text()?, false),
             false => backend_call(&self.statements.get(name)?.text, false),
         }
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use evenkeel_policy::pins::Pin;
 use evenkeel_sql::Dialect;
 use evenkeel_sql::digest::digest;
-use evenkeel_wire::postgres::conversation::{LocalReply, Origin, Request, RequestToken, Sending};
+use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::names::parse_parts;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::dispatch::text_of_query;
 use super::pending_effects::takes_statements_away;
-use super::prepared::{NOT_ITS_NAME, names_ours, take_given};
+use super::prepared::{NOT_ITS_NAME, names_ours};
 use super::sequences::SequenceRead;
 use super::server::ServerConnection;
 use super::statements::{self};
@@ -37,8 +37,7 @@ impl Session<'_> {
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
         if self.server.as_deref().is_none_or(begins_anew) {
             self.segment += 1;
-            self.unnamed.id = 0;
-            self.unnamed.settled();
+            self.unnamed.drop_now();
         }
         let text = is_whole.then(|| text_of_query(message));
         if let Some(words) = self.apply_rules(|session| session.rules(text)) {
@@ -60,8 +59,9 @@ impl Session<'_> {
         if names_ours(&analysis) {
             return Ok(self.refuse_query(flight, NOT_ITS_NAME, message.len()));
         }
-        if let Some(sending) = self.deallocate(flight, &analysis, message.len()) {
-            return Ok(sending);
+        if let Some(name) = self.deallocated(&analysis) {
+            self.pending.runs_text(analysis.digest, 1);
+            return Ok(self.query_deallocate(flight, name, message.len()));
         }
         if let Some(text) = self.known_last_value(&analysis, text_of_query(message)) {
             self.pending.runs_text(analysis.digest, 1);
@@ -144,65 +144,6 @@ impl Session<'_> {
     pub(super) fn pin(&mut self, pin: Pin) {
         self.state.pins.add(pin);
         self.pins_changed();
-    }
-
-    /// Returns the name in a DEALLOCATE if the client has prepared it with the protocol.
-    pub(super) fn deallocated<'m>(&self, analysis: &'m TextAnalysis) -> Option<&'m [u8]> {
-        let [effect] = analysis.effects.as_slice() else {
-            return None;
-        };
-        let EffectKind::Deallocate(name) = &effect.kind else {
-            return None;
-        };
-        let is_ours = analysis.statements.len() == 1 && self.statements.taken(name).is_some();
-        is_ours.then_some(&**name)
-    }
-
-    pub(super) fn execute_deallocate(
-        &mut self,
-        flight: &mut StreamEditor<'_, '_>,
-        name: &[u8],
-        length: usize,
-    ) -> Sending {
-        let Some(server) = &mut self.server else {
-            return Sending::Drop;
-        };
-        let token = RequestToken(self.effects.next());
-        if take_given(&mut server.given, name) {
-            self.statements.remove((token.0, self.segment), name);
-            return self.send(flight, Request::Execute, token, length);
-        }
-        let answer = LocalReply::Command("DEALLOCATE");
-        if server.conversation.add_local_reply(answer, token) == Sending::Forward {
-            self.statements.remove((token.0, self.segment), name);
-        }
-        flight.drop(length);
-        Sending::Drop
-    }
-
-    /// Answers a DEALLOCATE of a statement that was prepared with the protocol, because on servers
-    /// its name is Evenkeel's.
-    pub(super) fn deallocate(
-        &mut self,
-        flight: &mut StreamEditor<'_, '_>,
-        analysis: &TextAnalysis,
-        length: usize,
-    ) -> Option<Sending> {
-        let name = self.deallocated(analysis)?;
-        let server = self.server.as_mut()?;
-        let has_failed = server.conversation.status() == TransactionStatus::Failed;
-        if !server.conversation.is_between_batches() || has_failed {
-            return None;
-        }
-        let token = RequestToken(self.effects.next());
-        self.statements.remove((token.0, self.segment), name);
-        if take_given(&mut server.given, name) {
-            return None;
-        }
-        let answer = LocalReply::Query("DEALLOCATE");
-        let sending = server.conversation.add_local_reply(answer, token);
-        flight.drop(length);
-        Some(sending)
     }
 
     /// Prepares an EXECUTE of statements that were prepared with the protocol: they are given the

@@ -143,7 +143,7 @@ impl Session<'_> {
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.statements.undone();
-        self.unnamed.repeated();
+        self.unnamed.undo();
         self.state.connection_lost();
         self.stage = Stage::Rescue(resend.target);
         self.end_rescue(resend.target, scan)
@@ -268,8 +268,7 @@ impl Session<'_> {
         self.acquirer.release_failover_slot();
         self.set_activity(SessionActivity::Idle);
         self.statements.undo_unanswered();
-        self.unnamed.undo_unanswered();
-        self.unnamed.settled();
+        self.unnamed.undo();
         self.effects.settled();
         let out = self.answers();
         let error = evenkeel_policy::failover_queue::PrimaryError::OutcomeUnknown;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use evenkeel_sql::Dialect;
 use evenkeel_wire::postgres::build;
-use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
+use evenkeel_wire::postgres::conversation::{Request, RequestToken, Sending};
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
@@ -119,8 +119,11 @@ impl Session<'_> {
             return None;
         }
         let words = self.apply_rules(|session| match name {
-            b"" if session.unnamed.id == 0 => None,
-            b"" => session.rules(session.unnamed.known_text()),
+            b"" => {
+                let unnamed = session.unnamed.last()?;
+                let parsed = unnamed.parsed.as_ref();
+                session.rules(parsed.map(|parsed| &*parsed.text))
+            }
             name => {
                 let statement = session.statements.get(name).map(Arc::clone)?;
                 session.rules_of(&statement)
@@ -168,25 +171,6 @@ impl Session<'_> {
             build::parse(out, REFUSED, text.as_bytes(), &[]);
         });
         Sending::Drop
-    }
-
-    /// Sends another message of the same kind in place of one, unless it is to be skipped.
-    pub(super) fn replace(
-        &mut self,
-        flight: &mut StreamEditor<'_, '_>,
-        (request, token): (Request, RequestToken),
-        length: usize,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Sending {
-        let Some(server) = &mut self.server else {
-            return Sending::Drop;
-        };
-        let sending = server.conversation.sent(request, Origin::Client, token);
-        flight.drop(length);
-        if sending == Sending::Forward {
-            write(flight.writer());
-        }
-        sending
     }
 }
 

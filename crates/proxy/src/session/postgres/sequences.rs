@@ -1,6 +1,8 @@
 //! Ensures that `currval` and `lastval` never return another session's value. As long as no client
 //! uses them, `nextval()` pins no session.
 
+use std::sync::Arc;
+
 use evenkeel_policy::pins::Pin;
 use evenkeel_sql::postgres::{BackendFunction, backend_call};
 use evenkeel_wire::postgres::TransactionStatus;
@@ -185,12 +187,9 @@ impl Session<'_> {
         flight: &mut StreamEditor<'_, '_>,
         request: Request,
     ) -> bool {
-        let Some(meaning) = self.unnamed.meaning.take_if(|_| request == Request::Bind) else {
-            return false;
-        };
-        let is_refused = self.guard_sequences(flight, &meaning, SequenceRead::Other);
-        self.unnamed.meaning = Some(meaning);
-        is_refused
+        let meaning = self.unnamed.meaning().filter(|_| request == Request::Bind);
+        let meaning = meaning.map(Arc::clone);
+        meaning.is_some_and(|meaning| self.guard_sequences(flight, &meaning, SequenceRead::Other))
     }
 
     /// Discards the sequence state of earlier sessions, because unanalyzed work may use `currval`

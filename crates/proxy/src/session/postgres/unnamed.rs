@@ -1,15 +1,17 @@
 //! Forwards messages about the unnamed statement, which belongs to one client and lasts until its
 //! next Parse, or a Query.
 
+use std::rc::Rc;
+
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::pending_effects::UnnamedStatement;
-use super::prepared::{UNNAMED, UNREAD};
+use super::prepared::UNNAMED;
 use super::statements::new_id;
+use super::unnamed_statement::{ParsedText, UnnamedStatement};
 use super::{LONG_TEXT, Session};
 
 impl Session<'_> {
@@ -22,18 +24,27 @@ impl Session<'_> {
         self.forget_sequences(flight);
         self.active.writes();
         self.pin_for(Pin::Unknown, LONG_TEXT);
-        let sending = self.send(flight, Request::Parse, RequestToken(0), message.len());
-        if sending == Sending::Forward
-            && message.get(5) == Some(&0)
-            && let Some(server) = &mut self.server
-        {
-            server.unnamed = UNREAD;
-            self.unnamed = UnnamedStatement {
-                id: UNREAD,
-                ..UnnamedStatement::default()
-            };
+        if message.get(5) != Some(&0) {
+            return self.send(flight, Request::Parse, RequestToken(0), message.len());
+        }
+        let id = new_id();
+        let token = RequestToken(UNNAMED | id);
+        let sending = self.send(flight, Request::Parse, token, message.len());
+        if sending == Sending::Forward {
+            self.unnamed_sent(UnnamedStatement { id, parsed: None });
         }
         sending
+    }
+
+    /// Records that a Parse of the client was sent. After an error it is not, and the previous
+    /// statement remains.
+    fn unnamed_sent(&mut self, statement: UnnamedStatement) {
+        if let Some(server) = &mut self.server {
+            server.unnamed = statement.id;
+        }
+        let token = RequestToken(UNNAMED | statement.id);
+        self.unnamed
+            .changes_to(Some(Rc::new(statement)), token, self.segment);
     }
 
     pub(super) fn parse_unnamed(
@@ -46,13 +57,13 @@ impl Session<'_> {
         let is_replaced = replaced.is_some();
         let text = replaced.as_deref().unwrap_or(text);
         if let Some(words) = self.apply_rules_to_parse(|session| session.rules(Some(text))) {
-            self.unnamed = UnnamedStatement::default();
+            self.unnamed.drop_now();
             return self.refuse_parse(flight, &words, length);
         }
         let meaning = self.read_query(text);
         self.pending.parses(meaning.digest);
         if let Some(words) = self.refuses_meaning(flight, &meaning) {
-            self.unnamed = UnnamedStatement::default();
+            self.unnamed.drop_now();
             return self.refuse_parse(flight, words, length);
         }
         self.prepare_for_execute(flight, &meaning);
@@ -65,13 +76,14 @@ impl Session<'_> {
             }),
             false => self.send(flight, request.0, request.1, length),
         };
-        // After an error it is skipped, and the previous statement remains.
-        if sending == Sending::Forward
-            && let Some(server) = &mut self.server
-        {
-            server.unnamed = id;
-            self.unnamed.replace(id, text, types, self.segment);
-            self.unnamed.meaning = Some(meaning);
+        if sending == Sending::Forward {
+            let parsed = ParsedText {
+                text: text.into(),
+                types: types.into(),
+                meaning,
+            };
+            let parsed = Some(parsed);
+            self.unnamed_sent(UnnamedStatement { id, parsed });
         }
         sending
     }
@@ -79,14 +91,14 @@ impl Session<'_> {
     /// Drops the unnamed statement by a Query within a batch, which an error may skip. Returns the
     /// Query's token.
     pub(super) fn drop_unnamed(&mut self, token: RequestToken) -> RequestToken {
-        if self.unnamed.id == 0 {
+        if self.unnamed.last().is_none() {
             return token;
         }
         let token = match token.0 {
             0 => RequestToken(self.effects.next()),
             _ => token,
         };
-        self.unnamed.drop_by(token, self.segment);
+        self.unnamed.changes_to(None, token, self.segment);
         token
     }
 
@@ -96,20 +108,16 @@ impl Session<'_> {
         flight: &mut StreamEditor<'_, '_>,
         length: usize,
     ) -> Sending {
-        let id = self.unnamed.id;
-        let token = match id {
-            0 | UNREAD => RequestToken(0),
-            id => RequestToken(UNNAMED | id),
-        };
+        let id = self.unnamed.last().map(|statement| statement.id);
+        let token = RequestToken(UNNAMED | new_id());
         let sending = self.send(flight, Request::Close, token, length);
         if sending == Sending::Forward
             && let Some(server) = &mut self.server
         {
-            if server.unnamed != id {
+            if Some(server.unnamed) != id {
                 server.unnamed = 0;
             }
-            self.unnamed.is_closing = id != UNREAD;
-            self.unnamed.open = Some(self.segment);
+            self.unnamed.changes_to(None, token, self.segment);
         }
         sending
     }
@@ -119,8 +127,14 @@ impl Session<'_> {
         let Some(server) = &mut self.server else {
             return;
         };
-        let is_kept = self.unnamed.id != UNREAD;
-        if self.unnamed.is_gone() || !is_kept && server.unnamed != UNREAD {
+        let last = self.unnamed.last().map(Rc::clone);
+        if last.as_ref().is_some_and(|last| last.id == server.unnamed) {
+            return;
+        }
+        let Some((last, parsed)) = last
+            .as_ref()
+            .and_then(|last| Some((last, last.parsed.as_ref()?)))
+        else {
             // The server's statement may be another client's, or cannot be prepared again.
             let close = server
                 .conversation
@@ -130,23 +144,16 @@ impl Session<'_> {
                 build::close(flight.writer(), Target::Statement(b""));
             }
             return;
-        }
-        if server.unnamed == self.unnamed.id {
-            return;
-        }
-        let token = RequestToken(UNNAMED | self.unnamed.id);
+        };
+        let token = RequestToken(UNNAMED | last.id);
         let sending = server
             .conversation
             .sent(Request::Parse, Origin::Ours, token);
         if sending == Sending::Forward {
-            server.unnamed = self.unnamed.id;
-            self.unnamed.open = Some(self.segment);
-            build::parse(
-                flight.writer(),
-                b"",
-                &self.unnamed.text,
-                &self.unnamed.types,
-            );
+            server.unnamed = last.id;
+            build::parse(flight.writer(), b"", &parsed.text, &parsed.types);
+            self.unnamed
+                .changes_to(Some(Rc::clone(last)), token, self.segment);
         }
     }
 }

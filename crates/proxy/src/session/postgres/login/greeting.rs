@@ -256,7 +256,7 @@ impl<'a> LoginHandler<'a> {
             acquirer,
             stage: Stage::Ready,
             statements: super::super::ClientStatements::default(),
-            unnamed: super::super::UnnamedStatement::default(),
+            unnamed: super::super::UnnamedStatements::default(),
             portals: super::super::Portals::default(),
             state: greeted.state,
             effects: super::super::PendingEffects::default(),

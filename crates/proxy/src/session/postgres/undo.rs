@@ -1,0 +1,60 @@
+//! Undoes what requests were expected to do to prepared statements, because the server has skipped
+//! or refused them.
+
+use evenkeel_wire::postgres::conversation::{DueAction, RequestToken};
+
+use super::Session;
+use super::prepared::{statement_of, unnamed_of};
+use super::server::ServerConnection;
+
+impl Session<'_> {
+    /// Undoes a request that the server skipped after an error.
+    pub(super) fn passed_over(&mut self, due: DueAction, server: &mut ServerConnection) {
+        match due {
+            DueAction::ParseDiscarded(token) => {
+                if let Some(id) = unnamed_of(token) {
+                    if server.unnamed == id {
+                        server.unnamed = 0;
+                    }
+                    self.unnamed.skipped(token);
+                } else if let Some(id) = statement_of(token) {
+                    server.prepared.undo(id);
+                    let _ = self.statements.discarded(token.0);
+                }
+            }
+            DueAction::CloseDiscarded(token) if unnamed_of(token).is_some() => {
+                self.unnamed.skipped(token);
+            }
+            DueAction::CloseDiscarded(token) => match statement_of(token) {
+                Some(id) => server.prepared.undo(id),
+                // Only names given to SQL are closed at servers.
+                None => {
+                    let name = self.statements.discarded(token.0);
+                    server.given.extend(name.map(|name| (name, token.0)));
+                }
+            },
+            DueAction::AnswerDiscarded(_, token) => {
+                let _ = self.statements.discarded(token.0);
+            }
+            DueAction::QueryDiscarded(token) => {
+                self.unnamed.skipped(token);
+                let _ = self.statements.discarded(token.0);
+            }
+            DueAction::Answer(..) => {}
+        }
+    }
+
+    /// Records that Evenkeel's own answer to the request of the token is given.
+    pub(super) fn answer_given(&mut self, token: RequestToken) {
+        self.statements.answered(token.0);
+    }
+
+    /// Undoes what a failed request was expected to do to prepared statements.
+    pub(super) fn request_failed(&mut self, token: RequestToken) {
+        self.unnamed.failed(token);
+        if unnamed_of(token).is_none() && statement_of(token).is_none() {
+            // A failed DEALLOCATE leaves its statement.
+            let _ = self.statements.discarded(token.0);
+        }
+    }
+}
