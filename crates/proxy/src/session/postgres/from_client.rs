@@ -295,6 +295,9 @@ impl Session<'_> {
             request != Request::Sync && self.server.as_deref().is_some_and(awaits_sync);
         if is_nothing {
             // The server ignores it, so nothing of it is recorded.
+            self.listening
+                .iter_mut()
+                .for_each(|one| one.undo_unanswered());
             return Ok(self.send(flight, request, RequestToken(0), message.len()));
         }
         match request {

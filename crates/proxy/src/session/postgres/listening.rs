@@ -50,11 +50,24 @@ pub(super) struct Listening {
 enum Asked {
     Nothing,
     /// The shared connection has not answered.
-    Waiting(Arc<[Channel]>),
+    Waiting(Wanted),
     Answered {
-        channels: Arc<[Channel]>,
+        wanted: Wanted,
         is_listening: bool,
     },
+    /// The client's answer is due after earlier replies, and never after an error: then the session
+    /// leaves these channels.
+    Replied {
+        token: RequestToken,
+        joined: Vec<Box<[u8]>>,
+    },
+}
+
+/// Channels of a LISTEN.
+struct Wanted {
+    channels: Arc<[Channel]>,
+    /// Those that the session does not listen on yet.
+    joins: Vec<Box<[u8]>>,
 }
 
 /// Channels that a session stops to listen on.
@@ -76,36 +89,73 @@ impl Listening {
 
     /// Returns whether the shared connection has answered the LISTEN on these channels.
     fn has_answer(&self, wanted: &[Channel]) -> bool {
-        matches!(&self.asked, Asked::Answered { channels, .. } if **channels == *wanted)
+        matches!(&self.asked, Asked::Answered { wanted: asked, .. } if *asked.channels == *wanted)
     }
 
-    /// Removes the answer to the LISTEN on these channels. Returns whether the shared connection
-    /// listens.
-    fn take_answer(&mut self, wanted: &[Channel]) -> bool {
+    /// Takes the answer to the LISTEN on these channels, which the client gets with this token.
+    /// Returns whether the shared connection listens.
+    fn take_answer(&mut self, wanted: &[Channel], token: RequestToken) -> bool {
         if !self.has_answer(wanted) {
             return false;
         }
-        let answered = std::mem::replace(&mut self.asked, Asked::Nothing);
-        matches!(
-            answered,
+        match std::mem::replace(&mut self.asked, Asked::Nothing) {
             Asked::Answered {
+                wanted,
                 is_listening: true,
-                ..
+            } => {
+                let joined = wanted.joins;
+                self.asked = Asked::Replied { token, joined };
+                true
             }
-        )
+            _ => false,
+        }
+    }
+
+    /// Records that the client gets the answer with this token.
+    pub(super) fn replied(&mut self, token: RequestToken) {
+        if matches!(&self.asked, Asked::Replied { token: one, .. } if *one == token) {
+            self.asked = Asked::Nothing;
+        }
+    }
+
+    /// Records that the server has skipped the request of the token.
+    pub(super) fn skipped(&mut self, token: RequestToken) {
+        if matches!(&self.asked, Asked::Replied { token: one, .. } if *one == token) {
+            self.undo();
+        }
+    }
+
+    /// Ends what a LISTEN has begun whose answer the client has not got, and never gets.
+    pub(super) fn undo(&mut self) {
+        let joined = match std::mem::replace(&mut self.asked, Asked::Nothing) {
+            Asked::Answered { wanted, .. } => wanted.joins,
+            Asked::Replied { joined, .. } => joined,
+            asked => return self.asked = asked,
+        };
+        for channel in joined {
+            self.hub.leave(&channel, &self.mailbox);
+        }
+    }
+
+    /// Ends what a LISTEN has begun that was not executed when its turn came.
+    pub(super) fn undo_unanswered(&mut self) {
+        if matches!(self.asked, Asked::Answered { .. }) {
+            self.undo();
+        }
     }
 
     /// Polls for the answer to the LISTEN being processed.
     fn poll_answer(&mut self, context: &Context<'_>) -> Poll<()> {
-        let Asked::Waiting(channels) = &self.asked else {
+        if !matches!(self.asked, Asked::Waiting(_)) {
             return Poll::Ready(());
-        };
-        let channels = Arc::clone(channels);
+        }
         self.mailbox.poll_answer(context).map(|is_listening| {
-            self.asked = Asked::Answered {
-                channels,
-                is_listening,
-            };
+            if let Asked::Waiting(wanted) = std::mem::replace(&mut self.asked, Asked::Nothing) {
+                self.asked = Asked::Answered {
+                    wanted,
+                    is_listening,
+                };
+            }
         })
     }
 
@@ -249,11 +299,12 @@ impl Session<'_> {
             Box::new(Listening::new(hub))
         });
         let (hub, mailbox) = (&listening.hub, &listening.mailbox);
+        let joins = hub.joins(&channels, mailbox);
         if let Some(generation) = hub.listen(&channels, pool_handle.server.id, mailbox) {
             let service = self.permit.service();
             connection::open(self.worker, service, hub, pool_handle, generation);
         }
-        listening.asked = Asked::Waiting(channels);
+        listening.asked = Asked::Waiting(Wanted { channels, joins });
         self.stage = Stage::Listening;
     }
 
@@ -294,8 +345,9 @@ impl Session<'_> {
         let Some(listening) = self.listening.as_deref_mut() else {
             return false;
         };
+        let token = RequestToken(self.effects.next());
         let is_answered = match call.action {
-            ChannelAction::Listen => listening.take_answer(&call.channels),
+            ChannelAction::Listen => listening.take_answer(&call.channels, token),
             ChannelAction::Unlisten => {
                 listening.leaving.add(&call.channels);
                 let is_idle = |server: &ServerConnection| server.conversation.is_idle();
@@ -310,7 +362,6 @@ impl Session<'_> {
         let Some(server) = self.server.as_mut().filter(|_| is_answered) else {
             return false;
         };
-        let token = RequestToken(self.effects.next());
         // After an error, the message is skipped like any other.
         let _ = server.conversation.add_local_reply(answer, token);
         flight.drop(length);

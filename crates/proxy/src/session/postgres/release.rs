@@ -86,6 +86,7 @@ impl Session<'_> {
         self.pending.forget();
         self.database_change = None;
         self.portals.clear();
+        self.listening.iter_mut().for_each(|one| one.undo());
         self.knowledge = Knowledge::Uncertain;
         self.settings_settled();
         self.end_wait_for_replies();

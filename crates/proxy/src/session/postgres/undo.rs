@@ -35,6 +35,7 @@ impl Session<'_> {
             },
             DueAction::AnswerDiscarded(_, token) => {
                 let _ = self.statements.discarded(token.0);
+                self.listening.iter_mut().for_each(|one| one.skipped(token));
             }
             DueAction::QueryDiscarded(token) => {
                 self.unnamed.skipped(token);
@@ -47,6 +48,7 @@ impl Session<'_> {
     /// Records that Evenkeel's own answer to the request of the token is given.
     pub(super) fn answer_given(&mut self, token: RequestToken) {
         self.statements.answered(token.0);
+        self.listening.iter_mut().for_each(|one| one.replied(token));
     }
 
     /// Undoes what a failed request was expected to do to prepared statements.

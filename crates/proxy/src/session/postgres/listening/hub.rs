@@ -94,6 +94,17 @@ impl ListenHub {
         Some(state.generation)
     }
 
+    /// Returns the channels among these that the session does not listen on.
+    pub(super) fn joins(&self, channels: &[Channel], mailbox: &Arc<Mailbox>) -> Vec<Box<[u8]>> {
+        let state = lock(&self.state);
+        let listens = |name: &[u8]| {
+            let mailboxes = state.channels.get(name);
+            mailboxes.is_some_and(|all| all.iter().any(|one| Arc::ptr_eq(one, mailbox)))
+        };
+        let names = channels.iter().map(|channel| &channel.name);
+        names.filter(|name| !listens(name)).cloned().collect()
+    }
+
     /// Ends the listening of a session on a channel.
     pub(super) fn leave(&self, channel: &[u8], mailbox: &Arc<Mailbox>) {
         lock(&self.state).leave(|one| one == channel, mailbox);
