@@ -105,6 +105,18 @@ fn converse(client: &mut Client, script: &Script, number: u64) -> Vec<String> {
     }
 }
 
+/// Returns whether the first difference is that a statement had to be prepared again, which the
+/// server refused, because its table is gone or the transaction has failed. On the client's own
+/// connection it would be there for a Describe, or for a Bind of too many values. From there on the
+/// transactions differ.
+fn is_of_statement_prepared_again(received: &[String], expected: &[String]) -> bool {
+    let mut both = received.iter().zip(expected);
+    let first = both.find(|(received, expected)| received != expected);
+    first.is_some_and(|(received, expected)| {
+        matches!(&**received, "E 42P01" | "E 25P02") && matches!(&**expected, "t" | "E 08P01")
+    })
+}
+
 #[test]
 fn conversations_by_chance_go_as_at_the_server() {
     let mut server = Client::connect(shared().address);
@@ -130,6 +142,9 @@ fn conversations_by_chance_go_as_at_the_server() {
                 println!("{io}, seed {seed}, script {number}: {sent:?}");
                 let expected = converse(&mut direct, &script, number);
                 let received = converse(&mut client, &script, number);
+                if is_of_statement_prepared_again(&received, &expected) {
+                    break;
+                }
                 assert!(
                     received == expected,
                     "\n  {received:?}\nis at the server\n  {expected:?}\n{}",

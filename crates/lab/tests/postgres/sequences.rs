@@ -115,3 +115,24 @@ fn functions_views_defaults_triggers_and_blocks_that_ask_are_told_nothing_of_oth
         }
     }
 }
+
+/// The server skips what removes the other session's values, too.
+///
+/// TO SEE THIS RED: take a Query after messages without a Sync for one that no error can skip.
+#[test]
+fn who_asks_after_a_query_that_the_server_skipped_is_given_nothing_of_others() {
+    admin().run(DRAWING);
+    let asks = "select lastval() + 0";
+    let skipped = Script::new()
+        .parse("bad", "selekt")
+        .query("select 1")
+        .query(asks)
+        .sync();
+    for io in DRIVERS {
+        let bed = TestBed::set_up(io, ONE);
+        let mut client = bed.client();
+        bed.client().run("select nextval('b')");
+        assert_eq!(client.exchange(&skipped, 1), ["E 42601", "Z Idle"], "{io}");
+        assert_eq!(client.refusal(asks), "55000", "{io}");
+    }
+}

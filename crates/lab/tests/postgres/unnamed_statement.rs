@@ -8,10 +8,11 @@ use crate::harness::DRIVERS;
 /// TO SEE THIS RED: let a Close forget the statement before it.
 #[test]
 fn a_statement_exists_after_the_server_skipped_all_that_would_have_ended_it() {
-    let skipped: [fn(Script) -> Script; 6] = [
+    let skipped: [fn(Script) -> Script; 7] = [
         |script| script.close(""),
         |script| script.parse("", "select 'skipped'"),
         |script| script.query("select 'skipped'"),
+        |script| script.query("select 'skipped'").query("select 'also'"),
         |script| script.close("").parse("", "select 'skipped'").close(""),
         |script| script.query("").parse("", "select 'skipped'"),
         |script| {
@@ -27,14 +28,17 @@ fn a_statement_exists_after_the_server_skipped_all_that_would_have_ended_it() {
         let mut received = Vec::new();
         for add in skipped {
             let before = Script::new().parse("", "select 'before'");
-            for (fails_after, replies) in [(before.clone().sync(), 2), (before, 1)] {
-                let script = add(fails_after.bind("none", &[])).sync();
-                received.extend(client.exchange(&script, replies));
-                received.extend(client.exchange(&execute("", &[]), 1));
-                // The same in one write.
-                client.send_script(&script);
-                client.send_script(&execute("", &[]));
-                received.extend((0..=replies).flat_map(|_| client.reply()));
+            for (script, replies) in [(before.clone().sync(), 2), (before, 1)] {
+                let unknown = script.clone().bind("none", &[]);
+                for fails in [unknown, script.parse("bad", "selekt")] {
+                    let script = add(fails).sync();
+                    received.extend(client.exchange(&script, replies));
+                    received.extend(client.exchange(&execute("", &[]), 1));
+                    // The same in one write.
+                    client.send_script(&script);
+                    client.send_script(&execute("", &[]));
+                    received.extend((0..=replies).flat_map(|_| client.reply()));
+                }
             }
         }
         received

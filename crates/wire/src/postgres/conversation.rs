@@ -61,6 +61,9 @@ pub struct Conversation {
     /// True if extended requests were sent after the last one that ends in ReadyForQuery. Their
     /// implicit transaction is open, even if every reply has been received.
     open: bool,
+    /// True if extended requests were sent after the last Sync: an error in one that is pending makes
+    /// the server discard queries after it, too.
+    unsynced: bool,
     /// True if the server's next replies can be predicted.
     certain: bool,
     /// True if the connection ends or has ended.
@@ -80,6 +83,7 @@ impl Conversation {
             completed: 0,
             skipping: false,
             open: false,
+            unsynced: false,
             certain: true,
             ended: false,
         }
@@ -134,12 +138,14 @@ impl Conversation {
         is_settled && well && self.discarded.is_empty()
     }
 
-    /// Returns whether only whole queries and batches were sent, answered or not. If so, a local
-    /// reply in place of a query can join the queue.
+    /// Returns whether only whole queries and batches were sent, answered or not, and no error can
+    /// make the server discard the next query. If so, a local reply in place of a query can join the
+    /// queue.
     #[must_use]
     pub fn is_between_batches(&self) -> bool {
         let is_settled = !self.open && !self.skipping;
-        is_settled && self.certain && !self.ended && self.copy == CopyState::No
+        let is_certain_to_run = !self.unsynced || self.queue.is_empty();
+        is_settled && is_certain_to_run && self.certain && !self.ended && self.copy == CopyState::No
     }
 
     /// Returns whether replies can still be attributed to requests. If not, the session has to end
@@ -181,6 +187,8 @@ impl Conversation {
         }
         self.skipping = false;
         self.open = !ends_in_ready(request);
+        self.unsynced &= request != Request::Sync && !self.queue.is_empty();
+        self.unsynced |= self.open;
         self.push(PendingReply::Request(request), origin, token);
         Sending::Forward
     }

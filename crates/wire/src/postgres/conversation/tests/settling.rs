@@ -129,3 +129,32 @@ fn an_answer_may_wait_for_a_reply_that_follows_and_for_none_else() {
     assert_eq!(conversation.due(), Some(due));
     assert!(conversation.is_idle());
 }
+
+/// TO SEE THIS RED: forget the extended requests at a Query.
+#[test]
+fn a_query_after_requests_without_a_sync_is_within_their_batch_until_they_are_answered() {
+    let mut conversation = Conversation::new();
+    let mut send = |conversation: &mut Conversation, requests: &[Request]| {
+        for request in requests {
+            let _ = conversation.sent(*request, Origin::Client, RequestToken(0));
+        }
+        conversation.is_between_batches()
+    };
+    use Request::{Bind, Query, Sync};
+    assert!(send(&mut conversation, &[Query, Query]));
+    assert!(!send(&mut conversation, &[Bind]));
+    assert!(!send(&mut conversation, &[Query, Query]));
+    assert!(send(&mut conversation, &[Sync]));
+    assert!(send(&mut conversation, &[Query]));
+    let mut conversation = Conversation::new();
+    assert!(!send(&mut conversation, &[Bind, Query]));
+    for event in [
+        Event::BindComplete,
+        Event::CommandComplete(crate::postgres::backend::CommandTag(b"SELECT 1")),
+        Event::ReadyForQuery(TransactionStatus::Idle),
+    ] {
+        conversation.reply(&event).unwrap();
+    }
+    assert!(conversation.is_between_batches());
+    assert!(send(&mut conversation, &[Query, Query]));
+}
