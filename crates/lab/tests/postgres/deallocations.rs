@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::script::{Script, execute, prepare};
-use super::stage::{ONE, same_as_direct};
+use super::stage::{ONE, Setup, same_as_direct};
 
 /// Requests that deallocate `s`, with the number of their ReadyForQuery
 /// messages.
@@ -133,6 +133,29 @@ fn a_deallocation_by_a_portal_that_was_closed_is_refused() {
             let closed = Script::new().close("d").bind("s", &[]).execute().sync();
             received.extend(client.exchange(&closed, 1));
         }
+        received
+    });
+}
+
+/// The statement is prepared again while the server's reports about RESET ALL are on their way.
+///
+/// TO SEE THIS RED: analyze no text while the settings are unknown.
+#[test]
+fn a_deallocation_of_all_after_a_reset_in_its_batch_takes_the_names_away() {
+    let few = Setup {
+        pool: "size = 1\nstatements_max = 2",
+        ..Setup::default()
+    };
+    same_as_direct(few, |address| {
+        let mut client = Client::connect(address);
+        client.exchange(&prepare("all", "deallocate all"), 1);
+        client.exchange(&prepare("s", "select 's'"), 1);
+        client.exchange(&prepare("reset", "reset all"), 1);
+        let batch = Script::new().bind("reset", &[]).execute();
+        let batch = batch.bind("all", &[]).execute().sync();
+        let mut received = client.exchange(&batch, 1);
+        received.extend(client.exchange(&execute("s", &[]), 1));
+        received.extend(client.exchange(&prepare("s", "select 'new'"), 1));
         received
     });
 }

@@ -49,20 +49,24 @@ impl TransactionNames {
 }
 
 impl Session<'_> {
-    /// Returns how texts are parsed; `None`: they cannot be analyzed.
-    pub(super) fn dialect(&self) -> Option<Dialect> {
-        let backslashes = self.backslashes()?;
+    /// Returns how a text is parsed; `None`: it cannot be analyzed.
+    pub(super) fn dialect(&self, text: &[u8]) -> Option<Dialect> {
+        let backslashes = self.backslashes(text)?;
         Some(Dialect::Postgres { backslashes })
     }
 
-    /// Returns whether backslashes escape in plain strings; `None`: texts cannot be analyzed.
-    fn backslashes(&self) -> Option<bool> {
+    /// Returns whether backslashes escape in the plain strings of a text; `None`: it cannot be
+    /// analyzed. A text of ASCII without one is the same in every encoding and under every setting.
+    fn backslashes(&self, text: &[u8]) -> Option<bool> {
         let reported = &self.state.reported;
         // In the batch that sets it, the new value is not reported yet.
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         let is_reported = self.names.parsing < ParsingChange::Texts
             || self.server.as_deref().is_none_or(is_quiet);
-        (is_reported && reported.is_readable()).then(|| reported.backslashes())
+        if is_reported && reported.is_readable() {
+            return Some(reported.backslashes());
+        }
+        (text.is_ascii() && !text.contains(&b'\\')).then_some(false)
     }
 
     /// Returns whether the request has a text whose parsing may depend on earlier requests. The
@@ -74,7 +78,7 @@ impl Session<'_> {
 
     /// Returns the context in which a text is prepared.
     pub(super) fn within(&self, text: &[u8], types: &[u8]) -> PrepareContext {
-        let backslashes = self.backslashes();
+        let backslashes = self.backslashes(text);
         let means_own = |backslashes| {
             postgres::may_mean_now(text, backslashes)
                 || postgres::is_described_by_session(text, backslashes)

@@ -237,7 +237,7 @@ impl Session<'_> {
     /// Returns the analysis of a text, which is [`TextAnalysis::unreadable`] if the client's
     /// encoding prevents it.
     pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
-        self.read_as(text, self.dialect())
+        self.read_as(text, self.dialect(text))
     }
 
     fn read_as(&self, text: &[u8], dialect: Option<Dialect>) -> TextAnalysis {
@@ -264,7 +264,7 @@ impl Session<'_> {
 
     /// Returns the analysis of a text to be executed, and registers its digest.
     pub(super) fn read_query(&self, text: &[u8]) -> Arc<TextAnalysis> {
-        let Some(dialect) = self.dialect() else {
+        let Some(dialect) = self.dialect(text) else {
             return Arc::new(self.read(text));
         };
         let within = TemplateContext {
