@@ -71,13 +71,52 @@ fn ways() -> Vec<(Script, usize)> {
     ]
 }
 
+/// Does so by portals that are executed twice, in a later batch, or after the name was closed.
+fn ways_by_portals() -> Vec<(Script, usize)> {
+    let run = |script: Script| script.parse("", "deallocate s").bind("", &[]).execute();
+    vec![
+        (run(Script::new()).execute().sync(), 1),
+        (
+            Script::new()
+                .query("begin")
+                .parse("d", "deallocate s")
+                .bind_to("p", "d", &[])
+                .sync()
+                .execute_of("p", 0)
+                .sync()
+                .query("select 2")
+                .execute_of("p", 0)
+                .sync()
+                .query("rollback"),
+            6,
+        ),
+        (
+            Script::new()
+                .parse("d", "deallocate s")
+                .bind("d", &[])
+                .close("s")
+                .execute()
+                .sync(),
+            1,
+        ),
+        (
+            Script::new()
+                .parse("", "deallocate s")
+                .bind("", &["1"])
+                .execute()
+                .sync(),
+            1,
+        ),
+    ]
+}
+
 /// TO SEE THIS RED: send a DEALLOCATE within a batch as it is.
 #[test]
 fn a_deallocation_has_its_effect_where_the_server_executes_it_and_only_there() {
     same_as_direct(ONE, |address| {
         let mut received = Vec::new();
         for is_given in [false, true] {
-            for (script, replies) in ways() {
+            for (script, replies) in ways().into_iter().chain(ways_by_portals()) {
                 let mut client = Client::connect(address);
                 client.exchange(&prepare("s", "select 's'"), 1);
                 if is_given {

@@ -61,8 +61,8 @@ pub struct Conversation {
     /// True if extended requests were sent after the last one that ends in ReadyForQuery. Their
     /// implicit transaction is open, even if every reply has been received.
     open: bool,
-    /// True if extended requests were sent after the last Sync: an error in one that is pending makes
-    /// the server discard queries after it, too.
+    /// True if extended requests were sent after the last Sync: an error in one that is pending
+    /// makes the server discard queries after it, too.
     unsynced: bool,
     /// True if the server's next replies can be predicted.
     certain: bool,
@@ -139,8 +139,8 @@ impl Conversation {
     }
 
     /// Returns whether only whole queries and batches were sent, answered or not, and no error can
-    /// make the server discard the next query. If so, a local reply in place of a query can join the
-    /// queue.
+    /// make the server discard the next query. If so, a local reply in place of a query can join
+    /// the queue.
     #[must_use]
     pub fn is_between_batches(&self) -> bool {
         let is_settled = !self.open && !self.skipping;
@@ -335,9 +335,9 @@ impl Conversation {
                     self.discarded
                         .push_back(DueAction::CloseDiscarded(entry.token));
                 }
-                PendingReply::Request(Request::Query) => {
+                PendingReply::Request(Request::Query | Request::Execute) => {
                     self.discarded
-                        .push_back(DueAction::QueryDiscarded(entry.token));
+                        .push_back(DueAction::RunDiscarded(entry.token));
                 }
                 PendingReply::Answer(answer) => {
                     let discarded = DueAction::AnswerDiscarded(answer, entry.token);

@@ -32,8 +32,10 @@ pub(super) struct Portals {
 
 struct Portal {
     meaning: Arc<TextAnalysis>,
-    /// Batch of the Bind. `None`: a Close followed, which may fail.
-    segment: Option<u64>,
+    /// Batch of the Bind.
+    segment: u64,
+    /// True if it is bound to Evenkeel's DEALLOCATE in place of the client's.
+    is_deallocation: bool,
     /// True if the portal had another statement before, which it keeps if the Bind fails.
     is_replaced: bool,
 }
@@ -43,11 +45,13 @@ impl Portals {
         if let Some(known) = self.known.get_mut(portal) {
             known.is_replaced |= known.meaning != *meaning;
             known.meaning.clone_from(meaning);
-            known.segment = Some(segment);
+            known.segment = segment;
+            known.is_deallocation = false;
         } else if meaning.has_effects() {
             let bound = Portal {
                 meaning: Arc::clone(meaning),
-                segment: Some(segment),
+                segment,
+                is_deallocation: false,
                 is_replaced: false,
             };
             self.known.insert(portal.into(), bound);
@@ -58,26 +62,30 @@ impl Portals {
     /// batch has not failed: else the Execute is skipped.
     fn meaning(&self, portal: &[u8], segment: u64) -> Option<Arc<TextAnalysis>> {
         let known = self.known.get(portal)?;
-        let is_doubtful = self.has_failed && known.is_replaced && known.segment != Some(segment);
+        let is_doubtful = self.has_failed && known.is_replaced && known.segment != segment;
         Some(match is_doubtful {
             true => Arc::new(TextAnalysis::unreadable()),
             false => Arc::clone(&known.meaning),
         })
     }
 
-    /// Returns whether the portal exists unless the server has skipped its Bind: it was bound in
-    /// this batch.
-    fn is_of_batch(&self, portal: &[u8], segment: u64) -> bool {
+    /// Records that the portal is bound to Evenkeel's DEALLOCATE.
+    pub(super) fn becomes_deallocation(&mut self, portal: &[u8]) {
+        if let Some(known) = self.known.get_mut(portal) {
+            known.is_deallocation = true;
+        }
+    }
+
+    /// Returns the DEALLOCATE in whose place the portal executes Evenkeel's.
+    fn deallocation(&self, portal: &[u8]) -> Option<&Arc<TextAnalysis>> {
         let known = self.known.get(portal);
-        known.is_some_and(|known| known.segment == Some(segment))
+        let known = known.filter(|known| known.is_deallocation);
+        known.map(|known| &known.meaning)
     }
 
     /// Records a Close of a portal, which the server may skip. Only the server knows whether a
     /// later Execute finds the portal.
     pub(super) fn close(&mut self, portal: &[u8]) {
-        if let Some(known) = self.known.get_mut(portal) {
-            known.segment = None;
-        }
         self.signals.retain(|(known, _)| **known != *portal);
         let lasts = |call: &ChannelCall| call.action == ChannelAction::Unlisten;
         self.channels
@@ -163,13 +171,11 @@ impl Session<'_> {
             return Sending::Drop;
         }
         self.active.executed_in = Some(self.segment);
+        if let Some(meaning) = self.portals.deallocation(portal).map(Arc::clone) {
+            return self.execute_deallocate(flight, &meaning, message.len());
+        }
         let token = match self.portals.meaning(portal, self.segment) {
             Some(meaning) => {
-                if self.portals.is_of_batch(portal, self.segment)
-                    && let Some(name) = self.deallocated(&meaning)
-                {
-                    return self.execute_deallocate(flight, name, message.len());
-                }
                 self.outdate_for(&meaning);
                 self.effects.note(&meaning)
             }

@@ -32,7 +32,7 @@ pub(super) const UNNAMED: u64 = 1 << 63;
 
 /// Name of a statement that is prepared a second time to provoke the server's error, or
 /// deallocated in place of the client's.
-const TAKEN: &[u8] = b"evenkeel has it";
+pub(super) const TAKEN: &[u8] = b"evenkeel has it";
 
 /// Returns the id of the unnamed statement that the token stands for.
 pub(super) fn unnamed_of(token: RequestToken) -> Option<u64> {
@@ -190,25 +190,10 @@ impl Session<'_> {
         name: Name,
         length: usize,
     ) -> Sending {
-        self.prepare_taken(flight);
+        self.prepare_own(flight, TAKEN, b"");
         let named = (header, name, length);
         // The server may reject more of it than the name.
         self.send_renamed(flight, Request::Parse, RequestToken(0), named, TAKEN)
-    }
-
-    /// Prepares [`TAKEN`], which is closed first, so that its Parse never fails: the server parses
-    /// an empty text in a failed transaction, too.
-    pub(super) fn prepare_taken(&mut self, flight: &mut StreamEditor<'_, '_>) {
-        let Some(server) = &mut self.server else {
-            return;
-        };
-        let conversation = &mut server.conversation;
-        if conversation.sent(Request::Close, Origin::Ours, RequestToken(0)) == Sending::Forward {
-            build::close(flight.writer(), Target::Statement(TAKEN));
-        }
-        if conversation.sent(Request::Parse, Origin::Ours, RequestToken(0)) == Sending::Forward {
-            build::parse(flight.writer(), TAKEN, b"", &[]);
-        }
     }
 
     /// Closes the statements that are over the server's limit, before a new one or a new plan is
@@ -269,6 +254,12 @@ impl Session<'_> {
             self.replay_unnamed(flight);
             if request == Request::Bind {
                 self.bind_unnamed(header, message);
+                if let Some(meaning) = self.unnamed.meaning().map(Arc::clone)
+                    && let Some(sending) =
+                        self.bind_deallocate(flight, &meaning, (header, name), message)
+                {
+                    return Ok(sending);
+                }
             }
             return Ok(self.send(flight, request, RequestToken(0), message.len()));
         }
@@ -291,6 +282,11 @@ impl Session<'_> {
         }
         if request == Request::Bind {
             self.bind(header, message, &statement);
+            let named = (header, name);
+            let sending = self.bind_deallocate(flight, &statement.meaning, named, message);
+            if let Some(sending) = sending {
+                return Ok(sending);
+            }
         }
         let named = (header, name, message.len());
         let token = RequestToken(PARSE | statement.id);
@@ -312,7 +308,7 @@ impl Session<'_> {
     }
 
     /// Sends a message with another name.
-    fn send_renamed(
+    pub(super) fn send_renamed(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
         request: Request,

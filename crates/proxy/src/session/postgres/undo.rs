@@ -37,7 +37,7 @@ impl Session<'_> {
                 let _ = self.statements.discarded(token.0);
                 self.listening.iter_mut().for_each(|one| one.skipped(token));
             }
-            DueAction::QueryDiscarded(token) => {
+            DueAction::RunDiscarded(token) => {
                 self.unnamed.skipped(token);
                 let _ = self.statements.discarded(token.0);
             }

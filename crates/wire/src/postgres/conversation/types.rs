@@ -198,8 +198,9 @@ pub enum DueAction {
     ParseDiscarded(RequestToken),
     /// An error made the server discard this Close: its statement or portal still exists.
     CloseDiscarded(RequestToken),
-    /// An error made the server discard this Query: the unnamed statement still exists.
-    QueryDiscarded(RequestToken),
+    /// An error made the server discard this Query or Execute: what it would have dropped still
+    /// exists.
+    RunDiscarded(RequestToken),
     /// An error precedes this local reply: do not send it.
     AnswerDiscarded(LocalReply, RequestToken),
 }
