@@ -12,8 +12,8 @@ use super::{service, users};
 /// Keys of the account that queries the servers.
 const SERVER_KEYS: [&str; 5] = ["user", "password", "password_file", "database", "query"];
 
-/// Keys that are valid only for PostgreSQL.
-const POSTGRES_KEYS: [(&str, &str); 1] = [(
+/// Advice for keys that are valid only for PostgreSQL.
+const NOT_FOR_MYSQL: [(&str, &str); 1] = [(
     "query",
     "remove it: the account of the user is read from `mysql.user`; docs/logins.md has the grant",
 )];
@@ -113,12 +113,7 @@ fn read_query(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems)
     match protocol {
         SqlProtocol::Postgres => read_postgres_query(table, problems),
         SqlProtocol::Mysql => {
-            protocol::refuse(
-                protocol.name(),
-                "postgres",
-                &POSTGRES_KEYS,
-                (table, problems),
-            );
+            protocol::refuse(protocol.name(), &NOT_FOR_MYSQL, table, problems);
             None
         }
     }

@@ -94,10 +94,8 @@ pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems
         server::check_name(table, "cluster", problems);
     }
     let protocol = protocol::read(table, problems);
-    let database = protocol.as_ref().and_then(Protocol::database);
-    let sql = database.map(|database| database.protocol);
-    if let Some(sql) = sql {
-        protocol::refuse_send_proxy(sql, table, problems);
+    if let Some(protocol) = &protocol {
+        protocol::check_keys(protocol, table, problems);
     }
     let home = (Home::Cluster, protocol.as_ref().unwrap_or(&Protocol::Tcp));
     let (upstream, upstream_spans) = upstream::read(home, table, sources, problems);

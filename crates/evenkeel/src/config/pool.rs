@@ -10,28 +10,21 @@ use super::protocol;
 use super::reader::Table;
 use super::setting::Settings;
 
-/// Keys that require connections to a fixed database.
-const DATABASE_KEYS: [(&str, &str); 2] = [("database_size", OF_SCHEMAS), ("databases", OF_SCHEMAS)];
+/// Advice for keys that require connections to a fixed database.
+const OF_DATABASES: [(&str, &str); 2] = [("database_size", OF_SCHEMAS), ("databases", OF_SCHEMAS)];
 const OF_SCHEMAS: &str = "remove it: MySQL server connections are not tied to a schema; limit them \
                           with `size`, `user_size` and `service_size`";
 
 /// Reads the table.
 pub(super) fn read(protocol: SqlProtocol, table: &Table<'_>, problems: &mut Problems) -> PoolPlan {
     let mut pool = PoolPlan::of(table, problems);
-    pool.users = sizes((protocol, table), "users", &keys::POOL_USER, problems);
+    let of = (protocol, table);
+    pool.users = sizes(of, "users", &keys::POOL_USER, problems);
     match protocol {
         SqlProtocol::Postgres => {
-            let of = (protocol, table);
             pool.databases = sizes(of, "databases", &keys::POOL_DATABASE, problems);
         }
-        SqlProtocol::Mysql => {
-            protocol::refuse(
-                protocol.name(),
-                "postgres",
-                &DATABASE_KEYS,
-                (table, problems),
-            );
-        }
+        SqlProtocol::Mysql => protocol::refuse(protocol.name(), &OF_DATABASES, table, problems),
     }
     check_order(&pool, table, problems);
     pool

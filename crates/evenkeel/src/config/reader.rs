@@ -85,6 +85,18 @@ impl<'a> Table<'a> {
             .map(|(_, value)| value)
     }
 
+    /// Returns the keys that services of a protocol do not have, and the protocols that have them.
+    pub(super) fn foreign_keys(&self, protocol: &str) -> Vec<(&'a str, Vec<&'static str>)> {
+        let owners = |name: &'a Spanned<DeString<'a>>| {
+            let name: &str = name.get_ref();
+            let keys = self.section.keys().filter(|key| key.name == name);
+            (name, keys.flat_map(|key| key.protocols).copied().collect())
+        };
+        let mut keys: Vec<(_, Vec<_>)> = self.values.keys().map(owners).collect();
+        keys.retain(|(_, owners)| !owners.is_empty() && !owners.contains(&protocol));
+        keys
+    }
+
     /// Returns the place of a key.
     pub(super) fn key_span(&self, key: &str) -> SourceSpan {
         self.values

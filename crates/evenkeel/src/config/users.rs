@@ -18,8 +18,8 @@ use super::{file, secrets};
 /// Keys of credentials, of which a user may have at most one.
 const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
 
-/// Keys that are valid only for PostgreSQL.
-const POSTGRES_KEYS: [(&str, &str); 2] = [
+/// Advice for keys that are valid only for PostgreSQL.
+const NOT_FOR_MYSQL: [(&str, &str); 2] = [
     (
         "md5",
         "use `password`, or `verifier` with the value from `mysql.user`",
@@ -86,17 +86,7 @@ fn check_user(
     (protocol, source): (SqlProtocol, AuthSource),
     problems: &mut Problems,
 ) {
-    match protocol {
-        SqlProtocol::Postgres => {}
-        SqlProtocol::Mysql => {
-            protocol::refuse(
-                protocol.name(),
-                "postgres",
-                &POSTGRES_KEYS,
-                (table, problems),
-            );
-        }
-    }
+    protocol::refuse(protocol.name(), &NOT_FOR_MYSQL, table, problems);
     let mut given = CREDENTIALS
         .into_iter()
         .filter(|key| table.value(key).is_some());

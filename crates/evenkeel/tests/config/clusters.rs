@@ -93,6 +93,21 @@ fn all_services_of_a_cluster_share_its_servers_and_its_protocol() {
 }
 
 #[test]
+fn a_cluster_has_no_key_of_another_protocol() {
+    for protocol in ["http", "postgres", "mysql"] {
+        let servers = "servers = ['db1:3306']\nsend_proxy = 'v1'";
+        let cluster = format!("[[cluster]]\nname = 'c'\nprotocol = '{protocol}'\n{servers}\n");
+        let (_, problems) = load(&format!(
+            "{cluster}[[service]]\nname = 's'\nlisten = '*:1'\ncluster = 'c'\n"
+        ));
+        let found = problems
+            .iter()
+            .any(|one| one.code == "E_PROTOCOL_KEY" && one.line == Some(5));
+        assert!(found, "{protocol}: {problems:?}");
+    }
+}
+
+#[test]
 fn keys_of_the_cluster_are_not_keys_of_its_services() {
     for line in [
         "protocol = 'tcp'",

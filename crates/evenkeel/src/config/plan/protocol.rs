@@ -132,14 +132,6 @@ impl ProtocolInfo {
         ALL.iter().copied().find(is_meant)
     }
 
-    /// Returns the words of all protocols with that use of server connections.
-    pub fn names_with(connections: ServerConnections) -> impl Iterator<Item = &'static str> {
-        let those = ALL
-            .iter()
-            .filter(move |info| info.connections == connections);
-        those.map(|info| info.name)
-    }
-
     /// Returns the probe of services that name none: that of the protocol, if it needs no account
     /// or there is one.
     pub fn default_probe(&self, has_account: bool) -> Probe {
