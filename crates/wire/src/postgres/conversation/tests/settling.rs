@@ -134,7 +134,7 @@ fn an_answer_may_wait_for_a_reply_that_follows_and_for_none_else() {
 #[test]
 fn a_query_after_requests_without_a_sync_is_within_their_batch_until_they_are_answered() {
     let mut conversation = Conversation::new();
-    let mut send = |conversation: &mut Conversation, requests: &[Request]| {
+    let send = |conversation: &mut Conversation, requests: &[Request]| {
         for request in requests {
             let _ = conversation.sent(*request, Origin::Client, RequestToken(0));
         }
