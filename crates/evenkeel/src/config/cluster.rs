@@ -84,15 +84,7 @@ impl ServerSource<'_> {
 /// Reads one `[[cluster]]` table.
 pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> ClusterDraft {
     let name_span = table.value_span("name").or_else(|| table.span.clone());
-    if table.value("name").is_none() {
-        let message = "this cluster has no `name`";
-        let help = "add `name = \"…\"`; services use it in `cluster = \"…\"`";
-        problems.error(&table.span, "E_MISSING_KEY", message, help);
-    }
-    let name = table.text("name", problems).unwrap_or_default().to_owned();
-    if !name.is_empty() {
-        server::check_name(table, "cluster", problems);
-    }
+    let name = server::read_name(table, "cluster", "`cluster = \"…\"` of services", problems);
     let protocol = protocol::read(table, problems);
     if let Some(protocol) = &protocol {
         protocol::check_keys(protocol, table, problems);

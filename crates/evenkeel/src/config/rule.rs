@@ -32,7 +32,7 @@ pub(super) fn read(
 
 fn read_one(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) -> RulePlan {
     let rule = RulePlan {
-        name: read_name(table, problems),
+        name: server::read_name(table, "rule", "errors, `status` and `explain`", problems),
         digest: read_digest(table, problems),
         pattern: read_pattern(table, problems),
         to: read_to(table, servers, problems),
@@ -40,23 +40,6 @@ fn read_one(table: &Table<'_>, servers: &[ServerPlan], problems: &mut Problems) 
     };
     check_effect(table, &rule, problems);
     rule
-}
-
-fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
-    if table.value("name").is_none() && !table.has_unknown {
-        let help = "add `name = \"…\"`; it is used in errors, `status` and `explain`";
-        problems.error(
-            &table.span,
-            "E_MISSING_KEY",
-            "this rule has no `name`",
-            help,
-        );
-    }
-    let name = table.text("name", problems).unwrap_or_default();
-    if !name.is_empty() {
-        server::check_name(table, "rule", problems);
-    }
-    name.to_owned()
 }
 
 fn read_digest(table: &Table<'_>, problems: &mut Problems) -> Option<u64> {

@@ -74,9 +74,28 @@ fn read_table(table: &Table<'_>, problems: &mut Problems) -> Option<(ServerPlan,
     Some((server, spans))
 }
 
+/// Reads the required name of a table. `users` lists what uses it.
+pub(super) fn read_name(
+    table: &Table<'_>,
+    whose: &str,
+    users: &str,
+    problems: &mut Problems,
+) -> String {
+    if table.value("name").is_none() && !table.has_unknown {
+        let message = format!("this {whose} has no `name`");
+        let help = format!("add `name = \"…\"`; it is used in {users}");
+        problems.error(&table.span, "E_MISSING_KEY", message, help);
+    }
+    let name = table.text("name", problems).unwrap_or_default();
+    if !name.is_empty() {
+        check_name(table, whose, problems);
+    }
+    name.to_owned()
+}
+
 /// Checks a name, which must be valid in URLs, metrics and `service/server`. Call only if the key's
 /// value is a string.
-pub(super) fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems) -> bool {
+fn check_name(table: &Table<'_>, whose: &str, problems: &mut Problems) -> bool {
     let Some(name) = table
         .value("name")
         .and_then(|value| value.get_ref().as_str())

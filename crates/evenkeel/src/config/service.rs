@@ -54,7 +54,7 @@ pub(super) fn read(
     sources: &Sources,
     problems: &mut Problems,
 ) -> Draft {
-    let name = read_name(table, problems);
+    let name = server::read_name(table, "service", "`status`, logs and metrics", problems);
     let servers = cluster::of_service(table, clusters, problems);
     let protocol = servers.protocol(table, problems);
     let is_known = protocol.is_some();
@@ -87,23 +87,6 @@ pub(super) fn read(
         .collect();
     read_tables(table, &mut plan, &mut spans, sources, problems);
     Draft { plan, spans }
-}
-
-fn read_name(table: &Table<'_>, problems: &mut Problems) -> String {
-    if table.value("name").is_none() {
-        let help = "add `name = \"…\"`; it is used in `status`, logs and metrics";
-        problems.error(
-            &table.span,
-            "E_MISSING_KEY",
-            "this service has no `name`",
-            help,
-        );
-    }
-    let name = table.text("name", problems).unwrap_or_default();
-    if !name.is_empty() {
-        server::check_name(table, "service", problems);
-    }
-    name.to_owned()
 }
 
 fn read_listen(
