@@ -35,6 +35,7 @@ mod server_login;
 pub(crate) mod shared;
 mod statements;
 mod teardown;
+mod tokens;
 mod undecided;
 mod undo;
 mod unnamed;

@@ -173,3 +173,9 @@ pub(super) fn ends_a_unit(request: Request) -> bool {
         Request::Query | Request::Sync | Request::FunctionCall
     )
 }
+
+/// Returns the text of a Query message.
+pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
+    let text = message.get(5..).unwrap_or_default();
+    text.strip_suffix(b"\0").unwrap_or(text)
+}

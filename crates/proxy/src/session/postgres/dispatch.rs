@@ -14,7 +14,7 @@ use evenkeel_wire::postgres::names::{names, parse_parts};
 use evenkeel_wire::postgres::{Parsed, TransactionStatus, build};
 use smallvec::SmallVec;
 
-use super::active_request::{Access, BatchTail};
+use super::active_request::{Access, BatchTail, text_of_query};
 use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::{ExitReason, KEPT_LENGTH_MAX, Session};
@@ -416,9 +416,4 @@ impl Session<'_> {
         let error_reply = ErrorReply::with(entry, &[&self.state.pins]);
         Err(ExitReason::Fatal(error_reply))
     }
-}
-
-pub(super) fn text_of_query(message: &[u8]) -> &[u8] {
-    let text = message.get(5..).unwrap_or_default();
-    text.strip_suffix(b"\0").unwrap_or(text)
 }

@@ -25,7 +25,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 pub(super) use self::hub::ListenHub;
 
 use self::mailbox::{ListeningEnd, Mailbox};
-use super::dispatch::text_of_query;
+use super::active_request::text_of_query;
 use super::error_reply::ErrorReply;
 use super::portals::portal_of;
 use super::server::ServerConnection;

@@ -9,7 +9,7 @@ use evenkeel_wire::postgres::conversation::RequestToken;
 
 use evenkeel_sql::facts::Discard;
 
-use super::prepared::{PARSE, UNNAMED};
+use super::tokens::{PARSE, UNNAMED};
 use evenkeel_sql::session_state::analysis::{Effect, EffectKind, TextAnalysis};
 
 /// Effects of the requests in flight.

@@ -19,30 +19,15 @@ use super::sequences::SequenceRead;
 use super::server::ServerConnection;
 use super::statements::ClientStatements;
 use super::statements::{self, NAME_PREFIX, is_ours, name_of};
+use super::tokens::{PARSE, statement_of};
 use super::{ExitReason, Session, sequences};
 use crate::error_catalog;
 use crate::session::statement_interner::OF_CLIENT_MAX;
 use evenkeel_sql::session_state::analysis::{EffectKind, TextAnalysis};
 
-/// Marks tokens of Parses that name a statement; the outcome of others is not tracked.
-pub(super) const PARSE: u64 = 1 << 62;
-
-/// Marks tokens of Parses of unnamed statements.
-pub(super) const UNNAMED: u64 = 1 << 63;
-
 /// Name of a statement that is prepared a second time to provoke the server's error, or
 /// deallocated in place of the client's.
 pub(super) const TAKEN: &[u8] = b"evenkeel has it";
-
-/// Returns the id of the unnamed statement that the token stands for.
-pub(super) fn unnamed_of(token: RequestToken) -> Option<u64> {
-    (token.0 & UNNAMED != 0).then_some(token.0 & !UNNAMED)
-}
-
-/// Returns the id of the statement that the token stands for.
-pub(super) fn statement_of(token: RequestToken) -> Option<u64> {
-    (token.0 & PARSE != 0 && token.0 & UNNAMED == 0).then_some(token.0 & !PARSE)
-}
 
 /// Returns whether the name was given to a statement on the server, and removes it.
 pub(super) fn take_given(given: &mut Vec<(Box<[u8]>, u64)>, name: &[u8]) -> bool {

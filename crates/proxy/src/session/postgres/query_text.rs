@@ -10,7 +10,7 @@ use evenkeel_wire::postgres::names::parse_parts;
 use evenkeel_wire::postgres::{TransactionStatus, build};
 use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::dispatch::text_of_query;
+use super::active_request::text_of_query;
 use super::pending_effects::takes_statements_away;
 use super::prepared::{NOT_ITS_NAME, names_ours};
 use super::sequences::SequenceRead;

@@ -8,7 +8,7 @@ use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::names::names;
 
 use super::Session;
-use super::dispatch::text_of_query;
+use super::active_request::text_of_query;
 
 impl Session<'_> {
     /// Returns whether it is undecided which statement a message refers to.

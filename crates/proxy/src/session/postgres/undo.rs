@@ -4,8 +4,8 @@
 use evenkeel_wire::postgres::conversation::{DueAction, RequestToken};
 
 use super::Session;
-use super::prepared::{statement_of, unnamed_of};
 use super::server::ServerConnection;
+use super::tokens::{statement_of, unnamed_of};
 
 impl Session<'_> {
     /// Undoes a request that the server skipped after an error.

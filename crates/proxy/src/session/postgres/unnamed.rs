@@ -9,8 +9,8 @@ use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sendi
 use evenkeel_wire::postgres::frontend::Target;
 use evenkeel_wire::stream_editor::StreamEditor;
 
-use super::prepared::UNNAMED;
 use super::statements::new_id;
+use super::tokens::UNNAMED;
 use super::unnamed_statement::{ParsedText, UnnamedStatement};
 use super::{LONG_TEXT, Session};
 

@@ -1,0 +1,19 @@
+//! Divides the numbers of request tokens: statements with a name, unnamed ones, and others.
+
+use evenkeel_wire::postgres::conversation::RequestToken;
+
+/// Marks tokens of Parses that name a statement; the outcome of others is not tracked.
+pub(super) const PARSE: u64 = 1 << 62;
+
+/// Marks tokens of Parses of unnamed statements.
+pub(super) const UNNAMED: u64 = 1 << 63;
+
+/// Returns the id of the unnamed statement that the token stands for.
+pub(super) fn unnamed_of(token: RequestToken) -> Option<u64> {
+    (token.0 & UNNAMED != 0).then_some(token.0 & !UNNAMED)
+}
+
+/// Returns the id of the statement that the token stands for.
+pub(super) fn statement_of(token: RequestToken) -> Option<u64> {
+    (token.0 & PARSE != 0 && token.0 & UNNAMED == 0).then_some(token.0 & !PARSE)
+}
