@@ -13,6 +13,7 @@ mod listening;
 mod operate;
 mod peers;
 mod probing;
+mod proxy_header;
 mod publish;
 mod rejection_log;
 mod reload;
@@ -21,6 +22,7 @@ mod report;
 mod resolution;
 mod role_monitor;
 mod server;
+mod servers;
 mod service;
 mod timeline;
 mod tls_routes;
@@ -28,12 +30,13 @@ mod traffic_check;
 mod upgrade;
 mod watchdog;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_engine::clock::now_ms;
 use evenkeel_engine::listen::ListenError;
+use evenkeel_policy::health::Change;
+use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::event::{Event, PassiveFailure};
 use evenkeel_proxy::record::CutReason;
@@ -52,7 +55,7 @@ use eligibility::Eligibility;
 use peers::Peers;
 use probing::MonitorEvent;
 use removal::Removal;
-use server::ManagedServer;
+use servers::Servers;
 use service::ManagedService;
 use timeline::{NewEvent, Timeline};
 use upgrade::Upgrades;
@@ -131,10 +134,12 @@ pub struct ControlPlane {
     io_reason: String,
     plan: Plan,
     problems: Problems,
-    servers: BTreeMap<Address, ManagedServer>,
+    servers: Servers,
     services: Vec<ManagedService>,
     clusters: Vec<ManagedCluster>,
     timeline: Timeline,
+    /// Servers outside of clusters that have gone down in this turn.
+    went_down: Vec<(Address, Change)>,
     removals: Vec<Removal>,
     upgrades: Upgrades,
     /// Keys of the session tickets of all HTTP services.
@@ -166,10 +171,11 @@ impl ControlPlane {
                 ..plan.clone()
             },
             problems,
-            servers: BTreeMap::new(),
+            servers: Servers::default(),
             services: Vec::new(),
             clusters: Vec::new(),
             timeline: Timeline::default(),
+            went_down: Vec::new(),
             removals: Vec::new(),
             upgrades: Upgrades::default(),
             ticket_keys: Arc::new(TicketKeys::new()?),
@@ -241,12 +247,9 @@ impl ControlPlane {
         self.data_plane.sessions().iter().sum()
     }
 
-    fn next_wake_ms(&self) -> u64 {
+    fn next_wake_ms(&mut self) -> u64 {
         let now_ms = now_ms();
-        let servers = self
-            .servers
-            .values()
-            .map(|server| server.next_due_ms(now_ms));
+        let servers = self.servers.next_due_ms(now_ms);
         let services = self
             .services
             .iter()
@@ -255,6 +258,7 @@ impl ControlPlane {
         let stopping = self.stop_by_ms.map(|_| now_ms + 50);
         let cuts = self.timeline.next_due_ms();
         let due = servers
+            .into_iter()
             .chain(services)
             .chain(removals)
             .chain(stopping)
@@ -293,11 +297,8 @@ impl ControlPlane {
     }
 
     fn record_passive_failure(&mut self, server_id: u64, failure: &PassiveFailure) {
-        let found = self
-            .servers
-            .iter()
-            .find(|(_, state)| state.server.id == server_id);
-        let Some(address) = found.map(|(address, _)| address.clone()) else {
+        let found = self.servers.with_id(server_id);
+        let Some(address) = found.map(|state| state.address.clone()) else {
             return;
         };
         let failure = match failure {
@@ -324,11 +325,15 @@ impl ControlPlane {
         address: &Address,
         failure: evenkeel_policy::health::PassiveFailure,
     ) -> bool {
-        let listing = self
-            .services
-            .iter()
-            .filter(|service| service.lists(address));
-        let mut listing = listing.map(|service| {
+        let listing = self.servers.listed_by(address).iter();
+        let mut listing = listing.map(|index| {
+            let service = &self.services[*index];
+            if service.ignores_roles() {
+                return (
+                    self.others_serving(service, address),
+                    service.plan.servers.len(),
+                );
+            }
             let usable = self.listed(service).filter(|(other, eligibility)| {
                 other.address != *address
                     && service.weight(other) > 0
@@ -337,6 +342,19 @@ impl ControlPlane {
             (usable.count(), service.plan.servers.len())
         });
         listing.any(|(others, all)| !failure.leaves_enough(others, all))
+    }
+
+    /// Returns the number of servers other than this one that serve a service without roles.
+    fn others_serving(&self, service: &ManagedService, address: &Address) -> usize {
+        let snapshot = service.service.snapshot();
+        let members = snapshot.pool.members();
+        let serves = |member: &Member| member.accepting && member.weight > 0;
+        let all = members.iter().filter(|member| serves(member)).count();
+        // Those that have gone down in this turn are not published yet.
+        let gone = self.went_down.iter().map(|(gone, _)| gone);
+        let gone = gone.filter(|gone| *gone != address).chain([address]);
+        let gone = gone.filter_map(|gone| members.get(*service.members.get(gone)?));
+        all - gone.filter(|member| serves(member)).count()
     }
 
     fn log_rejections(&mut self, now_ms: u64) {
@@ -351,9 +369,8 @@ impl ControlPlane {
     }
 
     fn takes_clients(&self, address: &Address) -> bool {
-        self.servers
-            .get(address)
-            .is_some_and(ManagedServer::takes_clients)
+        let state = self.servers.get(address);
+        state.is_some_and(|state| state.takes_clients())
     }
 
     /// Returns whether a service routes clients to a server: the server is up and its role fits.

@@ -116,12 +116,14 @@ impl ControlPlane {
 
     /// Monitors the roles of servers in clusters, and only of those.
     fn monitor_members(&mut self) {
-        for (address, state) in &mut self.servers {
+        for state in self.servers.values_mut() {
+            let address = &state.address;
             let is_member = self
                 .clusters
                 .iter()
                 .any(|one| one.members.contains(address));
             if let Err(why) = state.monitor_role(is_member, &self.reports.0) {
+                let address = &state.address;
                 tracing::error!(server = %address, "cannot query the role of this server: {why}");
             }
         }

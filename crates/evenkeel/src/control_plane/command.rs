@@ -123,10 +123,9 @@ impl ControlPlane {
     /// Returns a warning, to be appended to a message, that names the services of a server in which
     /// no server accepts clients. Returns nothing if there is none.
     fn down_without(&self, address: &Address) -> String {
-        let down = self
-            .services
-            .iter()
-            .filter(|service| service.lists(address) && service.state == ServiceState::Down);
+        let listing = self.servers.listed_by(address).iter();
+        let listing = listing.map(|index| &self.services[*index]);
+        let down = listing.filter(|service| service.state == ServiceState::Down);
         let names: Vec<_> = down.map(|service| service.plan.name.as_str()).collect();
         match &names[..] {
             [] => String::new(),
@@ -160,11 +159,7 @@ impl ControlPlane {
         let found = self.find(wanted)?;
         for index in found.services {
             let service = &mut self.services[index];
-            let listed = service
-                .plan
-                .servers
-                .iter()
-                .find(|s| s.address == found.address);
+            let listed = service.listed(&found.address);
             if listed.is_some_and(|listed| listed.weight == weight) {
                 service.weights.remove(&found.address);
             } else {
@@ -211,9 +206,10 @@ impl ControlPlane {
 }
 
 fn is_called(service: &ServicePlan, server: &ServerPlan, wanted: &str) -> bool {
-    let names = [server.name.clone(), server.address.to_string()];
-    let is_called = |name: &String| *name == wanted || format!("{}/{name}", service.name) == wanted;
-    names.iter().any(is_called)
+    let of_service = wanted.strip_prefix(&*service.name);
+    let of_service = of_service.and_then(|rest| rest.strip_prefix('/'));
+    let is_called = |name: &str| name == wanted || Some(name) == of_service;
+    is_called(&server.name) || is_called(&server.address.to_string())
 }
 
 /// A server, and the indexes of the services that it was found in.

@@ -10,7 +10,6 @@ pub(super) mod report;
 mod routines;
 pub(super) mod snapshot;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use tokio::task::JoinHandle;
 use super::ControlPlane;
 use super::probing;
 use super::server::{ManagedServer, MonitorConfig};
+use super::servers::Servers;
 use crate::config::Address;
 use crate::config::plan::{
     AccountPlan, Consistency, DatabasePlan, Monitor, PoolMode, ServerTls, ServicePlan, SqlProtocol,
@@ -65,10 +65,7 @@ impl Drop for MonitorTasks {
 }
 
 impl MonitorSources {
-    fn of(
-        plan: &ServicePlan,
-        servers: &BTreeMap<Address, ManagedServer>,
-    ) -> Option<MonitorSources> {
+    fn of(plan: &ServicePlan, servers: &Servers) -> Option<MonitorSources> {
         let database = plan.database()?;
         let auth = &database.auth;
         let listed = plan.servers.iter().filter_map(|one| {
@@ -382,8 +379,10 @@ impl ControlPlane {
         let Some(server_id) = self.servers.get(address).map(|state| state.server.id) else {
             return;
         };
-        let concerned = self.services.iter_mut().filter(|one| one.lists(address));
-        for monitor_tasks in concerned.filter_map(|one| one.monitor_tasks.as_mut()) {
+        for index in self.servers.listed_by(address) {
+            let Some(monitor_tasks) = self.services[*index].monitor_tasks.as_mut() else {
+                continue;
+            };
             monitor_tasks.record_state(server_id, &report.status, report.queried_ms);
         }
     }
@@ -479,10 +478,7 @@ fn applied(state: &ReplicationState) -> Option<Position> {
     }
 }
 
-fn listed(
-    plan: &ServicePlan,
-    servers: &BTreeMap<Address, ManagedServer>,
-) -> Result<Vec<MonitoredServer>, String> {
+fn listed(plan: &ServicePlan, servers: &Servers) -> Result<Vec<MonitoredServer>, String> {
     let config = MonitorConfig::of(plan);
     let states = plan
         .servers

@@ -94,8 +94,8 @@ impl ControlPlane {
             let totals = Totals::of_service(&service.service);
             service.history.sample(totals);
         }
-        for state in self.servers.values_mut() {
-            state.history.sample(Totals::of_server(&state.server));
+        for (server, history) in self.servers.histories_mut() {
+            history.sample(Totals::of_server(server));
         }
     }
 }

@@ -15,7 +15,7 @@ use evenkeel_proxy::record::CutReason;
 use super::ControlPlane;
 use super::clock::now_unix_ms;
 use super::cluster::switchover::Switchover;
-use super::server::{DueProbe, ManagedServer};
+use super::server::DueProbe;
 use super::timeline::NewEvent;
 use super::traffic_check::with_traffic_check;
 use crate::config::Address;
@@ -44,10 +44,7 @@ pub(super) enum MonitorEvent {
 
 impl ControlPlane {
     pub(super) fn start_due_probes(&mut self, now_ms: u64) {
-        let due = |state: &ManagedServer| state.next_due_ms(now_ms) <= now_ms;
-        let servers = self.servers.iter().filter(|(_, state)| due(state));
-        let addresses: Vec<_> = servers.map(|(address, _)| address.clone()).collect();
-        for address in addresses {
+        for address in self.servers.take_due(now_ms) {
             self.start_due_probe(&address, now_ms);
         }
     }
@@ -131,6 +128,14 @@ impl ControlPlane {
         if let Some(state) = self.servers.get_mut(address) {
             state.record_recovery(Some(&change));
         }
+        if self.went_down.iter().any(|(earlier, _)| earlier == address) {
+            self.publish_due();
+        }
+        if change.to == HealthState::Down && self.cluster_of(address).is_none() {
+            self.publish_soon_all_with(address);
+            self.went_down.push((address.clone(), change));
+            return;
+        }
         if change.to != HealthState::Down {
             // If the server is the primary, its epoch must begin before clients are sent to it.
             self.publish_roles();
@@ -145,7 +150,20 @@ impl ControlPlane {
                 Vec::new()
             }
         };
-        self.report_health(address, &change, cuts);
+        self.finish_health_change(address, &change, cuts);
+    }
+
+    /// Terminates the sessions on servers that have gone down in this turn, and reports them. Call
+    /// after their services have been published: the clients may connect again immediately.
+    pub(super) fn finish_deaths(&mut self) {
+        for (address, change) in std::mem::take(&mut self.went_down) {
+            let cuts = self.cut_sessions_of_dead(&address);
+            self.finish_health_change(&address, &change, cuts);
+        }
+    }
+
+    fn finish_health_change(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {
+        self.report_health(address, change, cuts);
         self.apply_health_state(address, change.to);
         self.publish_roles();
         self.publish_faults(address);
@@ -159,8 +177,9 @@ impl ControlPlane {
             HealthState::Starting => (Severity::Info, "is being retried"),
         };
         let what = format!("{} {now}", self.name_of(address));
-        let listing = self.services.iter().filter(|one| one.lists(address));
-        let queued = listing.map(|one| one.service.queued() as u64).sum();
+        let listing = self.servers.listed_by(address).iter();
+        let listing = listing.map(|index| &self.services[*index].service);
+        let queued = listing.map(|service| service.queued() as u64).sum();
         let event = NewEvent::new(EventKind::State, severity, what);
         let event = event.cause(change.reason.clone()).server(address);
         self.record_event(event.cut(cuts, queued));
@@ -168,20 +187,17 @@ impl ControlPlane {
 
     /// Returns a server's name in the first service that lists it.
     pub(super) fn name_of(&self, address: &Address) -> &str {
-        let mut listed = self
-            .services
-            .iter()
-            .flat_map(|service| &service.plan.servers);
-        let found = listed.find(|server| server.address == *address);
+        let first = self.servers.listed_by(address).first();
+        let found = first.and_then(|index| self.services[*index].listed(address));
         found.map_or("a server", |server| &server.name)
     }
 
     /// Terminates sessions on servers that are down. A client that chose a server just before it
     /// went down may connect just after.
     pub(super) fn cut_sessions_on_dead_servers(&self) {
-        for (address, state) in &self.servers {
+        for state in self.servers.values() {
             if state.health.state() == HealthState::Down && state.server.load.active() > 0 {
-                self.cut_sessions_of_dead(address);
+                self.cut_sessions_of_dead(&state.address);
             }
         }
     }
@@ -192,8 +208,9 @@ impl ControlPlane {
             return cuts;
         };
         self.data_plane.abandon_server(state.server.id);
-        for service in &self.services {
-            if service.lists(address) && service.plan.on_server_down == OnServerDown::Cut {
+        for index in self.servers.listed_by(address) {
+            let service = &self.services[*index];
+            if service.plan.on_server_down == OnServerDown::Cut {
                 let ids = (Some(service.service.id), Some(state.server.id));
                 cuts.push(self.data_plane.cut(ids.0, ids.1, CutReason::ServerDown));
             }

@@ -10,43 +10,56 @@ use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::server_set::{Member, ServerSet};
 use evenkeel_proxy::settings::ServiceSettings;
 use evenkeel_proxy::{Protocol as ServiceProtocol, ProtocolSnapshot, Server, ServiceSnapshot};
-use evenkeel_wire::proxy_header::ProxyVersion;
 
 use super::ControlPlane;
 use super::database::snapshot::set_primary_status;
 use super::eligibility::Eligibility;
 use super::http;
+use super::proxy_header::proxy_version;
 use super::server::ManagedServer;
 use super::service::ManagedService;
 use super::timeline::NewEvent;
 use crate::config::Address;
-use crate::config::plan::{self, AllDown, Probe, Protocol, SendProxy, ServicePlan};
+use crate::config::plan::{self, AllDown, Probe, Protocol, ServerPlan, ServicePlan};
 use crate::status::{EventKind, ServiceState as State, Severity};
 
 impl ControlPlane {
     /// Publishes every service that lists the address.
     pub(super) fn publish_all_with(&mut self, address: &Address) {
-        for index in 0..self.services.len() {
-            if self.services[index].lists(address) {
-                self.publish(index);
-            }
+        self.publish_soon_all_with(address);
+        for index in self.servers.listed_by(address).to_vec() {
+            self.publish_changes(index);
         }
     }
 
     /// Publishes every service that lists the address at the end of this turn: servers that come up
-    /// together are one change.
+    /// or go down together are one change.
     pub(super) fn publish_soon_all_with(&mut self, address: &Address) {
-        for service in &mut self.services {
-            service.is_publish_due |= service.lists(address);
+        for index in self.servers.listed_by(address) {
+            self.services[*index].mark_changed(address);
         }
     }
 
     /// Publishes the services with a change in this turn.
     pub(super) fn publish_due(&mut self) {
         for index in 0..self.services.len() {
-            if self.services[index].is_publish_due {
-                self.publish(index);
+            if !self.services[index].unpublished.is_empty() {
+                self.publish_changes(index);
             }
+        }
+        self.finish_deaths();
+    }
+
+    /// Publishes the changes of one service, in time for what has changed if that is possible.
+    fn publish_changes(&mut self, index: usize) {
+        let changed = std::mem::take(&mut self.services[index].unpublished);
+        let now_ms = now_ms();
+        match self.changed_snapshot(&self.services[index], &changed, now_ms) {
+            Some((snapshot, next_ramp_ms)) => {
+                self.services[index].next_ramp_ms = next_ramp_ms;
+                self.publish_snapshot(index, snapshot, now_ms);
+            }
+            None => self.publish(index),
         }
     }
 
@@ -71,7 +84,12 @@ impl ControlPlane {
         let service = &mut self.services[index];
         service.eligibilities = eligibilities;
         service.next_ramp_ms = next_ramp_ms;
-        service.is_publish_due = false;
+        service.unpublished.clear();
+        self.publish_snapshot(index, snapshot, now_ms);
+    }
+
+    fn publish_snapshot(&mut self, index: usize, snapshot: ServiceSnapshot, now_ms: u64) {
+        let service = &self.services[index];
         self.data_plane.publish(&service.service, snapshot);
         // The primary may have been drained or removed.
         set_primary_status(&self.services[index].service);
@@ -106,6 +124,9 @@ impl ControlPlane {
     /// stays the same, so no role change reports that.
     fn report_eligibility(&mut self, index: usize, eligibilities: &[Eligibility]) {
         let managed = &self.services[index];
+        if !matches!(managed.plan.role, plan::Role::Replica { .. }) {
+            return;
+        }
         let listed = managed
             .plan
             .servers
@@ -121,8 +142,7 @@ impl ControlPlane {
             let remains_used = [before, now]
                 .iter()
                 .all(|eligibility| !matches!(eligibility, Eligibility::Unused(_)));
-            let wanted = matches!(managed.plan.role, plan::Role::Replica { .. });
-            if remains_used || before == now || !is_replica || !wanted {
+            if remains_used || before == now || !is_replica {
                 continue;
             }
             let event = match now {
@@ -178,23 +198,9 @@ impl ControlPlane {
             let Some(state) = self.servers.get(&listed.address) else {
                 continue;
             };
-            let up_for_ms = up_for_ms(state, now_ms);
-            let ramped = effective_weight(
-                service.weight(listed),
-                up_for_ms,
-                service.plan.slow_start_ms,
-            );
-            if let Some(in_ms) = ramped.next_step_in_ms.filter(|_| state.takes_clients()) {
-                let at_ms = now_ms + in_ms;
-                next_ramp_ms = Some(next_ramp_ms.map_or(at_ms, |known| known.min(at_ms)));
-            }
-            members.push(Member {
-                id: state.identity,
-                weight: ramped.weight,
-                backup: listed.backup || *eligibility == Eligibility::Reserve,
-                accepting: state.takes_clients() && !matches!(eligibility, Eligibility::Unused(_)),
-                load: Arc::clone(&state.server.load),
-            });
+            let (member, ramp_ms) = member(service, (listed, eligibility), state, now_ms);
+            next_ramp_ms = earlier(next_ramp_ms, ramp_ms);
+            members.push(member);
             servers.push(Arc::clone(&state.server));
         }
         let protocol = self.protocol_snapshot(service, &mut members, &servers);
@@ -209,6 +215,50 @@ impl ControlPlane {
             },
             next_ramp_ms,
         )
+    }
+
+    /// Builds the snapshot of a service from its current one, of which only these servers have
+    /// changed. `None`: more may have changed with them.
+    fn changed_snapshot(
+        &self,
+        service: &ManagedService,
+        changed: &[usize],
+        now_ms: u64,
+    ) -> Option<(ServiceSnapshot, Option<u64>)> {
+        if !service.ignores_roles() {
+            return None;
+        }
+        let current = service.service.snapshot();
+        let (mut members, servers) = (current.pool.members().to_vec(), current.servers.clone());
+        if members.len() != service.plan.servers.len() {
+            return None;
+        }
+        let mut next_ramp_ms = service.next_ramp_ms;
+        for index in changed {
+            let listed = service.plan.servers.get(*index)?;
+            let state = self.servers.get(&listed.address)?;
+            let eligibility = &Eligibility::Serves;
+            let (mut member, ramp_ms) = member(service, (listed, eligibility), state, now_ms);
+            next_ramp_ms = earlier(next_ramp_ms, ramp_ms);
+            // Requests count instead of connections for HTTP.
+            member.load = Arc::clone(&members[*index].load);
+            members[*index] = member;
+        }
+        let protocol = match (&service.plan.protocol, &service.service.protocol) {
+            (Protocol::Http(plan), ServiceProtocol::Http(shared)) => ProtocolSnapshot::Http(
+                self.http_snapshot(service, (plan, shared), &members, &servers),
+            ),
+            _ => ProtocolSnapshot::Tcp,
+        };
+        let pool = ServerSet::new(service.plan.balance, members, Arc::clone(&service.cursor));
+        let snapshot = ServiceSnapshot {
+            settings: settings(&service.plan),
+            pool,
+            servers,
+            tls_routes: service.tls_routes.clone(),
+            protocol,
+        };
+        Some((snapshot, next_ramp_ms))
     }
 
     /// Builds the part of a snapshot that depends on the protocol.
@@ -235,8 +285,17 @@ impl ControlPlane {
     /// does.
     fn state_of(&self, index: usize) -> State {
         let service = &self.services[index];
-        let listed = self.listed(service);
         let (mut all, mut serving, mut reserve) = (0, 0, false);
+        if service.ignores_roles() {
+            let snapshot = service.service.snapshot();
+            let weighing = snapshot.pool.members().iter();
+            for member in weighing.filter(|member| member.weight > 0) {
+                all += 1;
+                serving += usize::from(member.accepting);
+            }
+            return state_from((all, serving, false), service);
+        }
+        let listed = self.listed(service);
         for (server, eligibility) in listed.filter(|(server, _)| service.weight(server) > 0) {
             let should = self.should_serve(service, &server.address);
             all += usize::from(should);
@@ -244,16 +303,47 @@ impl ControlPlane {
             serving += usize::from(serves && should);
             reserve |= serves && !should;
         }
-        match serving {
-            // The primary replaces the replicas: the service works, but is degraded.
-            0 if reserve => State::Degraded,
-            // Its routes lead to other services.
-            0 if service.plan.servers.is_empty() => State::Up,
-            0 => State::Down,
-            _ if serving < all => State::Degraded,
-            _ => State::Up,
-        }
+        state_from((all, serving, reserve), service)
     }
+}
+
+/// Returns the state of a service by the number of servers that it depends on, the number of those
+/// that serve, and whether another one serves for them.
+fn state_from((all, serving, reserve): (usize, usize, bool), service: &ManagedService) -> State {
+    match serving {
+        // The primary replaces the replicas: the service works, but is degraded.
+        0 if reserve => State::Degraded,
+        // Its routes lead to other services.
+        0 if service.plan.servers.is_empty() => State::Up,
+        0 => State::Down,
+        _ if serving < all => State::Degraded,
+        _ => State::Up,
+    }
+}
+
+/// Builds the member of a server. Also returns when its next slow-start step is due.
+fn member(
+    service: &ManagedService,
+    (listed, eligibility): (&ServerPlan, &Eligibility),
+    state: &ManagedServer,
+    now_ms: u64,
+) -> (Member, Option<u64>) {
+    let up_for_ms = up_for_ms(state, now_ms);
+    let weight = service.weight(listed);
+    let ramped = effective_weight(weight, up_for_ms, service.plan.slow_start_ms);
+    let next_step_in_ms = ramped.next_step_in_ms.filter(|_| state.takes_clients());
+    let member = Member {
+        id: state.identity,
+        weight: ramped.weight,
+        backup: listed.backup || *eligibility == Eligibility::Reserve,
+        accepting: state.takes_clients() && !matches!(eligibility, Eligibility::Unused(_)),
+        load: Arc::clone(&state.server.load),
+    };
+    (member, next_step_in_ms.map(|in_ms| now_ms + in_ms))
+}
+
+fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }
 
 /// Returns the time since the server recovered. A server that was never down needs no slow start.
@@ -280,14 +370,6 @@ pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
         server_speaks_first: probe.is_some_and(Probe::server_speaks_first),
         keepalive: keepalive(&plan.keepalive),
         assignment: plan.protocol_info().assignment,
-    }
-}
-
-pub(super) fn proxy_version(send: SendProxy) -> Option<ProxyVersion> {
-    match send {
-        SendProxy::Off => None,
-        SendProxy::V1 => Some(ProxyVersion::V1),
-        SendProxy::V2 => Some(ProxyVersion::V2),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Applies a new plan in place: unchanged parts are not touched, and an invalid plan changes
 //! nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use evenkeel_engine::clock::{now_ms, now_us};
@@ -17,7 +17,7 @@ use super::listening::{Bound, Listening};
 use super::publish::{keepalive, settings};
 use super::removal::Removal;
 use super::server::{ManagedServer, MonitorConfig};
-use super::service::ManagedService;
+use super::service::{ManagedService, members};
 use super::timeline::NewEvent;
 use super::{ControlPlane, ControlPlaneError};
 use crate::config::plan::{ServerConnections, ServicePlan};
@@ -138,8 +138,7 @@ impl ControlPlane {
         self.adopt_servers(&plan, prepared.servers);
         self.adopt_services(&plan.services, prepared.bound);
         self.plan = plan;
-        self.servers
-            .retain(|address, _| self.services.iter().any(|service| service.lists(address)));
+        self.servers.adopt(&self.plan);
         self.adopt_clusters();
         self.update_monitor_tasks();
         self.update_remote_permits();
@@ -155,6 +154,7 @@ impl ControlPlane {
         inherited: &mut InheritedSockets,
     ) -> Result<Prepared, ControlPlaneError> {
         let mut servers = BTreeMap::new();
+        let removed = self.removed_servers();
         for service in &plan.services {
             for listed in &service.servers {
                 let fail = |cause| ControlPlaneError::Probe {
@@ -171,16 +171,14 @@ impl ControlPlane {
                 if needs_roles(service) {
                     config.role_monitor(&listed.address).map_err(fail)?;
                 }
-                if self.servers.contains_key(&listed.address)
-                    || servers.contains_key(&listed.address)
-                {
+                if self.servers.contains(&listed.address) || servers.contains_key(&listed.address) {
                     continue;
                 }
                 let max = listed.max_connections;
                 let mut state = ManagedServer::new(&self.data_plane, &listed.address, config, max)
                     .map_err(fail)?;
-                if let Some(known) = self.removed_server(&listed.address) {
-                    state.server = known;
+                if let Some(known) = removed.get(&*listed.address.to_string()) {
+                    state.server = Arc::clone(known);
                 }
                 servers.insert(listed.address.clone(), state);
             }
@@ -191,11 +189,15 @@ impl ControlPlane {
         })
     }
 
-    /// Returns a removed server that still has sessions: listed again, it is the same server.
-    fn removed_server(&self, address: &Address) -> Option<Arc<Server>> {
-        let name = address.to_string();
-        let mut servers = self.removals.iter().flat_map(|removal| &removal.servers);
-        servers.find(|server| *server.name == *name).map(Arc::clone)
+    /// Returns the removed servers that still have sessions, by name: one that is listed again is
+    /// the same server.
+    fn removed_servers(&self) -> HashMap<&str, &Arc<Server>> {
+        let servers = self.removals.iter().flat_map(|removal| &removal.servers);
+        let mut by_name = HashMap::new();
+        for server in servers {
+            by_name.entry(&*server.name).or_insert(server);
+        }
+        by_name
     }
 
     fn bind_new(
@@ -250,7 +252,7 @@ impl ControlPlane {
                 }
             }
         }
-        self.servers.extend(new);
+        self.servers.extend(new.into_values());
     }
 
     fn adopt_services(&mut self, plans: &[ServicePlan], mut bound: Vec<Bound>) {
@@ -301,11 +303,9 @@ impl ControlPlane {
     }
 
     fn keep_service(&mut self, mut service: ManagedService, plan: &ServicePlan) -> ManagedService {
+        let members = members(plan);
         for listed in &service.plan.servers {
-            let stays = plan
-                .servers
-                .iter()
-                .any(|server| server.address == listed.address);
+            let stays = members.contains_key(&listed.address);
             if let (false, Some(state)) = (stays, self.servers.get(&listed.address)) {
                 self.removals
                     .push(Removal::server(&service.service, &state.server, plan));
@@ -313,23 +313,30 @@ impl ControlPlane {
         }
         service
             .weights
-            .retain(|address, _| plan.servers.iter().any(|s| s.address == *address));
-        self.removals.retain(|removal| {
-            let id = removal.server.as_ref().map(|server| &server.name);
-            removal.service.id != service.service.id
-                || !plan
-                    .servers
-                    .iter()
-                    .any(|s| id.is_some_and(|name| **name == *s.address.to_string()))
-        });
+            .retain(|address, _| members.contains_key(address));
+        self.forget_removals(&service, plan);
         service.prepare_tracking(plan);
-        service.plan = plan.clone();
+        service.set_plan(plan.clone());
         // The entries are in the order of the previous plan.
         service.eligibilities.clear();
         self.adopt_protocol_plan(&service);
         service.adopt_tls(&self.ticket_keys);
         service.adopt_rules();
         service
+    }
+
+    /// Ends the removal of servers that a service lists again.
+    fn forget_removals(&mut self, service: &ManagedService, plan: &ServicePlan) {
+        if self.removals.is_empty() {
+            return;
+        }
+        let listed = plan.servers.iter().map(|one| one.address.to_string());
+        let listed: HashSet<String> = listed.collect();
+        self.removals.retain(|removal| {
+            let server = removal.server.as_ref();
+            removal.service.id != service.service.id
+                || !server.is_some_and(|server| listed.contains(&*server.name))
+        });
     }
 
     fn new_service(&self, plan: &ServicePlan) -> ManagedService {
@@ -353,13 +360,14 @@ impl ControlPlane {
         );
         let mut service = ManagedService {
             plan: plan.clone(),
+            members: members(plan),
             service: self.data_plane.add_service(&plan.name, snapshot, protocol),
             cursor,
             listening: Vec::new(),
             weights: BTreeMap::new(),
             eligibilities: Vec::new(),
             next_ramp_ms: None,
-            is_publish_due: false,
+            unpublished: Vec::new(),
             history: super::history::History::default(),
             rejections: super::rejection_log::RejectionLog::default(),
             state: status::ServiceState::Down,

@@ -90,7 +90,10 @@ impl ControlPlane {
     /// Terminates, after the limit, the remaining sessions of drained servers, removed servers and
     /// removed services.
     pub(super) fn cut_expired(&mut self, now_ms: u64) {
-        for state in self.servers.values_mut() {
+        for address in self.servers.draining() {
+            let Some(state) = self.servers.get_mut(&address) else {
+                continue;
+            };
             let Some(drain) = state.drain.as_mut() else {
                 continue;
             };

@@ -125,7 +125,8 @@ impl ControlPlane {
         let Some(state) = self.servers.get(address) else {
             return;
         };
-        for service in self.services.iter().filter(|one| one.lists(address)) {
+        for index in self.servers.listed_by(address) {
+            let service = &self.services[*index];
             self.data_plane
                 .disconnect_server(&service.service, state.server.id);
         }

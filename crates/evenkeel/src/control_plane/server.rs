@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::history::History;
 use super::probing::{self, MonitorEvent};
-use super::publish::proxy_version;
+use super::proxy_header::proxy_version;
 use super::role_monitor::{RoleMonitorTask, RoleQuerySettings};
 use crate::config::Address;
 use crate::config::plan::{

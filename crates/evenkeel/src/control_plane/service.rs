@@ -1,6 +1,6 @@
 //! Manages one service in the control plane: its plan, its listeners and its changes by command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use evenkeel_engine::clock::now_us;
@@ -19,7 +19,7 @@ use super::http::{self, HttpParts};
 use super::listening::Listening;
 use super::rejection_log::RejectionLog;
 use crate::config::Address;
-use crate::config::plan::{Protocol, ServerPlan, ServicePlan};
+use crate::config::plan::{Protocol, Role, ServerPlan, ServicePlan};
 use crate::rules;
 use crate::status;
 
@@ -32,7 +32,10 @@ pub(super) type TlsAcceptor =
 
 /// A service and the state that belongs to it alone.
 pub(super) struct ManagedService {
+    /// Changed by [`Self::set_plan`] only.
     pub(super) plan: ServicePlan,
+    /// Index of each server in the plan.
+    pub(super) members: HashMap<Address, usize>,
     pub(super) service: Arc<Service>,
     pub(super) cursor: Arc<RotationCursor>,
     pub(super) listening: Vec<Listening>,
@@ -41,8 +44,8 @@ pub(super) struct ManagedService {
     /// Eligibility as published to the data plane, in the order of the plan's servers.
     pub(super) eligibilities: Vec<Eligibility>,
     pub(super) next_ramp_ms: Option<u64>,
-    /// True if a change of its servers is published at the end of the turn.
-    pub(super) is_publish_due: bool,
+    /// Indices in the plan of servers with changes that are not published yet.
+    pub(super) unpublished: Vec<usize>,
     pub(super) history: History,
     pub(super) rejections: RejectionLog,
     pub(super) state: status::ServiceState,
@@ -68,10 +71,33 @@ pub(super) struct ManagedService {
 
 impl ManagedService {
     pub(super) fn lists(&self, address: &Address) -> bool {
-        self.plan
-            .servers
-            .iter()
-            .any(|server| server.address == *address)
+        self.members.contains_key(address)
+    }
+
+    /// Returns the entry of a server in the plan.
+    pub(super) fn listed(&self, address: &Address) -> Option<&ServerPlan> {
+        let index = self.members.get(address)?;
+        self.plan.servers.get(*index)
+    }
+
+    /// Records that a server has changed.
+    pub(super) fn mark_changed(&mut self, address: &Address) {
+        if let Some(index) = self.members.get(address) {
+            self.unpublished.push(*index);
+        }
+    }
+
+    /// Returns whether the servers that take clients depend on nothing but themselves: neither on
+    /// roles nor on pools of a database.
+    pub(super) fn ignores_roles(&self) -> bool {
+        self.plan.role == Role::Any && self.plan.database().is_none()
+    }
+
+    /// Replaces the plan.
+    pub(super) fn set_plan(&mut self, plan: ServicePlan) {
+        self.members = members(&plan);
+        self.plan = plan;
+        self.unpublished.clear();
     }
 
     /// Prepares for a new plan in which reads must see earlier writes: until then, sessions did not
@@ -130,4 +156,11 @@ impl ManagedService {
             listening.stop(data_plane);
         }
     }
+}
+
+/// Returns the index of each server in a plan.
+pub(super) fn members(plan: &ServicePlan) -> HashMap<Address, usize> {
+    let servers = plan.servers.iter().enumerate();
+    let entries = servers.map(|(index, server)| (server.address.clone(), index));
+    entries.collect()
 }

@@ -29,11 +29,9 @@ impl MonitorTasks {
 impl ControlPlane {
     /// Publishes the faults of the services that list a server. Call after a report about it.
     pub(in crate::control_plane) fn publish_faults(&self, address: &Address) {
-        for (index, service) in self.services.iter().enumerate() {
-            if let Some(monitor_tasks) = service.monitor_tasks.as_ref()
-                && service.lists(address)
-            {
-                monitor_tasks.publish_fault(self.fault_of(index));
+        for index in self.servers.listed_by(address) {
+            if let Some(monitor_tasks) = self.services[*index].monitor_tasks.as_ref() {
+                monitor_tasks.publish_fault(self.fault_of(*index));
             }
         }
     }

@@ -55,8 +55,7 @@ impl ControlPlane {
     }
 
     fn address_of(&self, server_id: u64) -> Option<&Address> {
-        let mut states = self.servers.values();
-        let found = states.find(|state| state.server.id == server_id);
+        let found = self.servers.with_id(server_id);
         found.map(|state| &state.address)
     }
 }

@@ -1,7 +1,7 @@
 //! Takes over on the side of the new process: restores the old one's state, and counts its
 //! sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use evenkeel_engine::clock::now_ms;
@@ -101,10 +101,10 @@ impl ControlPlane {
         let keys = state.ticket_keys.iter();
         let keys = keys.filter_map(TicketKeyHandover::key).collect();
         self.ticket_keys.adopt(keys);
-        for handover in &state.servers {
-            let mut servers = self.servers.iter_mut();
-            let same = servers.find(|(address, _)| address.to_string() == handover.address);
-            if let Some((_, server)) = same {
+        let handovers = state.servers.iter();
+        let handovers: HashMap<_, _> = handovers.map(|one| (&*one.address, one)).collect();
+        for server in self.servers.values_mut() {
+            if let Some(handover) = handovers.get(&*server.address.to_string()) {
                 resume_server(server, handover, &state.report);
             }
         }
@@ -177,8 +177,9 @@ impl ControlPlane {
             let permits = self.remote_permits(|report| &report.services, &state.plan.name);
             state.service.permits.set_used_by_other_processes(permits);
         }
-        for (address, state) in &self.servers {
-            let permits = self.remote_permits(|report| &report.servers, &address.to_string());
+        for state in self.servers.values() {
+            let address = state.address.to_string();
+            let permits = self.remote_permits(|report| &report.servers, &address);
             self.data_plane
                 .set_used_by_other_processes(&state.server, permits);
         }
@@ -207,8 +208,8 @@ impl ControlPlane {
                 add_to_service(&state.service, &now.since(before));
             }
         }
-        for (address, state) in &self.servers {
-            let address = address.to_string();
+        for state in self.servers.values() {
+            let address = state.address.to_string();
             if let Some(now) = report.server_counts.get(&address) {
                 let before = predecessor
                     .report

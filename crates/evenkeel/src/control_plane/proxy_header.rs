@@ -1,0 +1,14 @@
+//! Converts the setting for PROXY headers.
+
+use evenkeel_wire::proxy_header::ProxyVersion;
+
+use crate::config::plan::SendProxy;
+
+/// Returns the version of the header that is sent. `None`: no header is sent.
+pub(super) fn proxy_version(send: SendProxy) -> Option<ProxyVersion> {
+    match send {
+        SendProxy::Off => None,
+        SendProxy::V1 => Some(ProxyVersion::V1),
+        SendProxy::V2 => Some(ProxyVersion::V2),
+    }
+}
