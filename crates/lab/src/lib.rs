@@ -31,6 +31,7 @@ pub mod ring;
 pub mod rival;
 pub mod rootfs;
 mod sbtest;
+pub mod scale;
 pub mod scenario;
 mod scratch;
 pub mod server;

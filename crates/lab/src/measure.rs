@@ -12,6 +12,7 @@ mod logins;
 mod mysql;
 mod postgres;
 mod program;
+mod scale;
 mod selects;
 mod speed;
 mod split;
@@ -62,6 +63,12 @@ pub(crate) struct Options {
     /// Server connections in a pool for MySQL.
     #[arg(long, default_value_t = 20)]
     pool_size: u32,
+    /// Servers of the service in the part `scale`.
+    #[arg(long, default_value_t = 10_000)]
+    servers: usize,
+    /// Services with three servers each in the part `scale`.
+    #[arg(long, default_value_t = 1_000)]
+    services: usize,
     /// Only programs whose name in the tables contains one of these words.
     #[arg(long, value_delimiter = ',')]
     programs: Vec<String>,
@@ -104,6 +111,8 @@ enum Part {
     MysqlSplit,
     /// Memory of idle clients that have logged in.
     Logins,
+    /// The control plane with many servers, against limits. A missed one is a failure.
+    Scale,
 }
 
 impl Part {
@@ -122,6 +131,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     println!("{}\n", options.groups.description());
     let by_default = |part: &Part| options.only.is_empty() && part.is_of_every_run();
     let wanted = |part: &Part| by_default(part) || options.only.contains(part);
+    let mut is_kept = true;
     for part in Part::value_variants().iter().filter(|part| wanted(part)) {
         match part {
             Part::Speed => speed::measure(options, &stop)?,
@@ -135,7 +145,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Split => split::of_postgres(options, &stop)?,
             Part::MysqlSplit => split::of_mysql(options, &stop)?,
             Part::Logins => logins::measure(options, &stop)?,
+            Part::Scale => is_kept &= scale::measure(options, &stop)?,
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(match is_kept {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
