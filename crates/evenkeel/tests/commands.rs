@@ -205,7 +205,7 @@ fn check_says_in_words_and_exit_code_whether_a_file_is_good() {
     let text = stderr(&bad);
     assert!(text.contains(":2:1: error[E_UNKNOWN_KEY]"), "{text}");
     assert!(
-        text.contains("did you mean `name`?") && text.ends_with("2 errors\n"),
+        text.contains("did you mean `name`?") && text.ends_with(": 1 error\n"),
         "{text}"
     );
     assert!(

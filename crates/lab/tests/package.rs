@@ -91,7 +91,8 @@ fn the_unpacked_program_takes_the_example_of_its_config() {
         "{}",
         words(&check())
     );
-    let is_example = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
+    let is_comment = |line: &str| line.starts_with("# ") || line.starts_with("#:schema ");
+    let is_example = |line: &&str| line.starts_with('#') && !is_comment(line);
     let example: Vec<&str> = text.lines().filter(is_example).collect();
     let lines = example.iter().map(|line| format!("{}\n", &line[1..]));
     std::fs::write(&config, lines.collect::<String>()).expect("it works");
