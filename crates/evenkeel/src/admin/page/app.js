@@ -440,7 +440,7 @@ function serverTable() {
   const views = new Map();
   const update = (service) => {
     const { total, up, omitted } = service.server_counts;
-    const rest = omitted ? `; ${count(omitted)} of them are not in this list, which starts with those that have a problem` : "";
+    const rest = omitted ? `; only servers with a problem are listed (${count(omitted)} are not)` : "";
     setText(caption, `${count(up)} of ${count(total)} servers up${rest}`);
     reconcile(body, views, service.servers, (server) => `${server.name}\u0000${server.address}`, () => serverView(service.name));
   };
