@@ -11,6 +11,7 @@ pub mod failover_queue;
 pub mod health;
 pub mod http;
 pub mod load;
+mod mixer;
 pub mod permits;
 pub mod pins;
 pub mod ramp;

@@ -1,6 +1,7 @@
 //! Chooses among a sample of the servers where a look at each of them would cost too much.
 
 use crate::balance::{CandidateSet, Cost};
+use crate::mixer::{INCREMENT, mixed};
 use crate::server_set::PickRequest;
 use std::cmp::Ordering;
 
@@ -45,10 +46,9 @@ impl Iterator for Draws {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Some(value ^ (value >> 31))
+        let value = mixed(self.0);
+        self.0 = self.0.wrapping_add(INCREMENT);
+        Some(value)
     }
 }
 

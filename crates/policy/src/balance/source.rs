@@ -2,6 +2,7 @@
 //! server is added or removed.
 
 use super::{Balance, CandidateSet, Tier};
+use crate::mixer::mixed;
 use crate::server_set::{Member, PickRequest};
 
 /// Numbers of cells in the table, each with the number of listed servers up to which it is used.
@@ -160,15 +161,6 @@ impl Claimant {
             }
         }
     }
-}
-
-/// Spreads all bits over all bits, so that even consecutive numbers are good keys (the mixer of
-/// splitmix64).
-fn mixed(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

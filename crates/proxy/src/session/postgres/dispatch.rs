@@ -212,19 +212,16 @@ impl Session<'_> {
         let mut scanner = self.scanner;
         let mut at = 0;
         while !draft.is_whole() {
-            match scanner.next(bytes.get(at..).unwrap_or_default()) {
+            let step = scanner.next(bytes.get(at..).unwrap_or_default());
+            let is_whole = matches!(step, Step::Message { .. });
+            match step {
                 Step::Message {
                     passed,
                     header,
                     request,
                     length,
-                } => {
-                    at += passed;
-                    let message = bytes.get(at..at + length).unwrap_or_default();
-                    self.add_message(&mut draft, header, request, message, true);
-                    at += length;
                 }
-                Step::Beginning {
+                | Step::Beginning {
                     passed,
                     header,
                     request,
@@ -232,7 +229,7 @@ impl Session<'_> {
                 } => {
                     at += passed;
                     let message = bytes.get(at..at + length).unwrap_or_default();
-                    self.add_message(&mut draft, header, request, message, false);
+                    self.add_message(&mut draft, header, request, message, is_whole);
                     at += length;
                 }
                 Step::Wait { .. } => break,

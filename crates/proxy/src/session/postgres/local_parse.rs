@@ -29,10 +29,14 @@ impl Session<'_> {
         {
             return None;
         }
-        let statement = self.intern(text, parse.get(parts.types)?);
-        let is_plain = statement.meaning.effects.is_empty() && self.rules_of(&statement).is_none();
-        if !is_plain
-            || !self.account.known.history.parsed.contains(statement.id)
+        let within = self.within(text, parse.get(parts.types)?);
+        if within.exclusive_id != 0 {
+            return None;
+        }
+        let statement = self.interned(text, &within);
+        if !self.account.known.history.parsed.contains(statement.id)
+            || !statement.meaning.effects.is_empty()
+            || self.rules_of(&statement).is_some()
             || !self.statements.has_room(name, &statement)
         {
             return None;
