@@ -17,8 +17,15 @@ on_both_drivers! {
     a_browser_can_do_all_that_its_page_asks
 }
 
-/// Limit for the start of the browser and the page.
+/// Limit for the page, from the browser's first connection.
 const PAGE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Time in which a browser must connect. One that does not has tested nothing: another one is
+/// started.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Number of browsers that are started for one visit.
+const STARTS_MAX: usize = 3;
 
 /// A program that ends with the test, with its children.
 struct Ending(Child);
@@ -69,7 +76,7 @@ fn a_browser_can_do_all_that_its_page_asks(io: &str) {
     for (scheme, more) in [("http", ""), ("https", &*tls)] {
         let bed = Bed::of(io, &[&server], more);
         let address = format!("{scheme}://{}/", bed.listen);
-        let Some(seen) = visit(&address, directory.path(), &report) else {
+        let Some(seen) = visit(&bed, &address, directory.path(), &report) else {
             return;
         };
         let expected = json!({
@@ -83,10 +90,24 @@ fn a_browser_can_do_all_that_its_page_asks(io: &str) {
     }
 }
 
-/// Lets the browser load a page, and returns the page's report; `None`: there is no browser.
-fn visit(address: &str, directory: &Path, report: &Path) -> Option<Value> {
-    let profile = tempfile::tempdir_in(directory).unwrap();
-    let profile = format!("--user-data-dir={}", profile.path().display());
+/// Lets a browser load a page, and returns the page's report; `None`: there is no browser.
+fn visit(bed: &Bed, address: &str, directory: &Path, report: &Path) -> Option<Value> {
+    for _ in 0..STARTS_MAX {
+        let profile = tempfile::tempdir_in(directory).unwrap();
+        let _browser = start_browser(profile.path(), address)?;
+        if connects(bed, report) {
+            await_report(bed, address, report);
+            let text = fs::read_to_string(report).unwrap();
+            fs::remove_file(report).unwrap();
+            return Some(serde_json::from_str(&text).unwrap());
+        }
+        println!("{address}: a browser did not connect within {START_LIMIT:?}");
+    }
+    panic!("{address}: no browser has connected");
+}
+
+fn start_browser(profile: &Path, address: &str) -> Option<Ending> {
+    let profile = format!("--user-data-dir={}", profile.display());
     let arguments = [
         "--headless=new",
         "--no-sandbox",
@@ -100,13 +121,30 @@ fn visit(address: &str, directory: &Path, report: &Path) -> Option<Value> {
         &profile,
         address,
     ];
-    let _browser = start("chromium", &arguments)?;
+    start("chromium", &arguments)
+}
+
+/// Returns whether the browser connects in time.
+fn connects(bed: &Bed, report: &Path) -> bool {
     let start = Instant::now();
-    while !report.is_file() {
-        assert!(start.elapsed() < PAGE_LIMIT, "{address}: no report");
+    while start.elapsed() < START_LIMIT {
+        if report.is_file() || bed.status()["sessions"]["total"].as_u64() > Some(0) {
+            return true;
+        }
         thread::sleep(Duration::from_millis(20));
     }
-    let text = fs::read_to_string(report).unwrap();
-    fs::remove_file(report).unwrap();
-    Some(serde_json::from_str(&text).unwrap())
+    false
+}
+
+fn await_report(bed: &Bed, address: &str, report: &Path) {
+    let start = Instant::now();
+    while !report.is_file() {
+        let status = || format!("{:#}", bed.status());
+        assert!(
+            start.elapsed() < PAGE_LIMIT,
+            "{address}: no report\n{}",
+            status()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
 }
