@@ -15,6 +15,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use crate::panics::Indivisible;
+use crate::socket::RawSocket;
 use crate::wakeup::Wakeup;
 
 /// Maximum number of events per epoll_wait(2); more wait for the next turn.
@@ -53,8 +54,15 @@ pub(crate) struct Readiness {
     ended: Cell<bool>,
     reader: Cell<Option<Waker>>,
     writer: Cell<Option<Waker>>,
-    /// Bytes that the last send did not take.
-    unsent: RefCell<Vec<u8>>,
+    unsent: RefCell<Unsent>,
+}
+
+/// Bytes that the last send did not take, and the socket that is to send them.
+#[derive(Default)]
+struct Unsent {
+    bytes: Vec<u8>,
+    /// `None`: there are none.
+    socket: Option<RawSocket>,
 }
 
 impl Reactor {
@@ -159,6 +167,9 @@ impl Readiness {
         }
         if events.intersects(WRITE_EVENTS) {
             self.writable.set(true);
+            // A task that has sent its last bytes may not ask again. After a failure the bytes are
+            // kept, and the next call reports it.
+            let _ = self.send_unsent();
             wake(&self.writer);
         }
     }
@@ -211,9 +222,36 @@ impl Readiness {
         ready(&self.writable, &self.writer, context)
     }
 
-    /// Returns the bytes that the last send did not take.
-    pub(crate) fn unsent(&self) -> &RefCell<Vec<u8>> {
-        &self.unsent
+    /// Keeps bytes that the socket did not take. They are sent when epoll announces that it takes
+    /// more, or by [`Readiness::send_unsent`].
+    pub(crate) fn keep_unsent(&self, socket: &RawSocket, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let mut unsent = self.unsent.borrow_mut();
+        unsent.bytes.extend_from_slice(bytes);
+        unsent.socket = Some(socket.clone());
+    }
+
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.borrow().bytes.is_empty()
+    }
+
+    /// Sends the kept bytes, as far as the socket takes them now.
+    pub(crate) fn send_unsent(&self) -> io::Result<()> {
+        let mut unsent = self.unsent.borrow_mut();
+        let Unsent { bytes, socket } = &mut *unsent;
+        while let (Some(sender), false) = (&*socket, bytes.is_empty()) {
+            let sent = sender.send(bytes);
+            self.after_send(&sent);
+            match sent {
+                Ok(count) => drop(bytes.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        *socket = None;
+        Ok(())
     }
 
     /// Returns whether a receive may return data.

@@ -4,6 +4,8 @@ mod chunk;
 mod observer;
 mod peek;
 mod raw;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::io;

@@ -108,16 +108,11 @@ impl Socket {
         let Some(readiness) = self.readiness() else {
             return Poll::Pending;
         };
-        let mut rest = readiness.unsent().borrow_mut();
-        while !rest.is_empty() {
+        while readiness.has_unsent() {
             if readiness.poll_writable(context).is_pending() {
                 return Poll::Pending;
             }
-            match self.send_now(&rest) {
-                Ok(sent) => drop(rest.drain(..sent)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+            readiness.send_unsent()?;
         }
         Poll::Ready(Ok(()))
     }
@@ -134,7 +129,7 @@ impl Socket {
     /// Returns whether the kernel has taken all sent bytes.
     pub fn is_sent(&self) -> bool {
         match &self.driver {
-            SocketDriver::Epoll(readiness) => readiness.unsent().borrow().is_empty(),
+            SocketDriver::Epoll(readiness) => !readiness.has_unsent(),
             SocketDriver::IoUring(_, port) => {
                 port.borrow().as_ref().is_none_or(|port| !port.is_sending())
             }
@@ -189,8 +184,8 @@ impl Socket {
         Ok(false)
     }
 
-    /// Sends by system call, with epoll; bytes that the socket does not take now are kept
-    /// until [`Self::poll_sent`].
+    /// Sends by system call, with epoll. Bytes that the socket does not take now are sent when it
+    /// does.
     fn send_by_call(&self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -201,10 +196,7 @@ impl Socket {
             Err(error) => return Err(error),
         };
         if let Some(readiness) = self.readiness() {
-            readiness
-                .unsent()
-                .borrow_mut()
-                .extend_from_slice(&bytes[sent..]);
+            readiness.keep_unsent(&self.raw, &bytes[sent..]);
         }
         Ok(())
     }

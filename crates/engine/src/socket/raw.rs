@@ -68,7 +68,7 @@ impl RawSocket {
         received
     }
 
-    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Kernel(socket) => {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

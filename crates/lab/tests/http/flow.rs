@@ -1,8 +1,8 @@
 //! Tests of the flow of large bodies, and of peers that leave in the middle.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, get};
@@ -17,6 +17,8 @@ on_both_drivers! {
     a_client_that_leaves_ends_its_request_at_the_server
     a_client_that_leaves_while_it_waits_is_not_served
     large_bodies_pass_in_both_directions_together
+    a_response_reaches_a_client_that_reads_late
+    a_body_reaches_a_server_that_reads_late
 }
 
 const SIZE: usize = 200 << 20;
@@ -265,5 +267,72 @@ fn large_bodies_pass_in_both_directions_together(io: &str) {
             send_counted(&socket, LENGTH, &sent);
         });
         assert_eq!(client.answer().body.len(), LENGTH);
+    });
+}
+
+/// Lengths around the sizes of the buffers: with some of them the socket does not take all of the
+/// last bytes, after which the session sends no more.
+fn lengths() -> impl Iterator<Item = usize> {
+    (1..=60).map(|number| number * 107_000)
+}
+
+/// Waits until no bytes are passed on in this direction.
+fn until_still(bed: &Bed, direction: &str) {
+    let mut before = u64::MAX;
+    until("no more bytes", || {
+        let now = bed.status()["bytes"][direction].as_u64().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        std::mem::replace(&mut before, now) == now
+    });
+}
+
+fn a_response_reaches_a_client_that_reads_late(io: &str) {
+    let origin = Origin::new(|seen| {
+        let length: usize = seen.path()[1..].parse().unwrap();
+        Some(ok(&"x".repeat(length)))
+    });
+    let bed = Bed::new(io, &[&origin], "");
+    let clients = lengths().map(|length| {
+        let client = Client::of(peer::connect_with_room(&bed.listen, 4 * 1024));
+        client.send(format!("GET /{length} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        (client, length)
+    });
+    let clients: Vec<_> = clients.collect();
+    until("all requests", || origin.seen().len() == clients.len());
+    until_still(&bed, "to_clients");
+    for (mut client, length) in clients {
+        assert_eq!(client.answer().body.len(), length);
+    }
+}
+
+fn a_body_reaches_a_server_that_reads_late(io: &str) {
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.write().unwrap();
+    let passed = Arc::clone(&gate);
+    let origin = Origin::scripted(move |incoming, log| {
+        while let Some(mut seen) = incoming.head() {
+            drop(passed.read().unwrap());
+            if incoming.body(&mut seen).is_none() {
+                return;
+            }
+            reply(incoming.socket, ok(&seen.body.len().to_string()));
+            log(&seen);
+        }
+    });
+    let bed = Bed::new(io, &[&origin], "");
+    std::thread::scope(|scope| {
+        let clients = lengths().map(|length| {
+            let mut client = bed.client();
+            scope.spawn(move || {
+                let body = "x".repeat(length);
+                assert_eq!(client.post("/", &body).text(), length.to_string());
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        until_still(&bed, "from_clients");
+        drop(closed);
+        for client in clients {
+            client.join().unwrap();
+        }
     });
 }
