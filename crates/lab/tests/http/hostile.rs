@@ -3,7 +3,7 @@
 
 use crate::client::{Client, Ended};
 use crate::origin::{Origin, ok, reply};
-use crate::peer;
+use crate::peer::{self, until};
 use crate::{Bed, on_both_drivers};
 
 #[path = "hostile_cases.rs"]
@@ -25,18 +25,20 @@ fn origin() -> Origin {
     let all = cases::all();
     Origin::scripted(move |incoming, log| {
         while let Some(seen) = incoming.request() {
-            log(&seen);
             let Ok(number) = seen.path()[1..].parse::<usize>() else {
+                log(&seen);
                 reply(incoming.socket, ok(seen.path()));
                 continue;
             };
             let case: &Case = &all[number];
             reply(incoming.socket, &case.bytes);
+            if case.is_followed && !case.ends {
+                reply(incoming.socket, POISON);
+            }
+            // The test goes on after the last byte.
+            log(&seen);
             if case.ends {
                 return;
-            }
-            if case.is_followed {
-                reply(incoming.socket, POISON);
             }
         }
     })
@@ -80,6 +82,10 @@ fn hostile_responses_harm_nobody(io: &str) {
         if got != case.outcome {
             wrong.push(format!("{}: {got:?}, not {:?}", case.name, case.outcome));
         }
+        // No client can know that a response which comes after its request belongs to none.
+        until("the last byte of the server", || {
+            origin.seen().iter().any(|seen| seen.path() == path)
+        });
         // The client itself, if its connection is open, and another one.
         let check = format!("/check/{number}");
         if matches!(got, Outcome::Whole(..)) {
