@@ -9,7 +9,7 @@ pub(crate) fn run() -> ExitCode {
         .args([
             "test",
             "-p",
-            "evenkeel",
+            "evenkeel-config",
             "--test",
             "config",
             "of_the_program",

@@ -33,6 +33,8 @@ mod watchdog;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_config::Problems;
+use evenkeel_config::plan::{Address, Plan, ServerPlan};
 use evenkeel_engine::clock::now_ms;
 use evenkeel_engine::listen::ListenError;
 use evenkeel_policy::health::Change;
@@ -44,8 +46,6 @@ use evenkeel_tls::{SetupError, TicketKeys};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-use crate::config::plan::ServerPlan;
-use crate::config::{Address, Plan, Problems};
 use crate::log::Format;
 use crate::notify;
 use crate::status::{EventKind, Request, Severity};
@@ -204,8 +204,8 @@ impl ControlPlane {
         mut signals: mpsc::Receiver<Signal>,
     ) {
         let format = match self.plan.log.format {
-            crate::config::plan::LogFormat::Text => Format::Text,
-            crate::config::plan::LogFormat::Json => Format::Json,
+            evenkeel_config::plan::LogFormat::Text => Format::Text,
+            evenkeel_config::plan::LogFormat::Json => Format::Json,
         };
         while !self.is_over() {
             let wait = Duration::from_millis(self.next_wake_ms().saturating_sub(now_ms()));

@@ -5,6 +5,7 @@ mod request;
 mod ruled;
 mod tls;
 
+use evenkeel_config::plan::{DatabasePlan, Plan, ServicePlan, SqlProtocol};
 use evenkeel_policy::pins::{Pin, Pins};
 use evenkeel_policy::route::{
     self, Decision, ResolvedHint, RouteTarget, RoutedStatement, RoutingUnit, StatementClass,
@@ -16,7 +17,6 @@ use evenkeel_sql::routines::Routines;
 use evenkeel_sql::session_state::analysis;
 use evenkeel_sql::session_state::mysql::{self, SessionObject};
 
-use crate::config::plan::{DatabasePlan, Plan, ServicePlan, SqlProtocol};
 use crate::status::{Explanation, Question, StatementStatus};
 use request::explain_request;
 use ruled::RuleExplanation;
@@ -372,7 +372,7 @@ mod tests {
                     user = \"m\"\npassword = \"m\"\n[service.split]\nreads = true\n\
                     primary_reads = false\n";
         let file = &file.replace("PROTOCOL", protocol);
-        let loaded = crate::config::parse(file, None, &crate::config::Sources::default());
+        let loaded = evenkeel_config::parse(file, None, &evenkeel_config::Sources::default());
         let plan = loaded
             .plan
             .unwrap_or_else(|| panic!("{:?}", loaded.problems));

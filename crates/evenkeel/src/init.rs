@@ -6,9 +6,8 @@ mod text;
 
 use std::path::PathBuf;
 
+use evenkeel_config::plan::{Address, SqlProtocol};
 use evenkeel_monitor::inspect::{Facts, LoginFunction, Offer, TlsOffer};
-
-use crate::config::{Address, SqlProtocol};
 
 pub(crate) use ask::{ask, offers};
 pub(crate) use text::write;

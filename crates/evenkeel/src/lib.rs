@@ -1,5 +1,5 @@
-//! Implements the configuration, control plane, admin interface and metrics of the balancer, as a
-//! library so that tests can use it.
+//! Implements the control plane, admin interface and metrics of the balancer, as a library so that
+//! tests can use it.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,6 @@ mod access_log;
 pub mod admin;
 pub mod cli;
 pub mod client;
-pub mod config;
 pub mod control_plane;
 mod explain;
 mod init;

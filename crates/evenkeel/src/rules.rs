@@ -1,10 +1,9 @@
 //! Builds the rules that statements are matched against from the rules of the configuration.
 
+use evenkeel_config::plan::{RulePlan, RuleTo};
 use evenkeel_policy::rules::{Destination, Rule, RuleAction, RuleMatch, Rules, ServerGroup};
 use evenkeel_proxy::database::DatabaseService;
 use evenkeel_proxy::rules::RuleSet;
-
-use crate::config::plan::{RulePlan, RuleTo};
 
 /// Returns the rule set of a plan, with the hit counters of the rules that already exist.
 pub(crate) fn rule_set(plans: &[RulePlan], shared: &DatabaseService) -> RuleSet {

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use evenkeel_config::Problems;
+use evenkeel_config::plan::{Io, LogFormat, Plan};
 use evenkeel_engine::engine::{Driver, EngineError};
 use evenkeel_proxy::data_plane::DataPlane;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,8 +19,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::access_log;
 use crate::admin::{self, AdminSettings, Listeners};
-use crate::config::plan::{Io, LogFormat};
-use crate::config::{Plan, Problems};
 use crate::control_plane::{ControlPlane, ControlPlaneError, Signal};
 use crate::log::{self, Format, InitError};
 use crate::notify;

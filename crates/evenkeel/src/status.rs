@@ -10,6 +10,7 @@ mod selection;
 mod timeline;
 mod upgrade;
 
+use evenkeel_config::ReportedProblem;
 use evenkeel_proxy::counters;
 use evenkeel_wire::SqlProtocol;
 use serde::{Deserialize, Serialize};
@@ -85,27 +86,7 @@ pub struct ConfigStatus {
     /// Time at which the config in force was read.
     pub loaded_at_unix_ms: u64,
     /// Warnings of the config in force, and the errors of a later file that was rejected.
-    pub problems: Vec<Problem>,
-}
-
-/// Problem in a config file, as `evenkeel check --json` also prints it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Problem {
-    /// The file, when there is one.
-    pub file: Option<String>,
-    /// Line, counted from 1.
-    pub line: Option<u32>,
-    /// Column, counted from 1.
-    pub column: Option<u32>,
-    /// `error` or `warning`.
-    pub severity: String,
-    /// A stable code such as `E_UNKNOWN_KEY`.
-    pub code: String,
-    /// Description of the problem.
-    pub message: String,
-    /// Advice for a correction.
-    pub help: Option<String>,
+    pub problems: Vec<ReportedProblem>,
 }
 
 /// One service: an address to listen on, and its servers.

@@ -9,8 +9,9 @@ use std::thread;
 
 use evenkeel::admin::{AdminSettings, Listeners, bind_socket, serve};
 use evenkeel::status::{
-    Command, ControlHandle, Problem, Reply, Request, ServiceStatus, Status, TimelineEvent,
+    Command, ControlHandle, Reply, Request, ServiceStatus, Status, TimelineEvent,
 };
+use evenkeel_config::ReportedProblem;
 use tempfile::TempDir;
 
 const CONFIG: &str =
@@ -148,7 +149,7 @@ fn reply(command: &Command) -> Reply {
     match command {
         Command::Undrain { .. } => Reply::failed("no server is called that"),
         Command::Reload => {
-            let problem = Problem {
+            let problem = ReportedProblem {
                 file: Some("x.toml".to_owned()),
                 line: Some(3),
                 column: Some(4),
@@ -222,7 +223,7 @@ fn check_prints_json_for_machines() {
         .to_string();
     let output = evenkeel(&["check", "--json", "-c", &path]);
     assert_eq!(output.status.code(), Some(1));
-    let problems: Vec<Problem> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let problems: Vec<ReportedProblem> = serde_json::from_slice(&output.stdout).expect("JSON");
     let [problem] = problems.as_slice() else {
         panic!("{problems:#?}")
     };

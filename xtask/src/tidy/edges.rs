@@ -6,7 +6,7 @@ use super::rust::line_of;
 use super::{Problem, Tree};
 
 /// A member's folder below `crates/`, its package, and the packages of ours it may depend on.
-const CRATES: [(&str, &str, &[&str]); 9] = [
+const CRATES: [(&str, &str, &[&str]); 10] = [
     ("wire", "evenkeel-wire", &[]),
     ("policy", "evenkeel-policy", &[]),
     (
@@ -39,10 +39,23 @@ const CRATES: [(&str, &str, &[&str]); 9] = [
         ],
     ),
     (
+        "config",
+        "evenkeel-config",
+        // Of monitor only the settings of probes and of the account, of sql only digests.
+        &[
+            "evenkeel-monitor",
+            "evenkeel-tls",
+            "evenkeel-sql",
+            "evenkeel-wire",
+            "evenkeel-policy",
+        ],
+    ),
+    (
         "evenkeel",
         "evenkeel",
         // Of sql only what `explain` asks, of wire only what the console speaks, and values.
         &[
+            "evenkeel-config",
             "evenkeel-proxy",
             "evenkeel-monitor",
             "evenkeel-engine",

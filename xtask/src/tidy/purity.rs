@@ -6,13 +6,14 @@ use super::{Problem, Tree};
 const PURE: [&str; 3] = ["crates/wire/src/", "crates/sql/src/", "crates/policy/src/"];
 
 /// Crates of the product without unsafe code.
-const SAFE: [&str; 7] = [
+const SAFE: [&str; 8] = [
     "crates/wire/src/",
     "crates/sql/src/",
     "crates/policy/src/",
     "crates/tls/src/",
     "crates/proxy/src/",
     "crates/monitor/src/",
+    "crates/config/src/",
     "crates/evenkeel/src/",
 ];
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+use evenkeel_config::plan::Plan;
+use evenkeel_config::{Problems, Severity, Style};
+
 use super::CheckArgs;
-use crate::config::{self, Plan, Problems, Severity, Style};
 
 pub(super) fn check(args: &CheckArgs) -> ExitCode {
-    let loaded = config::load(&args.config);
+    let loaded = evenkeel_config::load(&args.config);
     if args.json {
         print_json(&loaded.problems);
     } else {
@@ -26,7 +28,7 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
 
 fn print_json(problems: &Problems) {
     // Strings and numbers always have a JSON form.
-    let json = serde_json::to_string_pretty(&problems.to_status()).unwrap_or_default();
+    let json = serde_json::to_string_pretty(&problems.reported()).unwrap_or_default();
     println!("{json}");
 }
 
@@ -41,20 +43,10 @@ fn summary(plan: &Plan) -> String {
 }
 
 fn counted(problems: &Problems) -> String {
-    let count = |severity| {
-        problems
-            .list
-            .iter()
-            .filter(|one| one.severity == severity)
-            .count()
-    };
-    match count(Severity::Warning) {
-        0 => number(count(Severity::Error), "error"),
-        warnings => format!(
-            "{}, {}",
-            number(count(Severity::Error), "error"),
-            number(warnings, "warning")
-        ),
+    let errors = number(problems.count(Severity::Error), "error");
+    match problems.count(Severity::Warning) {
+        0 => errors,
+        warnings => format!("{errors}, {}", number(warnings, "warning")),
     }
 }
 

@@ -4,11 +4,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use evenkeel_config::Style;
 
 use super::ProcessArgs;
 use super::requests::{client, fail, print};
 use crate::client::ClientError;
-use crate::config::{self, Style};
 use crate::explain::from_plan;
 use crate::status::{Explanation, Question, RuleFit};
 
@@ -65,7 +65,7 @@ pub(super) fn explain(args: &ExplainArgs) -> ExitCode {
 
 fn from_file(args: &ExplainArgs, question: &Question) -> Result<Explanation, String> {
     let file = args.process.config.as_deref().unwrap_or("".as_ref());
-    let loaded = config::load(file);
+    let loaded = evenkeel_config::load(file);
     match loaded.plan {
         Some(plan) => from_plan(question, &plan),
         None => Err(loaded.problems.render(Style::for_stderr())),

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use evenkeel_config::plan::SqlProtocol;
+use evenkeel_config::variables;
 
 use super::{USAGE, password};
-use crate::config::{SqlProtocol, variables};
 use crate::init::{self, AskedServer, Group, Written};
 
 /// User if neither the command line nor the environment names one.

@@ -4,9 +4,9 @@
 use std::env;
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use evenkeel_config::plan::SqlProtocol;
+use evenkeel_config::variables;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-
-use crate::config::{SqlProtocol, variables};
 
 /// Returns the password of an account: from the environment, else from the terminal. Empty if there
 /// is neither.

@@ -3,12 +3,11 @@
 
 use std::process::ExitCode;
 
+use evenkeel_config::{ReportedProblem, Style, default_socket, socket_of};
 use serde_json::{Value, json};
 
 use super::{DrainArgs, PrimaryArgs, ProcessArgs, ServerArgs, StatusArgs, WeightArgs, table};
 use crate::client::Client;
-use crate::config::{Style, default_socket, socket_of};
-use crate::status::Problem;
 
 pub(super) fn status(args: &StatusArgs) -> ExitCode {
     let Some(client) = client(&args.process) else {
@@ -98,7 +97,7 @@ pub(super) fn client(process: &ProcessArgs) -> Option<Client> {
     Some(Client::new(socket))
 }
 
-fn render_problem(problem: &Problem) -> String {
+fn render_problem(problem: &ReportedProblem) -> String {
     let mut line = problem
         .file
         .clone()
@@ -106,7 +105,7 @@ fn render_problem(problem: &Problem) -> String {
     for number in [problem.line, problem.column].into_iter().flatten() {
         line.push_str(&format!(":{number}"));
     }
-    let Problem {
+    let ReportedProblem {
         severity,
         code,
         message,

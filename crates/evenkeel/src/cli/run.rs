@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use evenkeel_config::plan::Secret;
+use evenkeel_config::{Flags, Loaded, Style};
+
 use super::{RunArgs, USAGE, password};
-use crate::config::{self, Flags, Loaded, Secret, Style};
 
 const HOW_TO_BEGIN: &str = "\
 error: no configuration: give a config file, or an address and servers
@@ -27,7 +29,7 @@ pub(super) fn run(args: RunArgs) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     match &args.config {
-        Some(path) => start(config::load(path)),
+        Some(path) => start(evenkeel_config::load(path)),
         None => run_flags(args),
     }
 }
@@ -58,10 +60,10 @@ fn run_flags(args: RunArgs) -> ExitCode {
             }
         }
     }
-    let loaded = config::from_flags(&flags);
+    let loaded = evenkeel_config::from_flags(&flags);
     match (is_printed, &loaded.plan) {
         (true, Some(plan)) => {
-            print!("{}", config::file_of_flags(&flags, plan));
+            print!("{}", evenkeel_config::file_of_flags(&flags, plan));
             ExitCode::SUCCESS
         }
         _ => start(loaded),

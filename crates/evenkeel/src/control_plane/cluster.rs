@@ -6,6 +6,7 @@ pub(super) mod switchover;
 
 use std::collections::BTreeMap;
 
+use evenkeel_config::plan::{self, Address, OnPrimaryChange, Plan, ServicePlan};
 use evenkeel_engine::clock::now_ms;
 use evenkeel_monitor::WatchError;
 use evenkeel_policy::cluster::{Cluster, ClusterRoles, HandoverState, Problem, Role, RoleReport};
@@ -15,8 +16,6 @@ use evenkeel_proxy::record::CutReason;
 
 use self::switchover::Switchover;
 use super::ControlPlane;
-use crate::config::plan::{self, OnPrimaryChange, ServicePlan};
-use crate::config::{Address, Plan};
 
 /// Servers listed by services with a role, merged over all services that share a server.
 pub(super) struct ManagedCluster {

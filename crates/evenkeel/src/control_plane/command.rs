@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_config::plan::{Address, ServerPlan, ServicePlan};
 use evenkeel_engine::clock::now_ms;
 
 use super::ControlPlane;
@@ -9,8 +10,6 @@ use super::server::Drain;
 use super::timeline::NewEvent;
 use super::upgrade::UpgradeRequest;
 use super::watchdog::counted;
-use crate::config::Address;
-use crate::config::plan::{ServerPlan, ServicePlan};
 use crate::status::{Command, EventKind, Reply, Request, ServiceState, Severity};
 
 /// Largest weight, as in the configuration file.

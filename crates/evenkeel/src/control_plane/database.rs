@@ -13,6 +13,10 @@ pub(super) mod snapshot;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_config::plan::{
+    AccountPlan, Address, Consistency, DatabasePlan, Monitor, PoolMode, ServerTls, ServicePlan,
+    SqlProtocol,
+};
 use evenkeel_engine::clock::now_us;
 use evenkeel_monitor::probe::{AccountSource, MonitorAccount, ProbeSetupError, Tls};
 use evenkeel_monitor::{MysqlAuthQuery, PositionQuery, PostgresAuthQuery, RoutineReader};
@@ -29,10 +33,6 @@ use super::ControlPlane;
 use super::probing;
 use super::server::{ManagedServer, MonitorConfig};
 use super::servers::Servers;
-use crate::config::Address;
-use crate::config::plan::{
-    AccountPlan, Consistency, DatabasePlan, Monitor, PoolMode, ServerTls, ServicePlan, SqlProtocol,
-};
 use membership::{EpochCounter, Membership, MonitoredServer};
 use positions::{MonitoredPosition, PositionFollower};
 

@@ -1,11 +1,10 @@
 //! Decides whether a server's role meets the requirements of a service.
 
+use evenkeel_config::plan::{self, Address, Fallback, ServerPlan};
 use evenkeel_policy::cluster::Role;
 
 use super::ControlPlane;
 use super::service::ManagedService;
-use crate::config::Address;
-use crate::config::plan::{self, Fallback, ServerPlan};
 
 /// Fraction (one fifth) of the lag limit by which a replica must stay below it to be used again.
 const LAG_MARGIN: u64 = 5;

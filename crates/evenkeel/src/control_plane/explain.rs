@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use evenkeel_config::plan::SqlProtocol;
 use evenkeel_proxy::mysql_lexer_modes;
 use evenkeel_proxy::server_info::Databases;
 use evenkeel_sql::catalog::Catalog;
 
 use super::ControlPlane;
 use super::service::ManagedService;
-use crate::config::plan::SqlProtocol;
 use crate::explain::{ExplainContext, ObjectInfo, explain, explain_route, find_service};
 use crate::status::{Explanation, Question};
 

@@ -7,6 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_config::plan::{
+    AccessLog, AccessLogPlan, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan, TlsPlan,
+};
 use evenkeel_policy::connection_pool::PoolSettings;
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Server;
@@ -23,9 +26,6 @@ pub(super) use self::routes::HttpParts;
 use super::ControlPlane;
 use super::database::snapshot::unlimited;
 use super::service::ManagedService;
-use crate::config::plan::{
-    AccessLog, AccessLogPlan, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan, TlsPlan,
-};
 
 /// Returns the state that the workers of a new service share.
 pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {

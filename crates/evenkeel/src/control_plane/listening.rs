@@ -4,12 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use evenkeel_config::plan::Listen;
 use evenkeel_engine::listen::{ListenAddress, ListenError, Listener};
 use evenkeel_engine::socket::Keepalive;
 use evenkeel_proxy::Service;
 use evenkeel_proxy::data_plane::DataPlane;
 
-use crate::config::Listen;
 use crate::upgrade::predecessor::InheritedSockets;
 use crate::upgrade::state::Purpose;
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use evenkeel_config::plan::SqlProtocol;
 use evenkeel_proxy::data_plane::operate::SessionFilter;
 use tokio::sync::oneshot;
 
 use super::ControlPlane;
 use super::database::{digests, report};
 use super::service::ManagedService;
-use crate::config::plan::SqlProtocol;
 use crate::status::{Connections, DigestStatus, KillWhich};
 
 /// Time limit of the workers' responses. Missing responses are left out.

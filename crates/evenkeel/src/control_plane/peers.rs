@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_config::plan::Address;
 use evenkeel_policy::load::Load;
 use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::{Endpoint, Server};
 use tokio::task::JoinHandle;
 
 use super::probing::resolve;
-use crate::config::Address;
 
 /// Interval between two resolutions of a name.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);

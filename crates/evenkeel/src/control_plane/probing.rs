@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_config::plan::{Address, OnServerDown};
 use evenkeel_monitor::WatchError;
 use evenkeel_monitor::probe::{Observation, Outcome, Target};
 use evenkeel_policy::cluster;
@@ -18,8 +19,6 @@ use super::cluster::switchover::Switchover;
 use super::server::DueProbe;
 use super::timeline::NewEvent;
 use super::traffic_check::with_traffic_check;
-use crate::config::Address;
-use crate::config::plan::OnServerDown;
 use crate::status::{EventKind, Severity};
 
 /// Maximum number of reports that are handled before commands and other events.

@@ -1,8 +1,7 @@
 //! Converts the setting for PROXY headers.
 
+use evenkeel_config::plan::SendProxy;
 use evenkeel_wire::proxy_header::ProxyVersion;
-
-use crate::config::plan::SendProxy;
 
 /// Returns the version of the header that is sent. `None`: no header is sent.
 pub(super) fn proxy_version(send: SendProxy) -> Option<ProxyVersion> {

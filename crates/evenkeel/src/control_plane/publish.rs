@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_config::plan::{
+    self, Address, AllDown, Probe, Protocol, ServerConnections, ServerPlan, ServicePlan,
+};
 use evenkeel_engine::clock::now_ms;
 use evenkeel_engine::socket::Keepalive;
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::ramp::effective_weight;
 use evenkeel_policy::server_set::{Member, ServerSet};
-use evenkeel_proxy::settings::ServiceSettings;
+use evenkeel_proxy::settings::{Assignment, ServiceSettings};
 use evenkeel_proxy::{Protocol as ServiceProtocol, ProtocolSnapshot, Server, ServiceSnapshot};
 
 use super::ControlPlane;
@@ -19,8 +22,6 @@ use super::proxy_header::proxy_version;
 use super::server::ManagedServer;
 use super::service::ManagedService;
 use super::timeline::NewEvent;
-use crate::config::Address;
-use crate::config::plan::{self, AllDown, Probe, Protocol, ServerPlan, ServicePlan};
 use crate::status::{EventKind, ServiceState as State, Severity};
 
 impl ControlPlane {
@@ -369,7 +370,11 @@ pub(super) fn settings(plan: &ServicePlan) -> ServiceSettings {
         send_proxy: proxy_version(plan.send_proxy),
         server_speaks_first: probe.is_some_and(Probe::server_speaks_first),
         keepalive: keepalive(&plan.keepalive),
-        assignment: plan.protocol_info().assignment,
+        assignment: match plan.protocol_info().connections {
+            // Sessions may be short.
+            ServerConnections::PerClient | ServerConnections::PerRequest => Assignment::Keep,
+            ServerConnections::Pooled => Assignment::Gather,
+        },
     }
 }
 

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use evenkeel_config::ReportedProblem;
+use evenkeel_config::plan::{Address, Listen, Plan, ServerConnections, ServicePlan};
 use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_engine::listen::ListenError;
 use evenkeel_policy::server_set::ServerSet;
@@ -20,8 +22,6 @@ use super::server::{ManagedServer, MonitorConfig};
 use super::service::{ManagedService, members};
 use super::timeline::NewEvent;
 use super::{ControlPlane, ControlPlaneError};
-use crate::config::plan::{ServerConnections, ServicePlan};
-use crate::config::{self, Address, Listen, Plan};
 use crate::notify;
 use crate::status::{self, EventKind, Reply, Severity};
 use crate::upgrade::predecessor::InheritedSockets;
@@ -71,8 +71,8 @@ impl ControlPlane {
         let Some(path) = self.plan.path.clone() else {
             return Reply::failed("not reloaded: the process was started without a config file");
         };
-        let loaded = config::load(&path);
-        let problems = loaded.problems.to_status();
+        let loaded = evenkeel_config::load(&path);
+        let problems = loaded.problems.reported();
         let Some(plan) = loaded.plan else {
             self.problems = loaded.problems;
             let message = format!("{}: not reloaded, configuration unchanged", path.display());
@@ -421,7 +421,7 @@ fn is_same(before: &ServicePlan, now: &ServicePlan) -> bool {
 }
 
 /// Formats a problem as one log line.
-fn one_line(problem: &status::Problem) -> String {
+fn one_line(problem: &ReportedProblem) -> String {
     let position = [
         problem.file.clone(),
         problem.line.map(|line| line.to_string()),

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use evenkeel_config::plan::ServicePlan;
 use evenkeel_engine::clock::now_ms;
 use evenkeel_proxy::record::CutReason;
 use evenkeel_proxy::{Server, Service};
 
 use super::ControlPlane;
 use super::service::ManagedService;
-use crate::config::plan::ServicePlan;
 
 /// Interval between two checks for remaining sessions.
 const LAST_LOOK_MS: u64 = 1_000;

@@ -4,6 +4,7 @@ mod servers;
 
 use std::borrow::Cow;
 
+use evenkeel_config::plan::ServerPlan;
 use evenkeel_proxy::counters::{self, ServiceCounters};
 use evenkeel_proxy::record::Record;
 
@@ -12,7 +13,6 @@ use super::clock::{now_unix_ms, unix_ms};
 use super::eligibility::Eligibility;
 use super::removal::Removal;
 use super::service::ManagedService;
-use crate::config::plan::ServerPlan;
 use crate::log::ConnectionRecord;
 use crate::status::{
     Bytes, ClusterStatus, ConfigStatus, EngineStatus, Histogram, QueueStatus, ServerState,
@@ -52,7 +52,7 @@ impl ControlPlane {
                     .as_ref()
                     .map(|path| path.display().to_string()),
                 loaded_at_unix_ms: unix_ms(self.loaded_ms),
-                problems: self.problems.to_status(),
+                problems: self.problems.reported(),
             },
             services,
             clusters: self.cluster_statuses(),

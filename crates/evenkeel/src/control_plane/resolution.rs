@@ -1,5 +1,6 @@
 //! Resolves host names of servers periodically. A server in a cluster uses one address at a time.
 
+use evenkeel_config::plan::{Address, OnPrimaryChange, Role};
 use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::Endpoint;
@@ -9,8 +10,6 @@ use evenkeel_proxy::record::CutReason;
 use super::ControlPlane;
 use super::server::ManagedServer;
 use super::timeline::NewEvent;
-use crate::config::Address;
-use crate::config::plan::{OnPrimaryChange, Role};
 use crate::status::{EventKind, Severity};
 
 /// Interval between two resolutions of a name. The system's resolver does not report a time to

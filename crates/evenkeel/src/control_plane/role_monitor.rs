@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use evenkeel_config::plan::Address;
 use evenkeel_monitor::{RoleMonitor, WatchError};
 use evenkeel_proxy::Server;
 use evenkeel_wire::proxy_header::ProxyVersion;
@@ -12,7 +13,6 @@ use tokio::task::JoinHandle;
 
 use super::probing::{MonitorEvent, target};
 use super::traffic_check::{await_silence, with_traffic_check};
-use crate::config::Address;
 
 /// Interval while a cluster has no primary: the next primary must not wait for the next query.
 const URGENT_INTERVAL_MS: u64 = 25;

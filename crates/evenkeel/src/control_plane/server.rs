@@ -4,6 +4,9 @@ mod fault;
 
 use std::sync::Arc;
 
+use evenkeel_config::plan::{
+    self, Address, Monitor, Plan, ProbeTls, SendProxy, ServerTls, ServicePlan, SqlProtocol, TlsMode,
+};
 use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_engine::fast_random;
 use evenkeel_monitor::RoleMonitor;
@@ -22,10 +25,6 @@ use super::history::History;
 use super::probing::{self, MonitorEvent};
 use super::proxy_header::proxy_version;
 use super::role_monitor::{RoleMonitorTask, RoleQuerySettings};
-use crate::config::Address;
-use crate::config::plan::{
-    self, Monitor, Plan, ProbeTls, SendProxy, ServerTls, ServicePlan, SqlProtocol, TlsMode,
-};
 use crate::status::LastProbe;
 pub(super) use fault::FaultKind;
 

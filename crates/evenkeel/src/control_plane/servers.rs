@@ -4,12 +4,11 @@ mod schedule;
 
 use std::collections::{BTreeSet, HashMap};
 
+use evenkeel_config::plan::{Address, Plan};
 use evenkeel_proxy::Server;
 
 use super::history::History;
 use super::server::ManagedServer;
-use crate::config::Address;
-use crate::config::plan::Plan;
 use schedule::Schedule;
 
 /// The servers of all services. Each address is one server, whichever services list it.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use evenkeel_config::plan::{Address, Protocol, Role, ServerPlan, ServicePlan};
 use evenkeel_engine::clock::now_us;
 use evenkeel_policy::server_set::RotationCursor;
 use evenkeel_proxy::Service;
@@ -18,8 +19,6 @@ use super::history::History;
 use super::http::{self, HttpParts};
 use super::listening::Listening;
 use super::rejection_log::RejectionLog;
-use crate::config::Address;
-use crate::config::plan::{Protocol, Role, ServerPlan, ServicePlan};
 use crate::rules;
 use crate::status;
 

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_config::plan::{RoutePlan, RouteTarget, TlsRoutesPlan};
 use evenkeel_policy::http::route::{Route, RouteTable};
 use evenkeel_proxy::Service;
 use evenkeel_proxy::tls_routes::{TlsRouteTarget, TlsRoutes};
-
-use crate::config::plan::{RoutePlan, RouteTarget, TlsRoutesPlan};
 
 /// Compiles the routes of a service. `None`: there are none. `find` returns the service of a name.
 pub(super) fn compile(

@@ -1,10 +1,10 @@
 //! Explains the way of a request of HTTP: its route, its servers, and what is changed in it.
 
+use evenkeel_config::plan::{HttpPlan, Https, RoutePlan, RouteTarget, ServicePlan, route_table};
 use evenkeel_policy::http::path::normalised;
 use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::route::{OutrankedBy, RouteRequest, Verdict};
 
-use crate::config::plan::{HttpPlan, Https, RoutePlan, RouteTarget, ServicePlan, route_table};
 use crate::status::{Explanation, Question};
 
 /// Request as the command line names it.
@@ -271,8 +271,9 @@ pub(super) fn reason(verdict: Verdict) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_config::{Sources, parse};
+
     use super::*;
-    use crate::config::{Sources, parse};
 
     const FILE: &str = "\
         [[service]]\nname = 'web'\nprotocol = 'http'\nlisten = '*:80'\nservers = ['a:80']\n\

@@ -1,12 +1,12 @@
 //! Applies the rules of a service to a statement, and tests a single rule on it.
 
+use evenkeel_config::plan::SqlProtocol;
 use evenkeel_policy::rules::{Destination, RuleOutcome};
 use evenkeel_proxy::rules::{RuleSet, RuleText};
 use evenkeel_sql::Dialect;
 use evenkeel_sql::digest::{digest, normalised};
 
 use super::ExplainContext;
-use crate::config::plan::SqlProtocol;
 use crate::rules::rules;
 use crate::status::{Explanation, Question, RuleFit};
 

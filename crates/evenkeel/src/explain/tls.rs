@@ -1,9 +1,9 @@
 //! Explains the way of a TLS client through a tcp service: its route and its servers.
 
+use evenkeel_config::plan::{RouteTarget, ServicePlan, route_table};
 use evenkeel_policy::http::route::{RouteRequest, Verdict};
 
 use super::request::{name_of, names, reason};
-use crate::config::plan::{RouteTarget, ServicePlan, route_table};
 use crate::status::{Explanation, Question};
 
 /// Returns the explanation of a text such as `tls://shop.example`, or `None` if it is another one.
@@ -94,8 +94,9 @@ fn explain<'a>(
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_config::{Sources, parse};
+
     use super::*;
-    use crate::config::{Sources, parse};
 
     const FILE: &str = "\
         [[service]]\nname = 'tls'\nlisten = '*:443'\nservers = ['a:443']\n\

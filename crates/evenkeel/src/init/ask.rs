@@ -3,11 +3,11 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use evenkeel_config::plan::{Address, SqlProtocol};
 use evenkeel_monitor::inspect::{self, Offer, TlsOffer};
 use evenkeel_monitor::probe::{AccountSource, MonitorAccount, Target, Tls};
 
 use super::{AskedServer, Group};
-use crate::config::{Address, SqlProtocol};
 
 /// Limit for each step at one server.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use evenkeel_config::plan::SqlProtocol;
+
 use super::{Group, Lookup};
-use crate::config::SqlProtocol;
 
 /// Account that is proposed in place of a superuser.
 const PROPOSED: &str = "evenkeel";

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use evenkeel_config::plan::SqlProtocol;
 use evenkeel_monitor::inspect::TlsOffer;
 
 use super::{AskedServer, Group, Lookup, Names, Written, sql};
-use crate::config::SqlProtocol;
 
 /// Returns the texts of all files. The unreached servers are named in a comment.
 pub(crate) fn write(groups: &[Group], unreached: &[AskedServer], names: &Names) -> Written {

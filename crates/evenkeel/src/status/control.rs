@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use evenkeel_config::ReportedProblem;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Connections, DigestStatus, Explanation, Problem, Question, Status, StatusSelection,
-    TimelineEvent,
+    Connections, DigestStatus, Explanation, Question, Status, StatusSelection, TimelineEvent,
 };
 
 /// Command that changes the running process.
@@ -94,7 +94,7 @@ pub struct Reply {
     /// Result, or the reason for the failure and what to do.
     pub message: String,
     /// Problems of the config file, after a reload.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ReportedProblem>,
     /// True if an earlier command had already had this effect.
     #[serde(skip)]
     pub unchanged: bool,

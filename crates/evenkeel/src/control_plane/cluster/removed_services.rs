@@ -1,9 +1,9 @@
 //! Handles services removed from the configuration: their last sessions write where they wrote
 //! before, and nowhere after another server becomes the primary.
 
+use evenkeel_config::plan::{self, OnPrimaryChange};
 use evenkeel_proxy::record::CutReason;
 
-use crate::config::plan::{self, OnPrimaryChange};
 use crate::control_plane::ControlPlane;
 use crate::control_plane::removal::Removal;
 use crate::control_plane::service::ManagedService;

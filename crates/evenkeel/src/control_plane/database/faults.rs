@@ -1,9 +1,9 @@
 //! Reports to sessions why no server of their service can be used.
 
+use evenkeel_config::plan::Address;
 use evenkeel_proxy::server_info::ServersFault;
 
 use super::MonitorTasks;
-use crate::config::Address;
 use crate::control_plane::ControlPlane;
 use crate::control_plane::server::FaultKind;
 

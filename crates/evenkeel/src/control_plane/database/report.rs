@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_config::plan::{DatabasePlan, PoolMode, RulePlan, RuleTo, ServicePlan};
 use evenkeel_policy::pins::Pin;
 use evenkeel_proxy::counters::work::WorkTotals;
 use evenkeel_proxy::data_plane::describe::{Described, IdleInfo, SessionActivity, SessionInfo};
@@ -9,7 +10,6 @@ use evenkeel_proxy::database::{DatabaseService, PinCause};
 use evenkeel_proxy::stats::{LocalCounter, ServiceStats};
 
 use super::digests::{self, work};
-use crate::config::plan::{DatabasePlan, PoolMode, RulePlan, RuleTo, ServicePlan};
 use crate::control_plane::service::ManagedService;
 use crate::status::{
     ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, Histogram, IdleStatus,

@@ -5,6 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_config::plan::{
+    Address, AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol,
+    RulePlan, RuleTo, ServicePlan, SqlProtocol, TlsPlan,
+};
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::failover_queue::PrimaryStatus;
 use evenkeel_policy::server_set::{Member, ServerSet};
@@ -20,11 +24,6 @@ use evenkeel_tls::{
 };
 use zeroize::Zeroizing;
 
-use crate::config::Address;
-use crate::config::plan::{
-    AuthPlan, AuthSource, Consistency, Credential, DatabasePlan, PoolMode, Protocol, RulePlan,
-    RuleTo, ServicePlan, SqlProtocol, TlsPlan,
-};
 use crate::control_plane::ControlPlane;
 use crate::control_plane::cluster::needs_roles;
 use crate::control_plane::http;
@@ -435,7 +434,8 @@ fn consistency(wanted: Consistency) -> causality::Consistency {
 }
 
 fn auth(plan: &AuthPlan) -> Auth {
-    let secret = |secret: &crate::config::plan::Secret| Zeroizing::new(secret.expose().to_owned());
+    let secret =
+        |secret: &evenkeel_config::plan::Secret| Zeroizing::new(secret.expose().to_owned());
     let users = plan.users.iter().map(|(name, user)| {
         let credential = user.credential.as_ref().map(|credential| match credential {
             Credential::Password(password) => FileCredential::Password(secret(password)),

@@ -4,6 +4,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_config::plan::{
+    self, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpPlan, RoutePlan, SameSite, StickyPlan,
+};
 use evenkeel_policy::http::keyed_hash::HashKey;
 use evenkeel_policy::http::rate::RateTable;
 use evenkeel_policy::http::route::{Route, RouteTable};
@@ -21,9 +24,6 @@ use evenkeel_proxy::http::routes::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::config::plan::{
-    self, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpPlan, RoutePlan, SameSite, StickyPlan,
-};
 use crate::control_plane::{ControlPlane, tls_routes};
 
 /// Memory for the clients of a rate limit, in bytes: 130,000 clients.
@@ -128,7 +128,7 @@ fn action(
         basic_auth: route.basic_auth.as_ref().map(|auth| {
             let users = auth.users.iter();
             let users = users.map(|(name, hash)| (name.clone(), hash.expose().to_owned()));
-            BasicAuth::new(&auth.realm, users)
+            BasicAuth::new(&auth.realm, users, auth.cost_max)
         }),
         rate: route.rate.map(|limit| {
             let key = key_of(name, plan);

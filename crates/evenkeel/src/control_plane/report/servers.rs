@@ -1,5 +1,6 @@
 //! Builds the part of the status that describes the servers of a service.
 
+use evenkeel_config::plan::ServerPlan;
 use evenkeel_engine::clock::{now_ms, now_us};
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::HealthState;
@@ -7,7 +8,6 @@ use evenkeel_policy::ramp::{WEIGHT_SCALE, effective_weight};
 use evenkeel_proxy::counters::work::WorkTotals;
 
 use super::bytes;
-use crate::config::plan::ServerPlan;
 use crate::control_plane::ControlPlane;
 use crate::control_plane::clock::unix_ms;
 use crate::control_plane::database::digests::work;

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use evenkeel_config::{Sources, parse};
 use evenkeel_wire::proxy_header::ProxyVersion;
 
 use super::*;
-use crate::config::{Sources, parse};
 use crate::control_plane::database::snapshot::connector;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);

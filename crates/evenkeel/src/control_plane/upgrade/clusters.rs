@@ -1,8 +1,8 @@
 //! Hands over the state of clusters to the next process, and restores that of the previous one.
 
+use evenkeel_config::plan::Address;
 use evenkeel_policy::cluster::{HandedOverOverride, HandoverState};
 
-use crate::config::Address;
 use crate::control_plane::ControlPlane;
 use crate::upgrade::state::ClusterHandover;
 

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use evenkeel_config::plan::Plan;
 use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::Endpoint;
 
 use super::counters::{add_to_server, add_to_service};
-use crate::config::Plan;
 use crate::control_plane::history::Totals;
 use crate::control_plane::server::{Drain, ManagedServer};
 use crate::control_plane::service::ManagedService;

@@ -1,0 +1,153 @@
+//! Defines the routes of HTTP services, and those of TCP services by the server name of TLS.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use evenkeel_policy::http::rate::RateLimit;
+use evenkeel_policy::http::redirect::Redirect;
+use evenkeel_policy::http::rewrite::Rewrite;
+use evenkeel_policy::http::route::{Conditions, Route, RouteTable};
+use ipnet::IpNet;
+
+use super::Secret;
+use super::http::BODY_BYTES_MAX;
+use crate::setting::{DAY_MS, TEN_MINUTES_MS, number, settings};
+
+/// `[[service.route]]`: requests that it takes, and their treatment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutePlan {
+    /// Name in statistics and logs. Default: its first host and its path.
+    pub name: String,
+    /// `host`, `path`, `methods` and `headers`.
+    pub conditions: Conditions,
+    /// Target of its requests.
+    pub target: RouteTarget,
+    /// `strip_prefix` or `replace_prefix`. Default: the path stays.
+    pub rewrite: Rewrite,
+    /// Fields that are set in requests, instead of those of the same names.
+    pub set_request: Vec<(String, String)>,
+    /// Fields that are set in responses, instead of those of the same names.
+    pub set_response: Vec<(String, String)>,
+    /// Names of fields that are removed from requests.
+    pub remove_request: Vec<String>,
+    /// Networks of permitted clients. `None`: all.
+    pub allow_from: Option<Vec<IpNet>>,
+    /// `basic_auth`: users that may use the route. `None`: all clients.
+    pub basic_auth: Option<BasicAuthPlan>,
+    /// Limit for the requests of each client. `None`: no limit.
+    pub rate: Option<RateLimit>,
+    /// Limits in the place of those of the service whose servers answer.
+    pub limits: RouteLimitsPlan,
+}
+
+settings! {
+    /// Routes of a tcp service. Their only conditions are hosts.
+    pub struct TlsRoutesPlan {
+        /// Time within which a client must send its first TLS message, the ClientHello, if the
+        /// service has routes.
+        hello_timeout_ms: u64 = 5_000, number(1, TEN_MINUTES_MS) => &["tcp"];
+    } also {
+        /// `[[service.route]]`, in the order of the file.
+        routes: Vec<RoutePlan> = Vec::new();
+    }
+}
+
+/// Users of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicAuthPlan {
+    /// Name of the area that the password is for. Default `restricted`.
+    pub realm: String,
+    /// Hashes of passwords by user, as `htpasswd -B` writes them.
+    pub users: BTreeMap<String, Secret>,
+    /// Highest cost of these hashes; verifying one takes 2^cost steps.
+    pub cost_max: u32,
+}
+
+settings! {
+    /// Limits of each request of a route. `None`: that of the service whose servers answer.
+    #[derive(Copy)]
+    pub struct RouteLimitsPlan {
+        /// As in `[service.http]`, in its place for requests of the route.
+        body_bytes_max: Option<u64> = None, number(0, BODY_BYTES_MAX);
+        /// As in `[service.times]`, in its place for requests of the route.
+        request_ms: Option<u64> = None, number(0, DAY_MS);
+    }
+}
+
+impl RoutePlan {
+    /// Returns a route without a treatment, and with the default name for its number.
+    pub fn new(conditions: Conditions, target: RouteTarget, number: usize) -> RoutePlan {
+        RoutePlan {
+            name: default_name(&conditions, number),
+            conditions,
+            target,
+            rewrite: Rewrite::Keep,
+            set_request: Vec::new(),
+            set_response: Vec::new(),
+            remove_request: Vec::new(),
+            allow_from: None,
+            basic_auth: None,
+            rate: None,
+            limits: RouteLimitsPlan::default(),
+        }
+    }
+
+    /// Returns whether the route restricts access.
+    pub fn protects(&self) -> bool {
+        self.allow_from.is_some() || self.basic_auth.is_some()
+    }
+}
+
+/// Target of the requests of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTarget {
+    /// The servers of the route's own service.
+    Own,
+    /// The servers of another service of the same protocol, by its name.
+    Service(String),
+    /// A redirect.
+    Redirect(Redirect),
+    /// A fixed answer.
+    Respond(RespondPlan),
+}
+
+/// Fixed answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RespondPlan {
+    /// Status, 200 to 599.
+    pub status: u16,
+    /// Content. `None`: the answer is empty.
+    pub content: Option<ContentPlan>,
+}
+
+/// Content of a fixed answer, read when the configuration is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentPlan {
+    /// File from which it was read.
+    pub path: PathBuf,
+    /// Text of the file.
+    pub text: String,
+    /// Value of `Content-Type`.
+    pub media_type: &'static str,
+}
+
+/// Returns the name of a route that has none in the file: its first host and its path, such as
+/// `shop.example/api/`; else its number, from 1.
+pub(crate) fn default_name(conditions: &Conditions, number: usize) -> String {
+    let host = conditions.hosts.first().map(ToString::to_string);
+    let name = host.unwrap_or_default() + &conditions.path.to_string();
+    match name.is_empty() {
+        true => format!("route {number}"),
+        false => name,
+    }
+}
+
+/// Returns the compiled table of these routes. Its indices are those of the list.
+pub fn route_table(routes: &[RoutePlan]) -> RouteTable<()> {
+    let route = |plan: &RoutePlan| Route {
+        conditions: plan.conditions.clone(),
+        protects: plan.protects(),
+        target: (),
+    };
+    RouteTable::new(routes.iter().map(route).collect())
+}
