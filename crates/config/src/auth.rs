@@ -2,12 +2,13 @@
 
 use crate::names;
 use crate::nearest::nearest;
+use crate::networks::networks;
 use crate::plan::{AccountPlan, AuthPlan, AuthSource, Monitor, SqlProtocol};
 use crate::problem::Problems;
 use crate::protocol;
 use crate::reader::{Entry, Table};
 use crate::sources::Sources;
-use crate::{service, users};
+use crate::users;
 
 /// Keys of the account that queries the servers.
 const SERVER_KEYS: [&str; 5] = ["user", "password", "password_file", "database", "query"];
@@ -156,7 +157,7 @@ fn read_allowed(
     let help = "write `allow_from = { app = [\"10.0.0.0/8\"], \"*\" = [\"127.0.0.1\"] }`";
     for entry in table.entries("allow_from", help, problems) {
         names::check(protocol, &entry, problems);
-        let networks = service::networks("allow_from", entry.value, problems);
+        let networks = networks("allow_from", entry.value, problems);
         if entry.name == OTHERS {
             auth.allow_others_from = Some(networks);
             continue;

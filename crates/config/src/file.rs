@@ -15,6 +15,7 @@ use crate::service::{self, Draft};
 use crate::setting::Settings;
 use crate::socket::default_socket;
 use crate::sources::{Sources, file_help, is_world_readable, plain};
+use crate::syntax::syntax_errors;
 use crate::{peers, secrets, top};
 
 /// Maximum size of a config file. A larger file was named by mistake.
@@ -175,35 +176,4 @@ fn read_services(
         problems.error(&None, "E_NO_SERVICES", "this file defines no service", help);
     }
     drafts
-}
-
-/// Reports one error per line: later errors in a line mostly result from the first one.
-pub(crate) fn syntax_errors(errors: &[toml::de::Error], problems: &mut Problems) {
-    let mut line_before = None;
-    for error in errors {
-        let span = error.span();
-        let line = span.as_ref().map(|span| problems.line_column(span.start).0);
-        if line.is_none() || line != line_before {
-            problems.error(
-                &span,
-                "E_SYNTAX",
-                error.message(),
-                syntax_help(error.message()),
-            );
-        }
-        line_before = line;
-    }
-}
-
-fn syntax_help(message: &str) -> &'static str {
-    let of = |word: &str| message.contains(word);
-    if of("duplicate") {
-        "keep one of the two"
-    } else if of("string") {
-        "put text in double quotes, and write a backslash twice"
-    } else if of("equals") || of("`=`") || of("key with no value") {
-        "a line is `key = value`"
-    } else {
-        "the file is TOML (https://toml.io): `key = value`, `[table]`, `[[array of tables]]`"
-    }
 }

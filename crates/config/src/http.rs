@@ -3,6 +3,7 @@
 use evenkeel_policy::Algorithm;
 
 use crate::nearest::nearest;
+use crate::networks::networks;
 use crate::plan::{
     AccessLog, AccessLogPlan, HashKeyPlan, HttpClientsPlan, HttpLimitsPlan, HttpPlan, HttpPoolPlan,
     HttpTimesPlan, Https, RetryPlan, StickyPlan,
@@ -10,7 +11,6 @@ use crate::plan::{
 use crate::problem::Problems;
 use crate::reader::{Table, listed, wrong_type};
 use crate::route::{self, RouteSpans, is_token};
-use crate::service::networks;
 use crate::setting::{Setting, Settings};
 use crate::sources::Sources;
 use crate::{error_pages, keys, tls};

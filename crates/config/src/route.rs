@@ -14,10 +14,10 @@ use evenkeel_policy::http::route::{
 use toml::de::DeValue;
 
 use crate::keys;
+use crate::networks::networks;
 use crate::plan::{RouteLimitsPlan, RoutePlan, RouteTarget, default_name};
 use crate::problem::{Problems, SourceSpan};
 use crate::reader::{Table, wrong_type};
-use crate::service::networks;
 use crate::setting::Settings;
 use crate::sources::Sources;
 

@@ -13,7 +13,8 @@ use crate::plan::{AuthSource, Credential, Secret, SqlProtocol, UserPlan};
 use crate::problem::Problems;
 use crate::protocol;
 use crate::reader::Table;
-use crate::{file, secrets};
+use crate::secrets;
+use crate::syntax::syntax_errors;
 
 /// Keys of credentials, of which a user may have at most one.
 const CREDENTIALS: [&str; 3] = ["password", "verifier", "md5"];
@@ -38,7 +39,7 @@ pub(crate) fn read(
 ) -> (BTreeMap<String, UserPlan>, Problems) {
     let mut problems = Problems::new(Some(path), &secrets::masked(text));
     let (root, errors) = DeTable::parse_recoverable(text);
-    file::syntax_errors(&errors, &mut problems);
+    syntax_errors(&errors, &mut problems);
     let mut users = BTreeMap::new();
     if !errors.is_empty() {
         return (users, problems);

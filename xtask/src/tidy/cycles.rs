@@ -6,14 +6,15 @@
 //! itself, a path to that name leads to where the module imports it from.
 //!
 //! An import between a file and one of its ancestors or descendants in the module tree does not
-//! count, because a module and its parts are one subject. Inline modules are not distinguished
-//! from their file.
+//! count, because a module and its parts are one subject. It counts in the crates of
+//! [`WITH_PARENTS`], whose parts can be read without the whole. Inline modules are not
+//! distinguished from their file.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::components::components;
-use self::module_tree::ModuleTree;
+use self::module_tree::{Kin, ModuleTree};
 use super::{Problem, Tree};
 
 mod components;
@@ -34,9 +35,14 @@ pub(crate) struct LargerCycle {
 /// problem itself.
 pub(crate) const LARGER_CYCLES: &[LargerCycle] = &[];
 
+/// Crates, by folder, in which imports between a file and its parents count as well. Aim for all.
+const WITH_PARENTS: &[&str] = &["config", "engine"];
+
 /// The imports of each crate, by its folder below `crates/`.
 pub(crate) struct Cycles<'a> {
     graphs: BTreeMap<&'a str, Graph<'a>>,
+    /// Graphs that have the imports between a file and its parents as well.
+    with_parents: BTreeMap<&'a str, Graph<'a>>,
 }
 
 impl<'a> Cycles<'a> {
@@ -45,11 +51,13 @@ impl<'a> Cycles<'a> {
         let folders: BTreeSet<&str> = sources
             .filter_map(|(path, _)| path.split('/').nth(1))
             .collect();
-        let graphs = folders
-            .into_iter()
-            .map(|folder| (folder, Graph::of(tree, folder)));
+        let graphs = |kin| {
+            let graph = |folder: &&'a str| (*folder, Graph::of(tree, folder, kin));
+            folders.iter().map(graph).collect()
+        };
         Cycles {
-            graphs: graphs.collect(),
+            graphs: graphs(Kin::Left),
+            with_parents: graphs(Kin::Counted),
         }
     }
 
@@ -67,6 +75,12 @@ impl<'a> Cycles<'a> {
             }
             problems.extend(allowed.map(|files| unneeded(folder, files)));
         }
+        let with_parents = WITH_PARENTS.iter();
+        for graph in with_parents.filter_map(|folder| self.with_parents.get(folder)) {
+            let cycles = graph.cycles().into_iter();
+            let larger = cycles.filter(|cycle| cycle.len() > FILES_MAX);
+            problems.extend(larger.map(|cycle| graph.problem(&cycle, FILES_MAX)));
+        }
         let unknown = exceptions
             .iter()
             .filter(|exception| !self.graphs.contains_key(exception.folder));
@@ -74,23 +88,33 @@ impl<'a> Cycles<'a> {
         problems
     }
 
-    /// One line with the number of files in the largest cycle of each crate.
+    /// Two lines with the number of files in the largest cycle of each crate: without and with the
+    /// imports between a file and its parents.
     pub(crate) fn summary(&self) -> String {
-        let largest = |graph: &Graph<'_>| graph.cycles().first().map_or(0, Vec::len);
-        let graphs = self.graphs.iter();
-        let mut sizes: Vec<_> = graphs
-            .map(|(folder, graph)| (largest(graph), *folder))
-            .collect();
-        sizes.sort_by_key(|(files, folder)| (Reverse(*files), *folder));
-        let mut parts: Vec<String> = sizes
-            .iter()
-            .map(|(files, folder)| format!("{folder} {files}"))
-            .collect();
-        if let Some(first) = parts.first_mut() {
-            first.push_str(" files");
-        }
-        format!("tidy: largest import cycle: {}", parts.join(", "))
+        format!(
+            "tidy: largest import cycle: {}\ntidy: the same with imports of parents: {}",
+            largest(&self.graphs),
+            largest(&self.with_parents)
+        )
     }
+}
+
+/// Lists the number of files in the largest cycle of each crate, the largest number first.
+fn largest(graphs: &BTreeMap<&str, Graph<'_>>) -> String {
+    let largest = |graph: &Graph<'_>| graph.cycles().first().map_or(0, Vec::len);
+    let mut sizes: Vec<_> = graphs
+        .iter()
+        .map(|(folder, graph)| (largest(graph), *folder))
+        .collect();
+    sizes.sort_by_key(|(files, folder)| (Reverse(*files), *folder));
+    let mut parts: Vec<String> = sizes
+        .iter()
+        .map(|(files, folder)| format!("{folder} {files}"))
+        .collect();
+    if let Some(first) = parts.first_mut() {
+        first.push_str(" files");
+    }
+    parts.join(", ")
 }
 
 /// Returns how many files the cycles of a crate may have, the largest number first.
@@ -127,7 +151,7 @@ struct Cut {
 }
 
 impl<'a> Graph<'a> {
-    fn of(tree: &'a Tree, folder: &'a str) -> Graph<'a> {
+    fn of(tree: &'a Tree, folder: &'a str, kin: Kin) -> Graph<'a> {
         let modules = ModuleTree::of(tree, &format!("crates/{folder}/src/"));
         let numbers: BTreeMap<&str, usize> = modules.names().zip(0..).collect();
         let number_all = |names: BTreeSet<&str>| names.iter().map(|name| numbers[name]).collect();
@@ -136,7 +160,7 @@ impl<'a> Graph<'a> {
             paths: modules.paths().collect(),
             imports: modules
                 .names()
-                .map(|name| number_all(modules.imported(name)))
+                .map(|name| number_all(modules.imported(name, kin)))
                 .collect(),
         }
     }
@@ -289,13 +313,18 @@ mod tests {
     }
 
     #[test]
-    fn an_import_between_a_module_and_its_parts_does_not_count() {
+    fn an_import_between_a_module_and_its_parts_counts_in_some_crates_only() {
         let parts = (0..20).map(|index| file(&format!("a/f{index}.rs"), "use super::B;\n"));
         let mut files: Vec<_> = parts.collect();
         let imports = (0..20).map(|index| format!("use self::f{index}::A;\n"));
         files.push(file("a.rs", imports.collect::<String>()));
         files.push(file("a/f0/b.rs", "use crate::a::B;\nuse super::C;\n"));
         found(&files, &[], &[]);
+        for (path, _) in &mut files {
+            *path = path.replace("/wire/", "/config/");
+        }
+        let place = "crates/config/src/a.rs:1";
+        found(&files, &[], &[(place, "21 files")]);
     }
 
     #[test]
@@ -350,9 +379,11 @@ mod tests {
         let tree = Tree::of(&[
             ("crates/lab/src/lib.rs", "mod a;\n"),
             ("crates/wire/src/a.rs", "use crate::b;\n"),
-            ("crates/wire/src/b.rs", "use crate::a;\n"),
+            ("crates/wire/src/b.rs", "use crate::a;\nuse self::c::C;\n"),
+            ("crates/wire/src/b/c.rs", "use super::C;\n"),
         ]);
-        let line = "tidy: largest import cycle: wire 2 files, lab 0";
-        assert_eq!(Cycles::of(&tree).summary(), line);
+        let lines = "tidy: largest import cycle: wire 2 files, lab 0\n\
+            tidy: the same with imports of parents: wire 3 files, lab 0";
+        assert_eq!(Cycles::of(&tree).summary(), lines);
     }
 }

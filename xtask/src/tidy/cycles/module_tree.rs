@@ -14,6 +14,15 @@ pub(super) struct ModuleTree<'a> {
     modules: BTreeMap<String, Module<'a>>,
 }
 
+/// Treatment of imports between a module and its ancestors and descendants.
+#[derive(Clone, Copy)]
+pub(super) enum Kin {
+    /// Left out: a module and its parts are one subject.
+    Left,
+    /// Counted like others.
+    Counted,
+}
+
 struct Module<'a> {
     path: &'a str,
     paths: Paths,
@@ -50,15 +59,17 @@ impl<'a> ModuleTree<'a> {
         self.modules.values().map(|module| module.path)
     }
 
-    /// The modules that a module imports, without its ancestors and descendants.
-    pub(super) fn imported(&self, name: &str) -> BTreeSet<&str> {
+    /// The other modules that a module imports.
+    pub(super) fn imported(&self, name: &str, kin: Kin) -> BTreeSet<&str> {
         let paths = &self.modules[name].paths;
         let imports = paths.imports.iter().map(|import| &import.path);
         let all = imports.chain(&paths.inline);
         let imported = all.filter_map(|path| self.resolve(name, path, IMPORTS_FOLLOWED_MAX));
-        imported
-            .filter(|other| !contains(name, other) && !contains(other, name))
-            .collect()
+        let counts = |other: &&str| match kin {
+            Kin::Left => !contains(name, other) && !contains(other, name),
+            Kin::Counted => *other != name,
+        };
+        imported.filter(counts).collect()
     }
 
     /// Returns the module that a path in module `from` leads to, unless it leads to another crate.
