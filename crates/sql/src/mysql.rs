@@ -22,7 +22,8 @@ pub use facts::{
 };
 pub use names::{identifier, literal};
 
-pub use lexer::{Token, TokenKind, Tokens};
+pub use crate::token::{Token, TokenKind};
+pub use lexer::Tokens;
 pub use long_text::LongTextReader;
 
 use scan::Scan;

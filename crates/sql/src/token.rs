@@ -1,4 +1,10 @@
-//! Tokens that the dialects share.
+//! Tokens of both dialects, and what their lexers and parsers have in common.
+
+mod cursor;
+mod reader;
+
+pub(crate) use cursor::{Lexer, TokenCursor};
+pub(crate) use reader::{TextReader, digits_length, exponent_mark_length, is_name_byte};
 
 /// Byte range of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,21 +50,25 @@ pub enum TokenKind {
     Word,
     /// A quoted identifier.
     QuotedName,
-    /// A quoted identifier with escapes, which are not decoded (`U&"…"`).
+    /// PostgreSQL: a quoted identifier with escapes, which are not decoded (`U&"…"`).
     EscapedName,
     /// A string literal of any form.
     String,
     /// A numeric literal.
     Number,
-    /// A parameter, such as `$1`.
+    /// A parameter, such as `$1` or `?`.
     Parameter,
+    /// MySQL: `@name`, `@'name'`.
+    UserVariable,
+    /// MySQL: `@@name`, `@@session.name`.
+    SystemVariable,
     /// `(`
     Open,
     /// `)`
     Close,
-    /// `[`
+    /// PostgreSQL: `[`
     OpenBracket,
-    /// `]`
+    /// PostgreSQL: `]`
     CloseBracket,
     /// `,`
     Comma,
@@ -66,11 +76,12 @@ pub enum TokenKind {
     Semicolon,
     /// `.`
     Dot,
-    /// `::`
+    /// PostgreSQL: `::`
     Cast,
-    /// Any other operator.
+    /// Any other operator. In MySQL one token per byte, except `:=`.
     Operator,
-    /// A meaningless byte, or the rest of a text that ends inside a string or comment.
+    /// A meaningless byte, or the rest of a text that ends inside a string or comment. In MySQL
+    /// also the beginning of a comment that may or may not be executed.
     Broken,
 }
 

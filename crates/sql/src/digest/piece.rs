@@ -1,6 +1,6 @@
 //! Tokens of both dialects, reduced to the properties that matter to a digest.
 
-use crate::token::{self, Span, Token, Word};
+use crate::token::{Span, Token, TokenKind, Word};
 use crate::{mysql, postgres};
 
 /// Role of a token in the shape of its text.
@@ -57,48 +57,37 @@ fn operator(word: Word) -> Class {
 impl Pieces for mysql::Tokens<'_> {
     #[inline]
     fn next_piece(&mut self) -> Option<Piece> {
-        use mysql::TokenKind;
-        let mysql::Token { kind, span, word } = self.next_token();
-        let class = match kind {
-            TokenKind::End => return None,
-            TokenKind::Word => Class::Word,
-            TokenKind::QuotedName | TokenKind::UserVariable | TokenKind::SystemVariable => {
-                Class::Name
-            }
-            TokenKind::String | TokenKind::Number | TokenKind::Parameter | TokenKind::Broken => {
-                Class::Literal
-            }
-            TokenKind::Open => Class::Open,
-            TokenKind::Close => Class::Close,
-            TokenKind::Comma => Class::Comma,
-            TokenKind::Semicolon => Class::Semicolon,
-            TokenKind::Dot => Class::Dot,
-            TokenKind::Operator => operator(word),
-        };
-        Some(Piece { class, span, word })
+        piece(self.next_token())
     }
 }
 
 impl Pieces for postgres::Tokens<'_> {
     #[inline]
     fn next_piece(&mut self) -> Option<Piece> {
-        use token::TokenKind;
-        let Token { kind, span, word } = self.next_token();
-        let class = match kind {
-            TokenKind::End => return None,
-            TokenKind::Word => Class::Word,
-            TokenKind::QuotedName | TokenKind::EscapedName => Class::Name,
-            TokenKind::String | TokenKind::Number | TokenKind::Parameter | TokenKind::Broken => {
-                Class::Literal
-            }
-            TokenKind::Open => Class::Open,
-            TokenKind::Close => Class::Close,
-            TokenKind::Comma => Class::Comma,
-            TokenKind::Semicolon => Class::Semicolon,
-            TokenKind::Dot => Class::Dot,
-            TokenKind::OpenBracket | TokenKind::CloseBracket | TokenKind::Cast => Class::Mark,
-            TokenKind::Operator => operator(word),
-        };
-        Some(Piece { class, span, word })
+        piece(self.next_token())
     }
+}
+
+#[inline]
+fn piece(token: Token) -> Option<Piece> {
+    let Token { kind, span, word } = token;
+    let class = match kind {
+        TokenKind::End => return None,
+        TokenKind::Word => Class::Word,
+        TokenKind::QuotedName
+        | TokenKind::EscapedName
+        | TokenKind::UserVariable
+        | TokenKind::SystemVariable => Class::Name,
+        TokenKind::String | TokenKind::Number | TokenKind::Parameter | TokenKind::Broken => {
+            Class::Literal
+        }
+        TokenKind::Open => Class::Open,
+        TokenKind::Close => Class::Close,
+        TokenKind::Comma => Class::Comma,
+        TokenKind::Semicolon => Class::Semicolon,
+        TokenKind::Dot => Class::Dot,
+        TokenKind::OpenBracket | TokenKind::CloseBracket | TokenKind::Cast => Class::Mark,
+        TokenKind::Operator => operator(word),
+    };
+    Some(Piece { class, span, word })
 }

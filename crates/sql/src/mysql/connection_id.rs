@@ -2,8 +2,9 @@
 //! from that of their server connection.
 
 use super::LexerModes;
-use super::lexer::{Token, TokenKind, Tokens};
+use super::lexer::Tokens;
 use crate::token::Word;
+use crate::token::{Token, TokenKind};
 
 const FUNCTION: &[u8] = b"connection_id";
 

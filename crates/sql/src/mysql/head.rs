@@ -1,60 +1,17 @@
 //! Classifies statements that are not queries by their first words.
 
 use super::facts::{Isolation, StatementKind, TransactionCompletion, VariableScope};
-use super::lexer::{Token, TokenKind, Tokens};
+use super::lexer::Tokens;
 use super::set;
 use super::words as w;
-use crate::token::{Span, Word};
+use crate::token::{self, TokenKind, Word};
 
-/// Tokens after the first one of a statement, with one token read ahead.
-#[derive(Clone)]
-pub(super) struct TokenCursor<'a> {
-    tokens: Tokens<'a>,
-    pub(super) token: Token,
-}
+pub(super) type TokenCursor<'a> = token::TokenCursor<Tokens<'a>>;
 
 impl<'a> TokenCursor<'a> {
-    /// Creates a cursor; the next token of `tokens` must be the statement's second.
-    pub(super) fn new(tokens: &Tokens<'a>) -> Self {
-        let mut tokens = tokens.clone();
-        let token = tokens.next_token();
-        TokenCursor { tokens, token }
-    }
-
-    pub(super) fn advance(&mut self) {
-        self.token = self.tokens.next_token();
-    }
-
     /// Returns the current token as written.
     pub(super) fn written(&self) -> &'a [u8] {
         self.token.span.of(self.tokens.text())
-    }
-
-    /// Advances if the current token is the word. Returns whether it was.
-    pub(super) fn take(&mut self, word: Word) -> bool {
-        let found = self.token.is(word);
-        if found {
-            self.advance();
-        }
-        found
-    }
-
-    /// Advances if the current token is any of the words. Returns whether it was.
-    pub(super) fn take_any(&mut self, words: &[Word]) -> bool {
-        words.iter().any(|word| self.take(*word))
-    }
-
-    /// Advances if the current token is of that kind, and returns its position.
-    pub(super) fn take_kind(&mut self, kind: TokenKind) -> Option<Span> {
-        let span = self.token.span;
-        (self.token.kind == kind).then(|| {
-            self.advance();
-            span
-        })
-    }
-
-    pub(super) fn at_end(&self) -> bool {
-        matches!(self.token.kind, TokenKind::End | TokenKind::Semicolon)
     }
 
     /// Returns whether any of the words comes before the end.
@@ -74,20 +31,6 @@ impl<'a> TokenCursor<'a> {
             cursor.advance();
         }
         self.tokens.modes().mariadb && !cursor.at_end()
-    }
-
-    fn name(&mut self) -> Option<Span> {
-        let span = self.token.span;
-        self.token.is_name().then(|| {
-            self.advance();
-            span
-        })
-    }
-
-    /// Returns the name at the current token if it is the last token.
-    fn last_name(&mut self) -> Option<Span> {
-        let name = self.name()?;
-        self.at_end().then_some(name)
     }
 }
 

@@ -3,11 +3,11 @@
 use super::builtin;
 use super::facts::{StatementFacts, StatementKind, StatementTraits};
 use super::head;
-use super::lexer::{Token, TokenKind, Tokens};
+use super::lexer::Tokens;
 use super::names;
 use super::words::{self as w, Role};
 use crate::name::Name;
-use crate::token::Span;
+use crate::token::{Lexer, Span, Token, TokenKind};
 
 /// Maximum depth of parentheses. Deeper ones are not analyzed, and the statement is no read.
 const DEPTH_MAX: u32 = 63;

@@ -2,9 +2,9 @@
 
 use super::facts::{Assignment, StatementTraits, Target, Value, VariableScope};
 use super::head::TokenCursor;
-use super::lexer::{TokenKind, Tokens};
+use super::lexer::Tokens;
 use super::words as w;
-use crate::token::{Span, Word};
+use crate::token::{Span, TokenKind, Word};
 
 const EQUALS: Word = Word::of("=");
 const ASSIGN: Word = Word::of(":=");

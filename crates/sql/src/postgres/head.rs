@@ -4,67 +4,9 @@ use super::lexer::Tokens;
 use super::set;
 use super::words as w;
 use crate::facts::{Discard, Isolation, StatementKind, TransactionModes};
-use crate::token::{Span, Token, TokenKind, Word};
+use crate::token::{self, Span, TokenKind, Word};
 
-/// Tokens after the first one of a statement, with one token read ahead.
-pub(super) struct TokenCursor<'a> {
-    tokens: Tokens<'a>,
-    pub(super) token: Token,
-}
-
-impl<'a> TokenCursor<'a> {
-    /// Creates a cursor; the next token of `tokens` must be the statement's second.
-    pub(super) fn new(tokens: &Tokens<'a>) -> Self {
-        let mut tokens = tokens.clone();
-        let token = tokens.next_token();
-        TokenCursor { tokens, token }
-    }
-
-    /// Returns a copy at the same position, for lookahead.
-    pub(super) fn fork(&self) -> Self {
-        TokenCursor {
-            tokens: self.tokens.clone(),
-            token: self.token,
-        }
-    }
-
-    pub(super) fn advance(&mut self) {
-        self.token = self.tokens.next_token();
-    }
-
-    /// Advances if the current token is the word. Returns whether it was.
-    pub(super) fn take(&mut self, word: Word) -> bool {
-        let found = self.token.is(word);
-        if found {
-            self.advance();
-        }
-        found
-    }
-
-    /// Advances if the current token is any of the words. Returns whether it was.
-    pub(super) fn take_any(&mut self, words: &[Word]) -> bool {
-        words.iter().any(|word| self.take(*word))
-    }
-
-    pub(super) fn at_end(&self) -> bool {
-        matches!(self.token.kind, TokenKind::End | TokenKind::Semicolon)
-    }
-
-    /// Returns the name at the current token if it is the last token.
-    fn last_name(&mut self) -> Option<Span> {
-        let name = self.name()?;
-        self.at_end().then_some(name)
-    }
-
-    fn name(&mut self) -> Option<Span> {
-        let name = matches!(self.token.kind, TokenKind::Word | TokenKind::QuotedName);
-        let span = self.token.span;
-        name.then(|| {
-            self.advance();
-            span
-        })
-    }
-}
+pub(super) type TokenCursor<'a> = token::TokenCursor<Tokens<'a>>;
 
 /// Returns the kind of a statement from its first word and the `tokens` after it.
 pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {

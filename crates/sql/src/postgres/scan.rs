@@ -4,7 +4,7 @@ use super::lexer::Tokens;
 use super::words::{self as w, Role};
 use crate::facts::{StatementFacts, StatementKind, StatementTraits};
 use crate::name::Name;
-use crate::token::{Span, Token, TokenKind};
+use crate::token::{Lexer, Span, Token, TokenKind};
 
 /// Maximum depth of parentheses. Deeper ones are not analyzed, and the statement is no read.
 const DEPTH_MAX: u32 = 63;

@@ -66,7 +66,7 @@ fn setting(cursor: &mut TokenCursor<'_>) -> Option<(SettingName, SettingValue)> 
 /// Returns the name of a setting with a syntax of its own.
 fn special(cursor: &mut TokenCursor<'_>) -> Option<&'static str> {
     let first = cursor.token;
-    let mut ahead = cursor.fork();
+    let mut ahead = cursor.clone();
     ahead.advance();
     let name = match first.word {
         _ if first.kind != TokenKind::Word => return None,
@@ -97,7 +97,7 @@ fn known(name: &'static str, cursor: &mut TokenCursor<'_>) -> (SettingName, Sett
 /// Parses a setting's name, possibly with dots.
 pub(super) fn setting_name(cursor: &mut TokenCursor<'_>) -> Option<SettingName> {
     let first = cursor.token;
-    let mut ahead = cursor.fork();
+    let mut ahead = cursor.clone();
     ahead.advance();
     match first.word {
         w::TIME if first.kind == TokenKind::Word && ahead.take(w::ZONE) => {
