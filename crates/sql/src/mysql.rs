@@ -26,8 +26,8 @@ pub use crate::token::{Token, TokenKind};
 pub use lexer::Tokens;
 pub use long_text::LongTextReader;
 
+use crate::token::words as w;
 use scan::Scan;
-use words as w;
 
 use super::facts::STATEMENTS_MAX;
 use super::token::Word;

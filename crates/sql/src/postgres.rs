@@ -27,8 +27,8 @@ pub(crate) use details::{
 pub use lexer::Tokens;
 pub use session_results::is_described_by_session;
 
+use crate::token::words as w;
 use scan::Scan;
-use words as w;
 
 use super::facts::{
     STATEMENTS_MAX, SetConfig, SettingName, SettingValue, StatementFacts, StatementKind,

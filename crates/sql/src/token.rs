@@ -2,6 +2,7 @@
 
 mod cursor;
 mod reader;
+pub(crate) mod words;
 
 pub(crate) use cursor::{Lexer, TokenCursor};
 pub(crate) use reader::{TextReader, digits_length, exponent_mark_length, is_name_byte};

@@ -1,5 +1,6 @@
 //! Tokens of both dialects, reduced to the properties that matter to a digest.
 
+use crate::token::words as w;
 use crate::token::{Span, Token, TokenKind, Word};
 use crate::{mysql, postgres};
 
@@ -44,12 +45,9 @@ pub(crate) trait Pieces {
     fn next_piece(&mut self) -> Option<Piece>;
 }
 
-const PLUS: Word = Word::of("+");
-const MINUS: Word = Word::of("-");
-
 fn operator(word: Word) -> Class {
     match word {
-        PLUS | MINUS => Class::Sign,
+        w::PLUS_SIGN | w::MINUS_SIGN => Class::Sign,
         _ => Class::Operator,
     }
 }

@@ -3,7 +3,7 @@
 use super::facts::{Isolation, StatementKind, TransactionCompletion, VariableScope};
 use super::lexer::Tokens;
 use super::set;
-use super::words as w;
+use crate::token::words as w;
 use crate::token::{self, TokenKind, Word};
 
 pub(super) type TokenCursor<'a> = token::TokenCursor<Tokens<'a>>;

@@ -5,8 +5,9 @@ use super::facts::{StatementFacts, StatementKind, StatementTraits};
 use super::head;
 use super::lexer::Tokens;
 use super::names;
-use super::words::{self as w, Role};
+use super::words::{self, Role};
 use crate::name::Name;
+use crate::token::words as w;
 use crate::token::{Lexer, Span, Token, TokenKind};
 
 /// Maximum depth of parentheses. Deeper ones are not analyzed, and the statement is no read.
@@ -133,7 +134,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             {
                 self.name()
             }
-            TokenKind::Word => match w::role(self.token.word) {
+            TokenKind::Word => match words::role(self.token.word) {
                 Role::Name => self.name(),
                 role => self.keyword(role),
             },
@@ -168,7 +169,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             list.set(self.depth, false);
         }
         // `FROM (a, b JOIN c)`: the list of sources continues inside the parentheses.
-        let inside = joins && !w::begins_query(self.next.word);
+        let inside = joins && !words::begins_query(self.next.word);
         self.sources.set(self.depth, inside);
         if !inside {
             self.expect = Expect::Anything;
@@ -222,7 +223,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn table(&mut self, name: Name) {
         let schema = name.schema.of(self.text);
         let table = name.name.of(self.text);
-        self.add(w::schema_traits(schema, table));
+        self.add(words::schema_traits(schema, table));
         self.statement.tables.push(name);
     }
 
@@ -284,7 +285,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     fn system_variable(&mut self) {
         self.add(StatementTraits::READS_SYSTEM);
         let written = self.token.span.of(self.text);
-        self.add(w::system_variable_traits(written));
+        self.add(words::system_variable_traits(written));
         if written.ends_with(b".") || self.next.kind == TokenKind::Dot {
             // A blank or a comment separates the scope and the name: assume the worst of any name.
             let any = StatementTraits::READS_INSERT_ID.and(StatementTraits::DIAGNOSTICS);
@@ -415,7 +416,7 @@ impl<'t, 'a> Scan<'t, 'a> {
         }
         if token.is(w::COUNT) {
             self.add(StatementTraits::DIAGNOSTICS);
-        } else if !w::is_shown_everywhere(token.word) {
+        } else if !words::is_shown_everywhere(token.word) {
             let diagnostics = token.is(w::WARNINGS) || token.is(w::ERRORS);
             self.add(match diagnostics {
                 true => StatementTraits::DIAGNOSTICS,

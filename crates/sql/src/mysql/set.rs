@@ -3,13 +3,9 @@
 use super::facts::{Assignment, StatementTraits, Target, Value, VariableScope};
 use super::head::TokenCursor;
 use super::lexer::Tokens;
-use super::words as w;
+use super::words;
+use crate::token::words as w;
 use crate::token::{Span, TokenKind, Word};
-
-const EQUALS: Word = Word::of("=");
-const ASSIGN: Word = Word::of(":=");
-const MINUS: Word = Word::of("-");
-const PLUS: Word = Word::of("+");
 
 /// Returns the assignments after SET; `None` if the syntax is not as documented.
 pub(super) fn assignments(tokens: &Tokens<'_>) -> Option<Vec<Assignment>> {
@@ -90,11 +86,11 @@ fn assignment(cursor: &mut TokenCursor<'_>) -> Option<Assignment> {
 fn is_literal_word(word: Word, written: &[u8], is_user_variable: bool) -> bool {
     let constant = matches!(word, w::TRUE | w::FALSE | w::NULL);
     let is_current_timestamp = written.eq_ignore_ascii_case(b"current_timestamp");
-    constant || !is_user_variable && !is_current_timestamp && !w::is_function_word(word)
+    constant || !is_user_variable && !is_current_timestamp && !words::is_function_word(word)
 }
 
 fn is_equals(word: Word) -> bool {
-    word == EQUALS || word == ASSIGN
+    matches!(word, w::EQUALS | w::ASSIGN)
 }
 
 fn target(cursor: &mut TokenCursor<'_>) -> Option<Target> {
@@ -179,7 +175,7 @@ fn value(cursor: &mut TokenCursor<'_>) -> Value {
         return require_end_of_value(cursor, Value::Default);
     }
     let sign = cursor.token.kind == TokenKind::Operator;
-    if sign && matches!(cursor.token.word, MINUS | PLUS) {
+    if sign && matches!(cursor.token.word, w::MINUS_SIGN | w::PLUS_SIGN) {
         cursor.advance();
     }
     let readable = match cursor.token.kind {

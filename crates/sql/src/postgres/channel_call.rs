@@ -1,9 +1,9 @@
 //! Finds texts that only begin or stop to listen on channels.
 
 use super::lexer::Tokens;
-use super::words as w;
 use crate::name::identifier;
 use crate::token::TokenKind;
+use crate::token::words as w;
 
 /// LISTEN or UNLISTEN of channels, in a text of nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]

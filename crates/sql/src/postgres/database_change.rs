@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use super::lexer::Tokens;
-use super::words as w;
 use crate::facts::StatementFacts;
 use crate::name::identifier;
 use crate::postgres::string_value;
-use crate::token::{Token, TokenKind, Word};
+use crate::token::words as w;
+use crate::token::words::{DATABASE, IF, RENAME, TABLESPACE, TEMPLATE};
+use crate::token::{Token, TokenKind};
 
 /// Effect of a statement on whole databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,12 +136,6 @@ impl<'a> Reader<'a> {
 
 /// Database that CREATE DATABASE copies by default.
 const DEFAULT_TEMPLATE: &[u8] = b"template1";
-
-const DATABASE: Word = Word::of("database");
-const IF: Word = Word::of("if");
-const RENAME: Word = Word::of("rename");
-const TABLESPACE: Word = Word::of("tablespace");
-const TEMPLATE: Word = Word::of("template");
 
 #[cfg(test)]
 mod tests {

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use super::lexer::Tokens;
-use super::words as w;
 use crate::facts::{StatementFacts, StatementKind};
 use crate::name::{identifier, literal};
+use crate::token::words as w;
+use crate::token::words::{FUNCTION, PROCEDURE, SET_CONFIG};
 use crate::token::{Span, Token, TokenKind, Word};
 
 /// Effects of a CREATE beyond the new object.
@@ -104,9 +105,6 @@ pub(crate) fn trigger_function<'a>(
         last = token;
     }
 }
-
-const FUNCTION: Word = Word::of("function");
-const PROCEDURE: Word = Word::of("procedure");
 
 /// Returns whether the explained statement may begin after this token of an EXPLAIN.
 fn ends_explain(last: Token) -> bool {
@@ -396,5 +394,3 @@ fn word(written: &[u8]) -> Option<Cow<'_, [u8]>> {
 fn tokens_of<'a>(text: &'a [u8], statement: &StatementFacts, backslashes: bool) -> Tokens<'a> {
     Tokens::new(statement.span.of(text), backslashes)
 }
-
-const SET_CONFIG: Word = Word::of("set_config");

@@ -2,8 +2,8 @@
 
 use super::lexer::Tokens;
 use super::set;
-use super::words as w;
 use crate::facts::{Discard, Isolation, StatementKind, TransactionModes};
+use crate::token::words as w;
 use crate::token::{self, Span, TokenKind, Word};
 
 pub(super) type TokenCursor<'a> = token::TokenCursor<Tokens<'a>>;

@@ -1,9 +1,10 @@
 //! Scans the tokens of a statement once for its functions, its tables and its properties.
 
 use super::lexer::Tokens;
-use super::words::{self as w, Role};
+use super::words::{self, Role};
 use crate::facts::{StatementFacts, StatementKind, StatementTraits};
 use crate::name::Name;
+use crate::token::words as w;
 use crate::token::{Lexer, Span, Token, TokenKind};
 
 /// Maximum depth of parentheses. Deeper ones are not analyzed, and the statement is no read.
@@ -127,7 +128,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             {
                 self.name(after_source);
             }
-            TokenKind::Word => match w::role(self.token.word) {
+            TokenKind::Word => match words::role(self.token.word) {
                 Role::Name => self.name(after_source),
                 role => self.keyword(role),
             },
@@ -158,7 +159,7 @@ impl<'t, 'a> Scan<'t, 'a> {
             list.set(self.depth, false);
         }
         // `FROM (a JOIN b …)` continues with a source; `f(` and `INTO t (` do not.
-        if self.last.is_name() && w::role(self.last.word) == Role::Name {
+        if self.last.is_name() && words::role(self.last.word) == Role::Name {
             self.expect = Expect::Anything;
         }
     }
@@ -239,7 +240,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     }
 
     fn function(&mut self, name: Name) {
-        self.add(w::function_traits(name.name.of(self.text)));
+        self.add(words::function_traits(name.name.of(self.text)));
         self.statement.functions.push(name);
     }
 

@@ -3,8 +3,8 @@
 
 use super::head::{self, TokenCursor};
 use super::lexer::Tokens;
-use super::words as w;
 use crate::facts::{SetConfig, Setting, SettingName, SettingValue, StatementKind};
+use crate::token::words as w;
 use crate::token::{Span, TokenKind, Word};
 
 pub(super) fn set(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
@@ -54,7 +54,7 @@ fn setting(cursor: &mut TokenCursor<'_>) -> Option<(SettingName, SettingValue)> 
         return Some(known(name, cursor));
     }
     let name = setting_name(cursor)?;
-    let equals = cursor.token.kind == TokenKind::Operator && cursor.token.word == Word::of("=");
+    let equals = cursor.token.kind == TokenKind::Operator && cursor.token.word == w::EQUALS;
     if equals || cursor.token.is(w::TO) {
         cursor.advance();
         return Some((name, value(cursor)));
@@ -141,7 +141,7 @@ fn value(cursor: &mut TokenCursor<'_>) -> SettingValue {
     let mut span = cursor.token.span;
     loop {
         let sign = cursor.token.kind == TokenKind::Operator;
-        let signed = sign && matches!(cursor.token.word, SIGN_MINUS | SIGN_PLUS);
+        let signed = sign && matches!(cursor.token.word, w::MINUS_SIGN | w::PLUS_SIGN);
         if signed {
             cursor.advance();
         }
@@ -162,9 +162,6 @@ fn value(cursor: &mut TokenCursor<'_>) -> SettingValue {
         }
     }
 }
-
-const SIGN_MINUS: Word = Word::of("-");
-const SIGN_PLUS: Word = Word::of("+");
 
 /// Returns the calls in `SELECT [pg_catalog.]set_config(literal, literal, bool) [[AS] name], …`.
 /// Returns `None` if the statement has any other part, since the function then may or may not be

@@ -5,6 +5,11 @@ use std::collections::BTreeSet;
 use crate::facts::StatementFacts;
 use crate::name::identifier;
 use crate::postgres::{self, Tokens};
+use crate::token::words::{
+    COMMIT, CONSTRAINTS, CREATE, DROP, EXECUTE, FUNCTION, GLOBAL, HOLD, INTO, LISTEN, LOCAL, ON,
+    PG_TEMP, PREPARE, PROCEDURE, REPLACE, RESET, SEQUENCE, SET, TABLE, TEMP, TEMPORARY, TO,
+    TRANSACTION, VIEW, WITH,
+};
 use crate::token::{Span, Token, TokenKind, Word};
 use evenkeel_policy::pins::{Pin, Pins};
 
@@ -354,30 +359,3 @@ fn begins_statement(last: Token) -> bool {
         _ => false,
     }
 }
-
-const COMMIT: Word = Word::of("commit");
-const CONSTRAINTS: Word = Word::of("constraints");
-const CREATE: Word = Word::of("create");
-const DROP: Word = Word::of("drop");
-const EXECUTE: Word = Word::of("execute");
-const FUNCTION: Word = Word::of("function");
-const GLOBAL: Word = Word::of("global");
-const HOLD: Word = Word::of("hold");
-const INTO: Word = Word::of("into");
-const LISTEN: Word = Word::of("listen");
-const LOCAL: Word = Word::of("local");
-const ON: Word = Word::of("on");
-const PG_TEMP: Word = Word::of("pg_temp");
-const PREPARE: Word = Word::of("prepare");
-const PROCEDURE: Word = Word::of("procedure");
-const REPLACE: Word = Word::of("replace");
-const RESET: Word = Word::of("reset");
-const SEQUENCE: Word = Word::of("sequence");
-const SET: Word = Word::of("set");
-const TABLE: Word = Word::of("table");
-const TEMP: Word = Word::of("temp");
-const TEMPORARY: Word = Word::of("temporary");
-const TRANSACTION: Word = Word::of("transaction");
-const TO: Word = Word::of("to");
-const VIEW: Word = Word::of("view");
-const WITH: Word = Word::of("with");

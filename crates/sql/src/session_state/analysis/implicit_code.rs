@@ -4,6 +4,7 @@
 use crate::facts::{StatementFacts, StatementKind, StatementTraits};
 use crate::name::identifier;
 use crate::postgres::{self, Tokens};
+use crate::token::words::{CREATE, TABLE, VIEW};
 use crate::token::{Token, TokenKind, Word};
 use evenkeel_policy::pins::Pins;
 
@@ -166,10 +167,6 @@ fn head(reader: &AnalysisContext<'_>, statement: &StatementFacts) -> [Token; 4] 
     let mut tokens = Tokens::new(statement.span.of(reader.text), reader.backslashes);
     std::array::from_fn(|_| tokens.next_token())
 }
-
-const CREATE: Word = Word::of("create");
-const TABLE: Word = Word::of("table");
-const VIEW: Word = Word::of("view");
 
 /// What names functions without calling them, and calls them without being named.
 const UNNAMED: [Word; 4] = [

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use crate::facts::StatementKind;
 use crate::postgres::{Tokens, statements};
-use crate::token::{self, Word};
+use crate::token;
+use crate::token::words::AS;
 
 /// Returns each statement of a text without surrounding text, and the statements that PREPARE
 /// prepares.
@@ -20,8 +21,6 @@ pub fn parts(text: &[u8], backslashes: bool) -> Vec<Cow<'_, [u8]>> {
     }
     parts
 }
-
-const AS: Word = Word::of("as");
 
 /// Returns the statement that `PREPARE name (types) AS …` prepares.
 fn prepared(statement: &[u8], backslashes: bool) -> Option<&[u8]> {

@@ -6,6 +6,11 @@ use crate::mysql::{
     self, LexerModes, StatementKind, Target, Token, TokenKind, Tokens, VariableScope,
 };
 use crate::token::Word;
+use crate::token::words::{
+    BACKUP, BEGIN, CALL, CHARACTER, DECLARE, DIAGNOSTICS, DO, ELSE, EXECUTE, EXPORT, FLUSH, FOR,
+    FROM, IMMEDIATE, INSERT, INSTANCE, INTO, LOCK, LOOP, NEXT, NEXTVAL, PREPARE, REPEAT, REPLACE,
+    ROW_COUNT, SET, SETVAL, STAGE, STATEMENT, TEMPORARY, THEN, UPDATE, USING, VALUE, VALUES, WHERE,
+};
 use evenkeel_policy::pins::{Pin, Pins};
 
 use super::{ANYTHING, EffectKind, TextAnalysis, calls};
@@ -249,43 +254,6 @@ impl<'a> Look<'a> {
         is_column || self.locals.iter().any(is_it)
     }
 }
-
-const BACKUP: Word = Word::of("backup");
-const BEGIN: Word = Word::of("begin");
-const CALL: Word = Word::of("call");
-const CHARACTER: Word = Word::of("character");
-const DECLARE: Word = Word::of("declare");
-const DIAGNOSTICS: Word = Word::of("diagnostics");
-const DO: Word = Word::of("do");
-const ELSE: Word = Word::of("else");
-const EXECUTE: Word = Word::of("execute");
-const EXPORT: Word = Word::of("export");
-const FLUSH: Word = Word::of("flush");
-const FOR: Word = Word::of("for");
-const FROM: Word = Word::of("from");
-const IMMEDIATE: Word = Word::of("immediate");
-const INSERT: Word = Word::of("insert");
-const INSTANCE: Word = Word::of("instance");
-const INTO: Word = Word::of("into");
-const LOCK: Word = Word::of("lock");
-const LOOP: Word = Word::of("loop");
-const NEXT: Word = Word::of("next");
-const NEXTVAL: Word = Word::of("nextval");
-const PREPARE: Word = Word::of("prepare");
-const REPEAT: Word = Word::of("repeat");
-const REPLACE: Word = Word::of("replace");
-const ROW_COUNT: Word = Word::of("row_count");
-const SET: Word = Word::of("set");
-const SETVAL: Word = Word::of("setval");
-const STAGE: Word = Word::of("stage");
-const STATEMENT: Word = Word::of("statement");
-const TEMPORARY: Word = Word::of("temporary");
-const THEN: Word = Word::of("then");
-const UPDATE: Word = Word::of("update");
-const USING: Word = Word::of("using");
-const VALUE: Word = Word::of("value");
-const VALUES: Word = Word::of("values");
-const WHERE: Word = Word::of("where");
 
 /// The statement within `SET STATEMENT a = 1 FOR …` and `EXECUTE IMMEDIATE '…' [USING …]`, and
 /// whether it is the former.

@@ -1,6 +1,7 @@
 //! What binds a session to its connection by the functions and triggers that its statements run.
 
 use crate::mysql::{self, StatementKind, StatementTraits, Token, TokenKind, Tokens};
+use crate::token::words::{GET_LOCK, RELEASE_LOCK};
 use crate::token::{Span, Word};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 
@@ -181,9 +182,6 @@ fn locks(
         }
     }
 }
-
-const GET_LOCK: Word = Word::of("get_lock");
-const RELEASE_LOCK: Word = Word::of("release_lock");
 
 /// `SELECT GET_LOCK(…)`, `SELECT RELEASE_LOCK(…) AS x` with any arguments, as the only statement:
 /// the call is run once, and the reply has its value and nothing else.

@@ -2,12 +2,11 @@
 
 use crate::mysql::{self, StatementTraits, Token, TokenKind, Tokens};
 use crate::token::Word;
+use crate::token::words::TABLE;
 use evenkeel_policy::pins::Pin;
 
 use super::effects::EffectCollector;
 use super::{AnalysisContext, EffectKind, IN_SCHEMA, SessionObject};
-
-const TABLE: Word = Word::of("table");
 
 pub(super) fn collect(
     context: &AnalysisContext<'_>,
