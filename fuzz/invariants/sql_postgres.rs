@@ -2,9 +2,8 @@
 
 use evenkeel_sql::Dialect;
 use evenkeel_sql::digest::{digest, normalised};
-use evenkeel_sql::facts::StatementFacts;
 use evenkeel_sql::name::{identifier, literal};
-use evenkeel_sql::postgres::{Tokens, facts, set_configs};
+use evenkeel_sql::postgres::{StatementFacts, Tokens, facts, set_configs};
 use evenkeel_sql::token::TokenKind;
 
 /// Panics if reading `text` violates an invariant.

@@ -1,24 +1,56 @@
-//! Facts about the statements of a PostgreSQL text.
+//! Facts about the statements of a text, in the terms that both dialects share.
+
+mod traits;
 
 use super::hint::HintComment;
 use super::name::{Name, Names};
-use super::token::Span;
+use super::token::{Lexer, Span, Token, TokenKind};
+pub use traits::StatementTraits;
 
 /// Maximum number of statements of one text that are described. The facts about one statement take
 /// a hundred times the bytes of a short statement.
 pub const STATEMENTS_MAX: usize = 1_000;
 
-/// Facts about a text.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TextFacts<'a> {
-    pub(crate) text: &'a [u8],
-    pub(crate) first: StatementFacts,
-    pub(crate) more: Vec<StatementFacts>,
-    pub(crate) is_cut: bool,
-    pub(crate) hint: Option<HintComment<'a>>,
+/// The kind of a statement in a dialect. The default is that of a text without statements.
+pub trait StatementKind: Copy + PartialEq + Default {
+    /// Returns whether a statement of this kind only reads; `is_harmless`: its words neither write,
+    /// lock, nor change the session.
+    fn only_reads(self, is_harmless: bool) -> bool;
 }
 
-impl<'a> TextFacts<'a> {
+/// Facts about a text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TextFacts<'a, K> {
+    text: &'a [u8],
+    pub(crate) first: StatementFacts<K>,
+    more: Vec<StatementFacts<K>>,
+    is_cut: bool,
+    hint: Option<HintComment<'a>>,
+}
+
+impl<'a, K: StatementKind> TextFacts<'a, K> {
+    /// Reads the facts about a text from its statements, which `statements` has left when it
+    /// returns.
+    pub(crate) fn of<T: StatementLexer<Kind = K>>(statements: &mut Statements<'a, T>) -> Self {
+        let mut facts = TextFacts {
+            text: statements.text,
+            ..TextFacts::default()
+        };
+        for statement in statements.by_ref().take(STATEMENTS_MAX) {
+            if facts.first.is_empty() {
+                facts.first = statement;
+            } else {
+                facts.more.push(statement);
+            }
+        }
+        facts.is_cut = statements.next().is_some();
+        facts
+    }
+
+    pub(crate) fn with_hint(self, hint: Option<HintComment<'a>>) -> Self {
+        TextFacts { hint, ..self }
+    }
+
     /// Returns the text, to which the spans of the statements refer.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
@@ -26,14 +58,14 @@ impl<'a> TextFacts<'a> {
     }
 
     /// Returns the statements in order: none for an empty text, and up to [`STATEMENTS_MAX`].
-    pub fn statements(&self) -> impl Iterator<Item = &StatementFacts> {
-        let first = (self.first.kind != StatementKind::Empty).then_some(&self.first);
+    pub fn statements(&self) -> impl Iterator<Item = &StatementFacts<K>> {
+        let first = (!self.first.is_empty()).then_some(&self.first);
         first.into_iter().chain(&self.more)
     }
 
     /// Returns the statement if the text has exactly one.
     #[must_use]
-    pub fn single(&self) -> Option<&StatementFacts> {
+    pub fn single(&self) -> Option<&StatementFacts<K>> {
         let mut statements = self.statements();
         let first = statements.next();
         if statements.next().is_some() {
@@ -70,299 +102,40 @@ impl<'a> TextFacts<'a> {
 
 /// Facts about one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StatementFacts {
+pub struct StatementFacts<K> {
     /// Kind of the statement.
-    pub kind: StatementKind,
+    pub kind: K,
     /// Further relevant properties.
     pub traits: StatementTraits,
-    /// Names of the functions that the statement calls.
+    /// Names of the functions that the statement calls. In MySQL without those built into the
+    /// server.
     pub functions: Names,
     /// Tables and views that the statement names, including the names of its own WITH queries.
     pub tables: Names,
     /// Position of the statement in the text, without the semicolon.
     pub span: Span,
+    /// True if the statement begins within one of MySQL's executable comments.
+    pub(crate) in_comment: bool,
 }
 
-impl StatementFacts {
-    /// Returns whether no word of the statement writes, locks, or changes the session.
+impl<K: StatementKind> StatementFacts<K> {
+    /// Returns whether no word of the statement writes, locks, changes the session, or reads state
+    /// that only the session's last server has.
     ///
     /// The statement may still call functions that do ([`StatementFacts::functions`], complete
     /// unless [`Names::is_cut`]), and read from views that call them. An unknown statement is no
     /// read.
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        match self.kind {
-            StatementKind::Select | StatementKind::CopyOut { to_client: true } => {
-                self.traits.is_subset(StatementTraits::HARMLESS)
-            }
-            StatementKind::Explain { analyze: true } => {
-                self.traits.is_subset(StatementTraits::HARMLESS)
-            }
-            StatementKind::Explain { analyze: false }
-            | StatementKind::Show(_)
-            | StatementKind::Empty => true,
-            _ => false,
-        }
-    }
-}
-
-/// The kind of a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StatementKind {
-    /// Only blanks and comments.
-    #[default]
-    Empty,
-    /// SELECT, VALUES, TABLE, WITH … SELECT.
-    Select,
-    /// INSERT, UPDATE, DELETE, MERGE, TRUNCATE, REFRESH.
-    Write,
-    /// CREATE, ALTER, DROP, GRANT, REVOKE, COMMENT and others that change the catalog.
-    Ddl,
-    /// BEGIN, START TRANSACTION.
-    Begin(TransactionModes),
-    /// COMMIT, END; with `chain` another transaction begins.
-    Commit {
-        /// AND CHAIN.
-        chain: bool,
-    },
-    /// ROLLBACK, ABORT.
-    Rollback {
-        /// AND CHAIN.
-        chain: bool,
-    },
-    /// SAVEPOINT.
-    Savepoint(Span),
-    /// RELEASE.
-    Release(Span),
-    /// ROLLBACK TO.
-    RollbackTo(Span),
-    /// PREPARE TRANSACTION: ends the session's transaction.
-    PrepareTransaction,
-    /// COMMIT PREPARED or ROLLBACK PREPARED.
-    FinishPrepared,
-    /// SET of a setting.
-    Set(Setting),
-    /// SET TRANSACTION, or SET SESSION CHARACTERISTICS.
-    SetTransaction {
-        /// Transaction modes that are set.
-        modes: TransactionModes,
-        /// SESSION CHARACTERISTICS: applies to later transactions.
-        session: bool,
-        /// SNAPSHOT: the transaction imports the snapshot of another one.
-        snapshot: bool,
-    },
-    /// SET CONSTRAINTS.
-    SetConstraints,
-    /// RESET of a setting, with its name.
-    Reset(SettingName),
-    /// RESET ALL.
-    ResetAll,
-    /// SHOW, with the setting's name or ALL.
-    Show(SettingName),
-    /// LISTEN.
-    Listen(Span),
-    /// UNLISTEN; `None` for all channels.
-    Unlisten(Option<Span>),
-    /// NOTIFY.
-    Notify,
-    /// DECLARE CURSOR.
-    Declare {
-        /// Name of the cursor.
-        name: Span,
-        /// WITH HOLD: the cursor outlives the transaction.
-        hold: bool,
-    },
-    /// FETCH or MOVE.
-    Fetch,
-    /// CLOSE; `None` for all cursors.
-    CloseCursor(Option<Span>),
-    /// PREPARE; the traits are those of the prepared statement.
-    Prepare(Span),
-    /// EXECUTE.
-    Execute(Span),
-    /// DEALLOCATE; `None` for all statements.
-    Deallocate(Option<Span>),
-    /// DISCARD.
-    Discard(Discard),
-    /// COPY … FROM the client, or a file or program of the server.
-    CopyIn {
-        /// FROM STDIN.
-        from_client: bool,
-    },
-    /// COPY … TO.
-    CopyOut {
-        /// TO STDOUT.
-        to_client: bool,
-    },
-    /// LOCK TABLE.
-    Lock,
-    /// EXPLAIN; with ANALYZE the statement is executed, and the traits are those of that statement.
-    Explain {
-        /// True if the statement is executed.
-        analyze: bool,
-    },
-    /// CALL.
-    Call,
-    /// DO.
-    Do,
-    /// LOAD of a library into the server process.
-    Load,
-    /// VACUUM, ANALYZE, CLUSTER, REINDEX, CHECKPOINT: most of them are not allowed in a
-    /// transaction.
-    Maintenance,
-    /// An unrecognized statement, which may write.
-    Unknown,
-}
-
-/// Target of a DISCARD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Discard {
-    /// ALL: everything, including advisory locks, LISTEN and prepared statements.
-    All,
-    /// PLANS: cached plans only.
-    Plans,
-    /// SEQUENCES: the sequence state that currval and lastval return.
-    Sequences,
-    /// TEMP: temporary tables.
-    Temp,
-}
-
-/// Modes of a transaction; `None` for those not given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TransactionModes {
-    /// READ ONLY or READ WRITE.
-    pub read_only: Option<bool>,
-    /// ISOLATION LEVEL.
-    pub isolation: Option<Isolation>,
-    /// DEFERRABLE or NOT DEFERRABLE.
-    pub deferrable: Option<bool>,
-}
-
-/// An isolation level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    /// READ UNCOMMITTED.
-    ReadUncommitted,
-    /// READ COMMITTED.
-    ReadCommitted,
-    /// REPEATABLE READ.
-    RepeatableRead,
-    /// SERIALIZABLE: PostgreSQL's standbys reject it.
-    Serializable,
-}
-
-/// Setting that a SET changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting {
-    /// Name of the setting.
-    pub name: SettingName,
-    /// New value.
-    pub value: SettingValue,
-    /// LOCAL: valid only until the transaction ends.
-    pub local: bool,
-}
-
-/// Name of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SettingName {
-    /// Name as written, possibly with a dot.
-    Written(Span),
-    /// Setting with its own syntax, such as TIME ZONE: the name that `SET name = value` accepts.
-    Known(&'static str),
-}
-
-/// New value of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SettingValue {
-    /// DEFAULT.
-    Default,
-    /// Literals: the text can be sent again as it is.
-    Literals(Span),
-    /// Any other value; only the server can evaluate it.
-    Unknown,
-}
-
-/// Arguments of a call `set_config(name, value, is_local)` that has only literals, as written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SetConfig {
-    /// Setting's name, a string literal.
-    pub name: Span,
-    /// New value, a literal; `NULL` resets the setting.
-    pub value: Span,
-    /// True if the value is valid only until the transaction ends.
-    pub local: bool,
-}
-
-/// Set of further properties of a statement, derived from its words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StatementTraits(u32);
-
-impl StatementTraits {
-    /// Empty set.
-    pub const NONE: StatementTraits = StatementTraits(0);
-    /// INSERT, UPDATE, DELETE or MERGE anywhere in the statement, including WITH queries.
-    pub const WRITES: StatementTraits = StatementTraits(1);
-    /// FOR UPDATE, FOR SHARE and similar clauses.
-    pub const LOCKS_ROWS: StatementTraits = StatementTraits(1 << 1);
-    /// SELECT … INTO: creates a table.
-    pub const SELECT_INTO: StatementTraits = StatementTraits(1 << 2);
-    /// Creates a temporary object, or names `pg_temp`.
-    pub const TEMPORARY: StatementTraits = StatementTraits(1 << 3);
-    /// Advisory locks of the session or of the transaction.
-    pub const ADVISORY_LOCK: StatementTraits = StatementTraits(1 << 4);
-    /// nextval, setval: writes a sequence and changes the session's currval.
-    pub const NEXT_VALUE: StatementTraits = StatementTraits(1 << 5);
-    /// currval, lastval: reads sequence state of the session.
-    pub const CURRENT_VALUE: StatementTraits = StatementTraits(1 << 6);
-    /// Changes settings in a way that the text does not determine.
-    pub const SETS_UNKNOWN: StatementTraits = StatementTraits(1 << 7);
-    /// `SELECT set_config(…)` with literals and nothing else; see `postgres::set_configs`.
-    pub const SETS_LITERALS: StatementTraits = StatementTraits(1 << 8);
-    /// setseed, or SET SEED: changes the results of random in this session.
-    pub const SEED: StatementTraits = StatementTraits(1 << 9);
-    /// pg_notify.
-    pub const NOTIFIES: StatementTraits = StatementTraits(1 << 10);
-    /// lo_* functions: large objects.
-    pub const LARGE_OBJECT: StatementTraits = StatementTraits(1 << 11);
-    /// Requests a transaction id, which only a primary assigns.
-    pub const TRANSACTION_ID: StatementTraits = StatementTraits(1 << 12);
-    /// A function that executes SQL given as text, on this server or another.
-    pub const RUNS_TEXT: StatementTraits = StatementTraits(1 << 13);
-    /// Names written with escapes: the named objects are unknown.
-    pub const OBSCURE: StatementTraits = StatementTraits(1 << 14);
-    /// Names the catalogs (`pg_catalog`, `information_schema`, `pg_…`).
-    pub const CATALOG: StatementTraits = StatementTraits(1 << 15);
-    /// The text ends inside a string or comment, or has a meaningless byte: the server will reject
-    /// the whole text.
-    pub const BROKEN: StatementTraits = StatementTraits(1 << 16);
-    /// Nested too deeply to be analyzed.
-    pub const TOO_DEEP: StatementTraits = StatementTraits(1 << 17);
-
-    /// Properties that a read may have.
-    const HARMLESS: StatementTraits = StatementTraits::CATALOG;
-
-    /// Returns whether the set contains any of these properties.
-    #[must_use]
-    pub fn any(self, of: StatementTraits) -> bool {
-        self.0 & of.0 != 0
+        self.kind
+            .only_reads(self.traits.is_subset(StatementTraits::HARMLESS))
     }
 
-    /// Returns the union of both sets.
-    #[must_use]
-    pub const fn and(self, other: StatementTraits) -> StatementTraits {
-        StatementTraits(self.0 | other.0)
+    /// Returns whether there is no statement.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kind == K::default()
     }
 
-    fn is_subset(self, of: StatementTraits) -> bool {
-        self.0 & !of.0 == 0
-    }
-
-    pub(crate) fn add(&mut self, other: StatementTraits) {
-        self.0 |= other.0;
-    }
-}
-
-impl StatementFacts {
     /// Returns whether the statement calls a function of that name, in any schema.
     #[must_use]
     pub fn calls(&self, text: &[u8], name: &[u8]) -> bool {
@@ -373,6 +146,68 @@ impl StatementFacts {
     #[must_use]
     pub(crate) fn names_table(&self, text: &[u8], name: &[u8]) -> bool {
         names_has(&self.tables, text, name)
+    }
+}
+
+/// An isolation level, as both dialects have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// READ UNCOMMITTED.
+    ReadUncommitted,
+    /// READ COMMITTED.
+    ReadCommitted,
+    /// REPEATABLE READ.
+    RepeatableRead,
+    /// SERIALIZABLE. PostgreSQL's standbys reject it; in MySQL every read locks.
+    Serializable,
+}
+
+/// A lexer that reads whole statements.
+pub(crate) trait StatementLexer: Lexer {
+    /// Kinds of statements of the dialect.
+    type Kind: StatementKind;
+
+    /// Reads the statement that begins with `first`, which was read. Returns its facts and the
+    /// token that ended it.
+    fn statement(&mut self, text: &[u8], first: Token) -> (StatementFacts<Self::Kind>, Token);
+}
+
+/// Iterator over the statements of a text, without the limit of [`STATEMENTS_MAX`].
+#[derive(Debug, Clone)]
+pub(crate) struct Statements<'a, T> {
+    pub(crate) tokens: T,
+    text: &'a [u8],
+    is_over: bool,
+}
+
+impl<'a, T> Statements<'a, T> {
+    pub(crate) fn new(text: &'a [u8], tokens: T) -> Self {
+        Statements {
+            tokens,
+            text,
+            is_over: false,
+        }
+    }
+}
+
+impl<T: StatementLexer> Iterator for Statements<'_, T> {
+    type Item = StatementFacts<T::Kind>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.is_over {
+            let token = self.tokens.next_token();
+            match token.kind {
+                TokenKind::End => self.is_over = true,
+                TokenKind::Semicolon => {}
+                _ => {
+                    let (statement, end) = self.tokens.statement(self.text, token);
+                    self.is_over = end.kind == TokenKind::End;
+                    return Some(statement);
+                }
+            }
+        }
+        None
     }
 }
 

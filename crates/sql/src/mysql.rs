@@ -15,10 +15,11 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use crate::facts::{Isolation, StatementTraits};
 pub use connection_id::replace_connection_id;
 pub use facts::{
-    Assignment, Isolation, StatementFacts, StatementKind, StatementTraits, Target, TextFacts,
-    TransactionCompletion, Value, VariableScope,
+    Assignment, StatementFacts, StatementKind, Target, TextFacts, TransactionCompletion, Value,
+    VariableScope,
 };
 pub use names::{identifier, literal};
 
@@ -29,7 +30,7 @@ pub use long_text::LongTextReader;
 use crate::token::words as w;
 use scan::Scan;
 
-use super::facts::STATEMENTS_MAX;
+use super::facts::StatementLexer;
 use super::token::Word;
 
 /// Settings of the session and its servers that determine how a text is tokenized.
@@ -68,65 +69,32 @@ impl LexerModes {
 #[must_use]
 pub fn facts(text: &[u8], modes: LexerModes) -> TextFacts<'_> {
     let mut statements = statements(text, modes);
-    let mut facts = TextFacts {
-        text,
-        ..TextFacts::default()
-    };
-    for statement in statements.by_ref().take(STATEMENTS_MAX) {
-        if facts.first.kind == StatementKind::Empty {
-            facts.first = statement;
-        } else {
-            facts.more.push(statement);
-        }
-    }
-    facts.is_cut = statements.next().is_some();
-    if statements.tokens.take_versioned() && facts.first.kind == StatementKind::Empty {
+    let mut facts = TextFacts::of(&mut statements);
+    if statements.tokens.take_versioned() && facts.first.is_empty() {
         // Only comments that other servers may execute.
         facts.first.kind = StatementKind::Unknown;
         facts.first.traits.add(StatementTraits::VERSIONED);
     }
-    facts.hint = statements.tokens.hint();
-    facts
+    facts.with_hint(statements.tokens.hint())
 }
 
 /// Returns an iterator over all statements of a text, without the limit of [`facts()`].
-#[must_use]
-pub fn statements(text: &[u8], modes: LexerModes) -> Statements<'_> {
-    Statements {
-        tokens: Tokens::new(text, modes),
-        text,
-        is_over: false,
-    }
+pub(crate) fn statements(text: &[u8], modes: LexerModes) -> Statements<'_> {
+    super::facts::Statements::new(text, Tokens::new(text, modes))
 }
 
 /// Iterator over the statements of a text; see [`statements`].
-#[derive(Debug, Clone)]
-pub struct Statements<'a> {
-    tokens: Tokens<'a>,
-    text: &'a [u8],
-    is_over: bool,
-}
+pub(crate) type Statements<'a> = super::facts::Statements<'a, Tokens<'a>>;
 
-impl Iterator for Statements<'_> {
-    type Item = StatementFacts;
+impl StatementLexer for Tokens<'_> {
+    type Kind = StatementKind;
 
-    fn next(&mut self) -> Option<StatementFacts> {
-        while !self.is_over {
-            let token = self.tokens.next_token();
-            match token.kind {
-                TokenKind::End => self.is_over = true,
-                TokenKind::Semicolon => {}
-                _ => {
-                    let (mut statement, end) = statement(&mut self.tokens, self.text, token);
-                    if self.tokens.take_versioned() {
-                        statement.traits.add(StatementTraits::VERSIONED);
-                    }
-                    self.is_over = end.kind == TokenKind::End;
-                    return Some(statement);
-                }
-            }
+    fn statement(&mut self, text: &[u8], first: Token) -> (StatementFacts, Token) {
+        let (mut statement, end) = statement(self, text, first);
+        if self.take_versioned() {
+            statement.traits.add(StatementTraits::VERSIONED);
         }
-        None
+        (statement, end)
     }
 }
 
@@ -195,7 +163,7 @@ pub fn has_nbsp_outside_quotes(text: &[u8], modes: LexerModes) -> bool {
     }
 }
 
-fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (StatementFacts, Token) {
+fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFacts, Token) {
     let kind = match first.kind {
         TokenKind::Word => head::kind(first.word, tokens),
         TokenKind::Open => parenthesised(tokens),

@@ -1,10 +1,11 @@
-//! PostgreSQL dialect: [`facts`] of a text.
+//! PostgreSQL dialect: [`facts()`] of a text.
 
 mod backend_call;
 mod channel_call;
 mod database_change;
 mod datetime_literals;
 mod details;
+mod facts;
 mod head;
 mod lexer;
 mod scan;
@@ -24,16 +25,17 @@ pub(crate) use details::{
     creation, defines_query, may_set_role, set_config_names, set_values, sets_locally,
     string_value, trigger_function,
 };
+pub use facts::{
+    Discard, SetConfig, Setting, SettingName, SettingValue, StatementFacts, StatementKind,
+    TextFacts, TransactionModes,
+};
 pub use lexer::Tokens;
 pub use session_results::is_described_by_session;
 
 use crate::token::words as w;
 use scan::Scan;
 
-use super::facts::{
-    STATEMENTS_MAX, SetConfig, SettingName, SettingValue, StatementFacts, StatementKind,
-    StatementTraits, TextFacts,
-};
+use super::facts::{StatementLexer, StatementTraits};
 use super::token::{Token, TokenKind};
 
 /// Returns the facts about a text. `backslashes` must be true if the session's
@@ -44,58 +46,23 @@ use super::token::{Token, TokenKind};
 #[must_use]
 pub fn facts(text: &[u8], backslashes: bool) -> TextFacts<'_> {
     let mut statements = statements(text, backslashes);
-    let mut facts = TextFacts {
-        text,
-        ..TextFacts::default()
-    };
-    for statement in statements.by_ref().take(STATEMENTS_MAX) {
-        if facts.first.kind == StatementKind::Empty {
-            facts.first = statement;
-        } else {
-            facts.more.push(statement);
-        }
-    }
-    facts.is_cut = statements.next().is_some();
-    facts.hint = statements.tokens.hint();
-    facts
+    let facts = TextFacts::of(&mut statements);
+    facts.with_hint(statements.tokens.hint())
 }
 
-/// Returns an iterator over all statements of a text, without the limit of [`facts`].
-#[must_use]
-pub fn statements(text: &[u8], backslashes: bool) -> Statements<'_> {
-    Statements {
-        tokens: Tokens::new(text, backslashes),
-        text,
-        is_over: false,
-    }
+/// Returns an iterator over all statements of a text, without the limit of [`facts()`].
+pub(crate) fn statements(text: &[u8], backslashes: bool) -> Statements<'_> {
+    super::facts::Statements::new(text, Tokens::new(text, backslashes))
 }
 
 /// Iterator over the statements of a text; see [`statements`].
-#[derive(Debug, Clone)]
-pub struct Statements<'a> {
-    tokens: Tokens<'a>,
-    text: &'a [u8],
-    is_over: bool,
-}
+pub(crate) type Statements<'a> = super::facts::Statements<'a, Tokens<'a>>;
 
-impl Iterator for Statements<'_> {
-    type Item = StatementFacts;
+impl StatementLexer for Tokens<'_> {
+    type Kind = StatementKind;
 
-    #[inline]
-    fn next(&mut self) -> Option<StatementFacts> {
-        while !self.is_over {
-            let token = self.tokens.next_token();
-            match token.kind {
-                TokenKind::End => self.is_over = true,
-                TokenKind::Semicolon => {}
-                _ => {
-                    let (statement, end) = statement(&mut self.tokens, self.text, token);
-                    self.is_over = end.kind == TokenKind::End;
-                    return Some(statement);
-                }
-            }
-        }
-        None
+    fn statement(&mut self, text: &[u8], first: Token) -> (StatementFacts, Token) {
+        statement(self, text, first)
     }
 }
 
@@ -148,7 +115,7 @@ const UNSAFE_ENCODINGS: [&[u8]; 17] = [
     b"windows950",
 ];
 
-fn statement<'a>(tokens: &mut Tokens<'a>, text: &'a [u8], first: Token) -> (StatementFacts, Token) {
+fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFacts, Token) {
     let kind = match first.kind {
         TokenKind::Word => head::kind(first.word, tokens),
         TokenKind::Open => parenthesised(tokens),

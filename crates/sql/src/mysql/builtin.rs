@@ -4,7 +4,7 @@
 //! lookup. A name that is missing here is looked up on the server.
 
 use super::LexerModes;
-use super::facts::StatementTraits;
+use crate::facts::StatementTraits;
 
 /// Returns whether a call of that name calls no user-defined function.
 pub(super) fn is_builtin(name: &[u8]) -> bool {

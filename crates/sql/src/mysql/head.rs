@@ -1,8 +1,9 @@
 //! Classifies statements that are not queries by their first words.
 
-use super::facts::{Isolation, StatementKind, TransactionCompletion, VariableScope};
+use super::facts::{StatementKind, TransactionCompletion, VariableScope};
 use super::lexer::Tokens;
 use super::set;
+use crate::facts::Isolation;
 use crate::token::words as w;
 use crate::token::{self, TokenKind, Word};
 

@@ -3,7 +3,7 @@
 
 use super::LexerModes;
 use super::builtin;
-use super::facts::StatementTraits;
+use crate::facts::StatementTraits;
 
 /// Maximum length of a word that is compared, in bytes.
 const WORD_LENGTH_MAX: usize = 64;

@@ -1,9 +1,10 @@
 //! SET of variables in all its forms (manual: "SET Syntax for Variable Assignment").
 
-use super::facts::{Assignment, StatementTraits, Target, Value, VariableScope};
+use super::facts::{Assignment, Target, Value, VariableScope};
 use super::head::TokenCursor;
 use super::lexer::Tokens;
 use super::words;
+use crate::facts::StatementTraits;
 use crate::token::words as w;
 use crate::token::{Span, TokenKind, Word};
 

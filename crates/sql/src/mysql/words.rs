@@ -1,6 +1,6 @@
 //! Roles of keywords in MySQL's statements, and names with properties of their own.
 
-use super::facts::StatementTraits;
+use crate::facts::StatementTraits;
 use crate::token::Word;
 use crate::token::words::*;
 

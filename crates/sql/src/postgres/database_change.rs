@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::facts::StatementFacts;
 use super::lexer::Tokens;
-use crate::facts::StatementFacts;
 use crate::name::identifier;
 use crate::postgres::string_value;
 use crate::token::words as w;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::facts::{StatementFacts, StatementKind};
 use super::lexer::Tokens;
-use crate::facts::{StatementFacts, StatementKind};
 use crate::name::{identifier, literal};
 use crate::token::words as w;
 use crate::token::words::{FUNCTION, PROCEDURE, SET_CONFIG};

@@ -1,8 +1,9 @@
 //! Classifies statements that are not queries by their first words.
 
+use super::facts::{Discard, StatementKind, TransactionModes};
 use super::lexer::Tokens;
 use super::set;
-use crate::facts::{Discard, Isolation, StatementKind, TransactionModes};
+use crate::facts::Isolation;
 use crate::token::words as w;
 use crate::token::{self, Span, TokenKind, Word};
 

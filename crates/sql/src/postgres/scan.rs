@@ -1,8 +1,9 @@
 //! Scans the tokens of a statement once for its functions, its tables and its properties.
 
+use super::facts::{StatementFacts, StatementKind};
 use super::lexer::Tokens;
 use super::words::{self, Role};
-use crate::facts::{StatementFacts, StatementKind, StatementTraits};
+use crate::facts::StatementTraits;
 use crate::name::Name;
 use crate::token::words as w;
 use crate::token::{Lexer, Span, Token, TokenKind};
@@ -39,7 +40,7 @@ impl Depths {
 /// State of the scan of one statement.
 pub(super) struct Scan<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
-    text: &'a [u8],
+    text: &'t [u8],
     statement: StatementFacts,
     token: Token,
     next: Token,
@@ -66,7 +67,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     /// token that ended the statement.
     pub(super) fn run(
         tokens: &'t mut Tokens<'a>,
-        text: &'a [u8],
+        text: &'t [u8],
         token: Token,
         kind: StatementKind,
     ) -> (StatementFacts, Token) {

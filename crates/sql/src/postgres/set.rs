@@ -1,9 +1,9 @@
 //! Parses SET in all its forms, and `SELECT set_config(…)` (manual: SET, SET ROLE, SET
 //! TRANSACTION…).
 
+use super::facts::{SetConfig, Setting, SettingName, SettingValue, StatementKind};
 use super::head::{self, TokenCursor};
 use super::lexer::Tokens;
-use crate::facts::{SetConfig, Setting, SettingName, SettingValue, StatementKind};
 use crate::token::words as w;
 use crate::token::{Span, TokenKind, Word};
 

@@ -1,7 +1,7 @@
 //! Facts about texts that poolers and splitters misread, one table for each kind of mistake.
 
 use super::*;
-use crate::facts::{Isolation, Setting, TransactionModes};
+use crate::facts::Isolation;
 use crate::hint::HintComment;
 use crate::name::{identifier, literal};
 
@@ -148,7 +148,7 @@ fn every_trait_is_seen() {
         ("CREATE TABLE pg_temp.x (a int)", Trait::TEMPORARY),
         ("SELECT 1 INTO TEMPORARY TABLE x", Trait::TEMPORARY),
         ("SET search_path = pg_temp, public", Trait::TEMPORARY),
-        ("SELECT pg_advisory_unlock_all()", Trait::ADVISORY_LOCK),
+        ("SELECT pg_advisory_unlock_all()", Trait::NAMED_LOCK),
         ("INSERT INTO t VALUES (nextval('s'))", Trait::NEXT_VALUE),
         ("SELECT lastval()", Trait::CURRENT_VALUE),
         (

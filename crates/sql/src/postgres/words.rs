@@ -103,7 +103,7 @@ pub(super) fn function_traits(written: &[u8]) -> StatementTraits {
     };
     match first.to_ascii_lowercase() {
         b'p' if begins(b"pg_advisory_") || begins(b"pg_try_advisory_") => {
-            StatementTraits::ADVISORY_LOCK
+            StatementTraits::NAMED_LOCK
         }
         b'p' if is(b"pg_notify") => StatementTraits::NOTIFIES,
         b'p' if is(b"pg_current_xact_id") || is(b"pg_export_snapshot") => {

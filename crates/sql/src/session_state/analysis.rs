@@ -21,8 +21,8 @@ pub use split::parts;
 
 use std::sync::Arc;
 
-use crate::facts::{self, Discard};
-use crate::{hint, postgres};
+use crate::hint;
+use crate::postgres::{self, Discard};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::{
     self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
@@ -529,9 +529,9 @@ struct AnalysisContext<'a> {
 /// Returns the effect of a statement that drops, renames, moves or copies a database.
 fn database_change(
     context: &AnalysisContext<'_>,
-    statement: &facts::StatementFacts,
+    statement: &postgres::StatementFacts,
 ) -> Option<Box<DatabaseChange>> {
-    if statement.kind != facts::StatementKind::Ddl {
+    if statement.kind != postgres::StatementKind::Ddl {
         return None;
     }
     let found = postgres::database_change(context.text, statement, context.backslashes)?;

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use evenkeel_policy::pins::{Pin, UnpinEvent};
 use evenkeel_policy::route::StatementClass;
-use evenkeel_sql::facts::Discard;
+use evenkeel_sql::postgres::Discard;
 use evenkeel_sql::postgres::{Channel, ChannelAction, ChannelCall, channel_call};
 use evenkeel_sql::session_state::analysis::{EffectKind, TextAnalysis};
 use evenkeel_wire::postgres::TransactionStatus;

@@ -7,7 +7,7 @@ use evenkeel_policy::route::StatementClass;
 use evenkeel_policy::route::retry::Atomicity;
 use evenkeel_wire::postgres::conversation::RequestToken;
 
-use evenkeel_sql::facts::Discard;
+use evenkeel_sql::postgres::Discard;
 
 use super::tokens::{PARSE, UNNAMED};
 use evenkeel_sql::session_state::analysis::{Effect, EffectKind, TextAnalysis};

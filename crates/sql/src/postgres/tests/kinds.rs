@@ -1,8 +1,8 @@
 //! Commands on transactions, sessions and settings.
 
 use super::{Isolation, Setting, SettingName, SettingValue, TransactionModes, one};
-use crate::facts::Discard as Thrown;
-use crate::facts::StatementKind::*;
+use crate::postgres::Discard as Thrown;
+use crate::postgres::StatementKind::*;
 
 fn text_of(text: &str, span: crate::token::Span) -> &str {
     str::from_utf8(span.of(text.as_bytes())).unwrap()

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::facts::StatementFacts;
 use crate::name::identifier;
-use crate::postgres::{self, Tokens};
+use crate::postgres::{self, StatementFacts, Tokens};
 use crate::token::{Span, Token, TokenKind, Word};
 use evenkeel_policy::pins::{Pin, Pins};
 

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::facts::StatementFacts;
 use crate::name::identifier;
-use crate::postgres::{self, Tokens};
+use crate::postgres::{self, StatementFacts, Tokens};
 use crate::token::words::{
     COMMIT, CONSTRAINTS, CREATE, DROP, EXECUTE, FUNCTION, GLOBAL, HOLD, INTO, LISTEN, LOCAL, ON,
     PG_TEMP, PREPARE, PROCEDURE, REPLACE, RESET, SEQUENCE, SET, TABLE, TEMP, TEMPORARY, TO,

@@ -1,11 +1,11 @@
 //! Collects the effects of each kind of statement on the session.
 
-use crate::facts::{
-    Discard, Isolation, SetConfig, Setting, SettingName, SettingValue, StatementFacts,
-    StatementKind, StatementTraits, TransactionModes,
-};
+use crate::facts::{Isolation, StatementTraits};
 use crate::name::identifier;
-use crate::postgres;
+use crate::postgres::{
+    self, Discard, SetConfig, Setting, SettingName, SettingValue, StatementFacts, StatementKind,
+    TransactionModes,
+};
 use crate::token::Span;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::facts::StatementFacts;
 use crate::name::identifier;
+use crate::postgres::StatementFacts;
 use crate::postgres::Tokens;
 use crate::token::{Token, TokenKind};
 

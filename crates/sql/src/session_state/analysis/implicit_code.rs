@@ -1,9 +1,9 @@
 //! What runs without being named: operators, casts, types, event triggers, and what a statement
 //! has just defined.
 
-use crate::facts::{StatementFacts, StatementKind, StatementTraits};
+use crate::facts::StatementTraits;
 use crate::name::identifier;
-use crate::postgres::{self, Tokens};
+use crate::postgres::{self, StatementFacts, StatementKind, Tokens};
 use crate::token::words::{CREATE, TABLE, VIEW};
 use crate::token::{Token, TokenKind, Word};
 use evenkeel_policy::pins::Pins;

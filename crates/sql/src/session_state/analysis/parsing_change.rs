@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::facts::{Discard, StatementFacts, StatementKind, StatementTraits};
+use crate::facts::StatementTraits;
 use crate::postgres;
+use crate::postgres::{Discard, StatementFacts, StatementKind};
 use evenkeel_policy::pins::{Pin, Pins};
 
 use super::super::settings::{is_of_literals, is_of_names, is_of_texts};

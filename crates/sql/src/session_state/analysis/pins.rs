@@ -1,8 +1,8 @@
 //! Determines which functions, triggers and objects of a statement pin its session.
 
-use crate::facts::{StatementFacts, StatementKind, StatementTraits};
+use crate::facts::StatementTraits;
 use crate::name::{Name, identifier};
-use crate::postgres::{self, Tokens};
+use crate::postgres::{self, StatementFacts, StatementKind, Tokens};
 use crate::token::{TokenKind, Word};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::Volatility;
@@ -40,7 +40,7 @@ const RUN_TEXT: [&[u8]; 9] = [
 
 /// Traits that may pin.
 const PINNING: StatementTraits = StatementTraits::TEMPORARY
-    .and(StatementTraits::ADVISORY_LOCK)
+    .and(StatementTraits::NAMED_LOCK)
     .and(StatementTraits::NEXT_VALUE)
     .and(StatementTraits::CURRENT_VALUE)
     .and(StatementTraits::SETS_UNKNOWN)
@@ -161,7 +161,7 @@ fn called(
             sets_unknown_values(context, statement, effects);
         });
     }
-    if traits.any(StatementTraits::ADVISORY_LOCK) && statement.functions.is_cut() {
+    if traits.any(StatementTraits::NAMED_LOCK) && statement.functions.is_cut() {
         effects.pin(Pin::NamedLock);
     }
     if traits.any(StatementTraits::OBSCURE) {

@@ -1,8 +1,8 @@
 //! Converts the facts of a statement to the router's types.
 
-use crate::facts::{self, SettingValue};
+use crate::facts::{self, StatementTraits};
 use crate::name::Name;
-use crate::postgres::{self, Tokens};
+use crate::postgres::{self, SettingValue, Tokens};
 use crate::token::{Span, Token, Word};
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::{
@@ -16,7 +16,7 @@ use super::{AnalysisContext, functional_notation};
 /// Returns the statement in the form that the router uses.
 pub(super) fn statement(
     context: &AnalysisContext<'_>,
-    facts: &facts::StatementFacts,
+    facts: &postgres::StatementFacts,
 ) -> RoutedStatement {
     let kind = kind(context, facts);
     RoutedStatement {
@@ -27,7 +27,7 @@ pub(super) fn statement(
 }
 
 /// Returns whether other sessions may see new data after the statement commits.
-pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
+pub(super) fn may_write(facts: postgres::StatementKind, statement: &RoutedStatement) -> bool {
     const WRITING: RoutingTraits = RoutingTraits::WRITES
         .and(RoutingTraits::MAKES_TABLE)
         .and(RoutingTraits::SEQUENCE)
@@ -45,8 +45,8 @@ pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement
         // The calls of their queries are not checked: these run on the primary anyway.
         _ => matches!(
             facts,
-            facts::StatementKind::Declare { hold: true, .. }
-                | facts::StatementKind::CopyOut { to_client: false }
+            postgres::StatementKind::Declare { hold: true, .. }
+                | postgres::StatementKind::CopyOut { to_client: false }
         ),
     }
 }
@@ -55,12 +55,12 @@ pub(super) fn may_write(facts: facts::StatementKind, statement: &RoutedStatement
 /// undo. Examples are running programs and writing through a separate connection, like dblink.
 pub(super) fn acts_outside(
     context: &AnalysisContext<'_>,
-    statement: &facts::StatementFacts,
+    statement: &postgres::StatementFacts,
 ) -> bool {
     if matches!(
         statement.kind,
-        facts::StatementKind::CopyOut { to_client: false }
-    ) || statement.traits.any(facts::StatementTraits::RUNS_TEXT)
+        postgres::StatementKind::CopyOut { to_client: false }
+    ) || statement.traits.any(StatementTraits::RUNS_TEXT)
         || statement.functions.is_cut()
     {
         return true;
@@ -76,7 +76,7 @@ pub(super) fn acts_outside(
 /// Returns how the catalog's functions and relations may differ after the statement.
 pub(super) fn catalog_change(
     context: &AnalysisContext<'_>,
-    facts: &facts::StatementFacts,
+    facts: &postgres::StatementFacts,
     statement: &RoutedStatement,
 ) -> CatalogChange {
     if !changes_catalog(facts.kind, statement) {
@@ -90,7 +90,7 @@ pub(super) fn catalog_change(
 
 /// Returns whether the catalog may differ after the statement. Temporary objects do not count:
 /// other sessions do not see them, and their session is pinned.
-fn changes_catalog(facts: facts::StatementKind, statement: &RoutedStatement) -> bool {
+fn changes_catalog(facts: postgres::StatementKind, statement: &RoutedStatement) -> bool {
     match statement.kind {
         StatementClass::Ddl => !statement.traits.any(RoutingTraits::TEMPORARY),
         StatementClass::Read => {
@@ -98,7 +98,7 @@ fn changes_catalog(facts: facts::StatementKind, statement: &RoutedStatement) -> 
                 && !statement.traits.any(RoutingTraits::TEMPORARY)
         }
         // Migrations are often blocks of code; procedures are mostly called for other purposes.
-        StatementClass::Routine => facts == facts::StatementKind::Do,
+        StatementClass::Routine => facts == postgres::StatementKind::Do,
         StatementClass::Unknown => true,
         _ => false,
     }
@@ -106,21 +106,24 @@ fn changes_catalog(facts: facts::StatementKind, statement: &RoutedStatement) -> 
 
 /// Returns whether a statement that changes the catalog may change functions. The first words of
 /// the statement, or any word in a block of code, show it.
-pub(super) fn names_routine(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
+pub(super) fn names_routine(
+    context: &AnalysisContext<'_>,
+    facts: &postgres::StatementFacts,
+) -> bool {
     let sql = facts.span.of(context.text);
     let is_routine = |token: Token| ROUTINES.iter().any(|word| token.is(Word::of(word)));
     match facts.kind {
-        facts::StatementKind::Ddl => {
+        postgres::StatementKind::Ddl => {
             let mut tokens = Tokens::new(sql, context.backslashes);
             // `CREATE OR REPLACE FUNCTION`
             (0..4).any(|_| is_routine(tokens.next_token()))
         }
-        facts::StatementKind::Do => {
+        postgres::StatementKind::Do => {
             let code = sql.to_ascii_lowercase();
             let names = |word: &&str| code.windows(word.len()).any(|part| part == word.as_bytes());
             ROUTINES.iter().any(names)
         }
-        facts::StatementKind::Unknown => true,
+        postgres::StatementKind::Unknown => true,
         _ => false,
     }
 }
@@ -129,8 +132,8 @@ pub(super) fn names_routine(context: &AnalysisContext<'_>, facts: &facts::Statem
 const ROUTINES: [&str; 4] = ["function", "procedure", "routine", "extension"];
 
 /// Returns whether some effects of the statement may occur after its end.
-pub(super) fn may_run_later(statement: &facts::StatementFacts) -> bool {
-    use facts::StatementKind as Kind;
+pub(super) fn may_run_later(statement: &postgres::StatementFacts) -> bool {
+    use postgres::StatementKind as Kind;
     let ends = matches!(
         statement.kind,
         Kind::Empty
@@ -146,11 +149,11 @@ pub(super) fn may_run_later(statement: &facts::StatementFacts) -> bool {
     !ends
 }
 
-fn kind(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
-    use facts::StatementKind as Kind;
+fn kind(context: &AnalysisContext<'_>, facts: &postgres::StatementFacts) -> StatementClass {
+    use postgres::StatementKind as Kind;
     match facts.kind {
         Kind::Empty => StatementClass::Empty,
-        Kind::Select if facts.traits.any(facts::StatementTraits::SETS_LITERALS) => {
+        Kind::Select if facts.traits.any(StatementTraits::SETS_LITERALS) => {
             of_set_config(context, facts)
         }
         // The prepared statement is not tracked, and exists only where it was prepared.
@@ -193,12 +196,12 @@ fn kind(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> Stateme
     }
 }
 
-fn executes(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> bool {
+fn executes(context: &AnalysisContext<'_>, facts: &postgres::StatementFacts) -> bool {
     postgres::executed(context.text, facts, context.backslashes).is_some()
 }
 
 /// Returns the class of SET. A setting that is tracked for the client may be set on any server.
-fn of_set(context: &AnalysisContext<'_>, setting: facts::Setting) -> StatementClass {
+fn of_set(context: &AnalysisContext<'_>, setting: postgres::Setting) -> StatementClass {
     let name = setting_name(context, setting.name);
     let is_own = |name: &[u8]| name == b"seed" || is_of_transaction(name);
     match setting.value {
@@ -209,7 +212,10 @@ fn of_set(context: &AnalysisContext<'_>, setting: facts::Setting) -> StatementCl
 }
 
 /// Returns the class of `SELECT set_config(…)` with literals.
-fn of_set_config(context: &AnalysisContext<'_>, facts: &facts::StatementFacts) -> StatementClass {
+fn of_set_config(
+    context: &AnalysisContext<'_>,
+    facts: &postgres::StatementFacts,
+) -> StatementClass {
     let calls = postgres::set_configs(context.text, facts, context.backslashes);
     let text = |name: Span| postgres::string_value(name.of(context.text), context.backslashes);
     let mut names = calls.iter().filter_map(|call| text(call.name));
@@ -225,12 +231,12 @@ fn is_of_transaction(name: &[u8]) -> bool {
 }
 
 /// Returns whether replicas reject these modes.
-fn requires_primary(modes: facts::TransactionModes) -> bool {
+fn requires_primary(modes: postgres::TransactionModes) -> bool {
     modes.isolation == Some(facts::Isolation::Serializable) || modes.read_only == Some(false)
 }
 
 /// Converts transaction modes to the router's type.
-pub(super) fn modes(given: facts::TransactionModes) -> TransactionModes {
+pub(super) fn modes(given: postgres::TransactionModes) -> TransactionModes {
     let isolation = given.isolation.map(|isolation| match isolation {
         facts::Isolation::Serializable => Isolation::Serializable,
         _ => Isolation::Weaker,
@@ -241,75 +247,29 @@ pub(super) fn modes(given: facts::TransactionModes) -> TransactionModes {
     }
 }
 
-const TRAITS: &[(facts::StatementTraits, RoutingTraits)] = &[
-    (facts::StatementTraits::WRITES, RoutingTraits::WRITES),
-    (
-        facts::StatementTraits::LOCKS_ROWS,
-        RoutingTraits::LOCKS_ROWS,
-    ),
-    (
-        facts::StatementTraits::SELECT_INTO,
-        RoutingTraits::MAKES_TABLE,
-    ),
-    (facts::StatementTraits::TEMPORARY, RoutingTraits::TEMPORARY),
-    (
-        facts::StatementTraits::ADVISORY_LOCK,
-        RoutingTraits::NAMED_LOCK,
-    ),
-    (facts::StatementTraits::NEXT_VALUE, RoutingTraits::SEQUENCE),
-    (
-        facts::StatementTraits::CURRENT_VALUE,
-        RoutingTraits::REMEMBERS,
-    ),
-    (facts::StatementTraits::SETS_UNKNOWN, RoutingTraits::ASSIGNS),
-    (facts::StatementTraits::SEED, RoutingTraits::ASSIGNS),
-    (facts::StatementTraits::NOTIFIES, RoutingTraits::NOTIFIES),
-    (
-        facts::StatementTraits::LARGE_OBJECT,
-        RoutingTraits::LARGE_OBJECT,
-    ),
-    (
-        facts::StatementTraits::TRANSACTION_ID,
-        RoutingTraits::TRANSACTION_ID,
-    ),
-    (facts::StatementTraits::RUNS_TEXT, RoutingTraits::RUNS_TEXT),
-    (facts::StatementTraits::OBSCURE, RoutingTraits::OBSCURE),
-    (facts::StatementTraits::BROKEN, RoutingTraits::OBSCURE),
-    (facts::StatementTraits::TOO_DEEP, RoutingTraits::OBSCURE),
-    (facts::StatementTraits::CATALOG, RoutingTraits::CATALOG),
-];
-
-fn traits(facts: &facts::StatementFacts) -> RoutingTraits {
+fn traits(facts: &postgres::StatementFacts) -> RoutingTraits {
     let mut traits = RoutingTraits::NONE;
-    if facts.kind == (facts::StatementKind::Explain { analyze: false }) {
+    if facts.kind == (postgres::StatementKind::Explain { analyze: false }) {
         // The statement is planned, not run.
         return traits;
     }
     if facts.functions.is_cut() || facts.tables.is_cut() {
         traits = traits.and(RoutingTraits::OBSCURE);
     }
-    if facts.traits == facts::StatementTraits::NONE {
-        return traits;
-    }
-    for (found, trait_of) in TRAITS {
-        if facts.traits.any(*found) {
-            traits = traits.and(*trait_of);
-        }
-    }
-    traits
+    traits.and(facts.traits.routing())
 }
 
 /// Returns the worst volatility of all calls and reads. Nothing is looked up for a statement that
 /// cannot be a read.
 fn calls(
     context: &AnalysisContext<'_>,
-    facts: &facts::StatementFacts,
+    facts: &postgres::StatementFacts,
     kind: StatementClass,
 ) -> Volatility {
     if kind != StatementClass::Read {
         return Volatility::None;
     }
-    let is_run = facts.kind != (facts::StatementKind::Explain { analyze: false });
+    let is_run = facts.kind != (postgres::StatementKind::Explain { analyze: false });
     let called = if is_run {
         facts.functions.as_slice()
     } else {

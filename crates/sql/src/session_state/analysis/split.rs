@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::facts::StatementKind;
-use crate::postgres::{Tokens, statements};
+use crate::postgres::{StatementKind, Tokens, statements};
 use crate::token;
 use crate::token::words::AS;
 

@@ -4,7 +4,7 @@ mod asking;
 
 use std::collections::BTreeSet;
 
-use crate::facts::Discard;
+use crate::postgres::Discard;
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::StatementClass;
 use evenkeel_policy::route::{Isolation, TransactionModes};

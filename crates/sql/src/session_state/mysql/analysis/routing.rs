@@ -290,57 +290,6 @@ pub(super) fn isolation(level: mysql::Isolation) -> route::Isolation {
     }
 }
 
-const TRAITS: &[(mysql::StatementTraits, RoutingTraits)] = &[
-    (mysql::StatementTraits::WRITES, RoutingTraits::WRITES),
-    (
-        mysql::StatementTraits::LOCKS_ROWS,
-        RoutingTraits::LOCKS_ROWS,
-    ),
-    (
-        mysql::StatementTraits::INTO_FILE,
-        RoutingTraits::MAKES_TABLE,
-    ),
-    (mysql::StatementTraits::TEMPORARY, RoutingTraits::TEMPORARY),
-    (
-        mysql::StatementTraits::NAMED_LOCK,
-        RoutingTraits::NAMED_LOCK,
-    ),
-    (mysql::StatementTraits::NEXT_VALUE, RoutingTraits::SEQUENCE),
-    (
-        mysql::StatementTraits::CURRENT_VALUE,
-        RoutingTraits::REMEMBERS,
-    ),
-    (
-        mysql::StatementTraits::READS_FOUND_ROWS,
-        RoutingTraits::REMEMBERS,
-    ),
-    (
-        mysql::StatementTraits::READS_INSERT_ID,
-        RoutingTraits::REMEMBERS,
-    ),
-    (
-        mysql::StatementTraits::DIAGNOSTICS,
-        RoutingTraits::REMEMBERS,
-    ),
-    (
-        mysql::StatementTraits::SETS_INSERT_ID,
-        RoutingTraits::ASSIGNS,
-    ),
-    (mysql::StatementTraits::SETS_UNKNOWN, RoutingTraits::ASSIGNS),
-    (
-        mysql::StatementTraits::SPECIAL_FUNCTION,
-        RoutingTraits::OBSCURE,
-    ),
-    (
-        mysql::StatementTraits::CONNECTION_ID,
-        RoutingTraits::OBSCURE,
-    ),
-    (mysql::StatementTraits::VERSIONED, RoutingTraits::OBSCURE),
-    (mysql::StatementTraits::BROKEN, RoutingTraits::OBSCURE),
-    (mysql::StatementTraits::TOO_DEEP, RoutingTraits::OBSCURE),
-    (mysql::StatementTraits::CATALOG, RoutingTraits::CATALOG),
-];
-
 fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits {
     let mut traits = RoutingTraits::NONE;
     if facts.kind == (mysql::StatementKind::Explain { analyze: false }) {
@@ -352,14 +301,7 @@ fn traits(facts: &mysql::StatementFacts, kind: StatementClass) -> RoutingTraits 
     {
         traits = traits.and(RoutingTraits::OBSCURE);
     }
-    if facts.traits == mysql::StatementTraits::NONE {
-        return traits;
-    }
-    for (found, trait_of) in TRAITS {
-        if facts.traits.any(*found) {
-            traits = traits.and(*trait_of);
-        }
-    }
+    traits = traits.and(facts.traits.routing());
     if kind != StatementClass::Setting && facts.traits.any(mysql::StatementTraits::SETS_VARIABLES) {
         traits = traits.and(RoutingTraits::ASSIGNS);
     }
