@@ -1,10 +1,12 @@
 //! Facts about the statements of a text, in the terms that both dialects share.
 
+mod scan;
 mod traits;
 
 use super::hint::HintComment;
 use super::name::{Name, Names};
 use super::token::{Lexer, Span, Token, TokenKind};
+pub(crate) use scan::{Expect, Grammar, Role, Scan};
 pub use traits::StatementTraits;
 
 /// Maximum number of statements of one text that are described. The facts about one statement take
@@ -31,6 +33,7 @@ pub struct TextFacts<'a, K> {
 impl<'a, K: StatementKind> TextFacts<'a, K> {
     /// Reads the facts about a text from its statements, which `statements` has left when it
     /// returns.
+    #[inline]
     pub(crate) fn of<T: StatementLexer<Kind = K>>(statements: &mut Statements<'a, T>) -> Self {
         let mut facts = TextFacts {
             text: statements.text,
@@ -47,8 +50,8 @@ impl<'a, K: StatementKind> TextFacts<'a, K> {
         facts
     }
 
-    pub(crate) fn with_hint(self, hint: Option<HintComment<'a>>) -> Self {
-        TextFacts { hint, ..self }
+    pub(crate) fn set_hint(&mut self, hint: Option<HintComment<'a>>) {
+        self.hint = hint;
     }
 
     /// Returns the text, to which the spans of the statements refer.

@@ -28,7 +28,7 @@ pub use lexer::Tokens;
 pub use long_text::LongTextReader;
 
 use crate::token::words as w;
-use scan::Scan;
+use scan::scan;
 
 use super::facts::StatementLexer;
 use super::token::Word;
@@ -75,7 +75,8 @@ pub fn facts(text: &[u8], modes: LexerModes) -> TextFacts<'_> {
         facts.first.kind = StatementKind::Unknown;
         facts.first.traits.add(StatementTraits::VERSIONED);
     }
-    facts.with_hint(statements.tokens.hint())
+    facts.set_hint(statements.tokens.hint());
+    facts
 }
 
 /// Returns an iterator over all statements of a text, without the limit of [`facts()`].
@@ -89,6 +90,7 @@ pub(crate) type Statements<'a> = super::facts::Statements<'a, Tokens<'a>>;
 impl StatementLexer for Tokens<'_> {
     type Kind = StatementKind;
 
+    #[inline]
     fn statement(&mut self, text: &[u8], first: Token) -> (StatementFacts, Token) {
         let (mut statement, end) = statement(self, text, first);
         if self.take_versioned() {
@@ -163,6 +165,7 @@ pub fn has_nbsp_outside_quotes(text: &[u8], modes: LexerModes) -> bool {
     }
 }
 
+#[inline]
 fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFacts, Token) {
     let kind = match first.kind {
         TokenKind::Word => head::kind(first.word, tokens),
@@ -171,7 +174,7 @@ fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFa
     };
     let behind_first = (kind == StatementKind::Set).then(|| tokens.clone());
     let in_comment = tokens.in_comment();
-    let (mut statement, end) = Scan::run(tokens, text, first, kind);
+    let (mut statement, end) = scan(tokens, text, first, kind);
     statement.in_comment = in_comment;
     if let Some(behind) = behind_first {
         let traits = set::traits(set::assignments(&behind).as_deref());

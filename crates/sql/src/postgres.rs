@@ -33,7 +33,7 @@ pub use lexer::Tokens;
 pub use session_results::is_described_by_session;
 
 use crate::token::words as w;
-use scan::Scan;
+use scan::scan;
 
 use super::facts::{StatementLexer, StatementTraits};
 use super::token::{Token, TokenKind};
@@ -46,8 +46,9 @@ use super::token::{Token, TokenKind};
 #[must_use]
 pub fn facts(text: &[u8], backslashes: bool) -> TextFacts<'_> {
     let mut statements = statements(text, backslashes);
-    let facts = TextFacts::of(&mut statements);
-    facts.with_hint(statements.tokens.hint())
+    let mut facts = TextFacts::of(&mut statements);
+    facts.set_hint(statements.tokens.hint());
+    facts
 }
 
 /// Returns an iterator over all statements of a text, without the limit of [`facts()`].
@@ -61,6 +62,7 @@ pub(crate) type Statements<'a> = super::facts::Statements<'a, Tokens<'a>>;
 impl StatementLexer for Tokens<'_> {
     type Kind = StatementKind;
 
+    #[inline]
     fn statement(&mut self, text: &[u8], first: Token) -> (StatementFacts, Token) {
         statement(self, text, first)
     }
@@ -115,6 +117,7 @@ const UNSAFE_ENCODINGS: [&[u8]; 17] = [
     b"windows950",
 ];
 
+#[inline]
 fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFacts, Token) {
     let kind = match first.kind {
         TokenKind::Word => head::kind(first.word, tokens),
@@ -122,7 +125,7 @@ fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFa
         _ => StatementKind::Unknown,
     };
     let behind_first = (first.word == w::SELECT).then(|| tokens.clone());
-    let (mut statement, end) = Scan::run(tokens, text, first, kind);
+    let (mut statement, end) = scan(tokens, text, first, kind);
     let literals = |behind: Tokens<'_>| set::set_configs(&behind).is_some();
     if statement.traits.any(StatementTraits::SETS_UNKNOWN) && behind_first.is_some_and(literals) {
         statement.traits = StatementTraits::SETS_LITERALS;

@@ -1,16 +1,12 @@
 //! Roles of keywords in MySQL's statements, and names with properties of their own.
 
-use crate::facts::StatementTraits;
+use crate::facts::{Role, StatementTraits};
 use crate::token::Word;
 use crate::token::words::*;
 
-/// Role of a word in the middle of a statement.
+/// Role of a word that PostgreSQL lacks or handles differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    /// No role of its own: a name, a function, or a keyword that does not matter.
-    Name,
-    /// Begins a query.
-    Select,
+pub(super) enum OwnRole {
     /// May begin the list of sources.
     From,
     /// Continues the list of sources.
@@ -25,12 +21,8 @@ pub(super) enum Role {
     For,
     /// LOCK, which may be LOCK IN SHARE MODE.
     Lock,
-    /// Ends the list of sources.
-    EndsSources,
     /// TABLE.
     Table,
-    /// Precedes a source or target.
-    KeepsExpecting,
     /// WITH.
     With,
     /// TEMPORARY.
@@ -39,30 +31,28 @@ pub(super) enum Role {
     Next,
     /// PREVIOUS, perhaps of a sequence.
     Previous,
-    /// A reserved word: a parenthesis after it begins no call.
-    Operand,
 }
 
 /// Returns the role of a word.
-pub(super) fn role(word: Word) -> Role {
+pub(super) fn role(word: Word) -> Role<OwnRole> {
     match word {
         SELECT | VALUES => Role::Select,
-        FROM => Role::From,
-        JOIN | STRAIGHT_JOIN => Role::Join,
-        INTO => Role::Into,
-        INSERT | REPLACE | DELETE | TRUNCATE => Role::Write,
-        UPDATE => Role::Update,
-        FOR => Role::For,
-        LOCK => Role::Lock,
+        FROM => Role::Own(OwnRole::From),
+        JOIN | STRAIGHT_JOIN => Role::Own(OwnRole::Join),
+        INTO => Role::Own(OwnRole::Into),
+        INSERT | REPLACE | DELETE | TRUNCATE => Role::Own(OwnRole::Write),
+        UPDATE => Role::Own(OwnRole::Update),
+        FOR => Role::Own(OwnRole::For),
+        LOCK => Role::Own(OwnRole::Lock),
         WHERE | GROUP | HAVING | ORDER | LIMIT | UNION | EXCEPT | INTERSECT | MINUS | WINDOW
         | SET => Role::EndsSources,
-        TABLE => Role::Table,
+        TABLE => Role::Own(OwnRole::Table),
         ONLY | LATERAL | IGNORE | LOW_PRIORITY | HIGH_PRIORITY | DELAYED | QUICK | IF | NOT
         | EXISTS => Role::KeepsExpecting,
-        WITH => Role::With,
-        TEMPORARY => Role::Temporary,
-        NEXT => Role::Next,
-        PREVIOUS => Role::Previous,
+        WITH => Role::Own(OwnRole::With),
+        TEMPORARY => Role::Own(OwnRole::Temporary),
+        NEXT => Role::Own(OwnRole::Next),
+        PREVIOUS => Role::Own(OwnRole::Previous),
         ON | USING | AND | OR | XOR | IN | LIKE | RLIKE | REGEXP | BETWEEN | CASE | WHEN | THEN
         | ELSE | IS | DIV | BY | DISTINCT | DISTINCTROW | ALL | NATURAL | INNER | OUTER | CROSS
         | USE | FORCE | KEY | INDEX | PARTITION | DUAL | NULL | TRUE | FALSE | COLLATE | OVER

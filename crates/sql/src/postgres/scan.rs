@@ -1,251 +1,90 @@
-//! Scans the tokens of a statement once for its functions, its tables and its properties.
+//! Scan of PostgreSQL's statements: the part that differs from MySQL's.
 
 use super::facts::{StatementFacts, StatementKind};
 use super::lexer::Tokens;
-use super::words::{self, Role};
-use crate::facts::StatementTraits;
+use super::words::{self, OwnRole};
+use crate::facts::{self, Expect, Grammar, Role, StatementTraits};
 use crate::name::Name;
 use crate::token::words as w;
-use crate::token::{Lexer, Span, Token, TokenKind};
-
-/// Maximum depth of parentheses. Deeper ones are not analyzed, and the statement is no read.
-const DEPTH_MAX: u32 = 63;
-
-/// Role of the next name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expect {
-    /// A column, a function, or any other name.
-    Anything,
-    /// A table or a function that returns one (FROM, JOIN).
-    Source,
-    /// A table, even if a parenthesis follows it (INTO, UPDATE).
-    Target,
-}
-
-/// One bit for each depth of parentheses.
-#[derive(Debug, Clone, Copy, Default)]
-struct Depths(u64);
-
-impl Depths {
-    fn at(self, depth: u32) -> bool {
-        self.0.checked_shr(depth).unwrap_or(0) & 1 == 1
-    }
-
-    fn set(&mut self, depth: u32, value: bool) {
-        let bit = 1_u64.checked_shl(depth).unwrap_or(0);
-        self.0 = if value { self.0 | bit } else { self.0 & !bit };
-    }
-}
+use crate::token::{Token, TokenKind, Word};
 
 /// State of the scan of one statement.
-pub(super) struct Scan<'t, 'a> {
-    tokens: &'t mut Tokens<'a>,
-    text: &'t [u8],
-    statement: StatementFacts,
-    token: Token,
-    next: Token,
-    last: Token,
-    depth: u32,
+type Scan<'t, 'a> = facts::Scan<'t, Tokens<'a>, StatementKind, OwnState>;
+
+/// State of the scan that MySQL's lacks.
+#[derive(Default)]
+pub(super) struct OwnState {
     /// Depth of nested BEGIN ATOMIC and CASE in the body of a function, where a semicolon does not
     /// end the statement.
     body: u32,
-    expect: Expect,
-    /// Depths within a SELECT, DELETE or UPDATE: FROM begins a list of sources.
-    selecting: Depths,
-    /// Depths within a list of sources.
-    sources: Depths,
-    /// Depths within a list of WITH queries.
-    with: Depths,
-    /// True if the last token ended a source, so that a name here is its alias.
-    after_source: bool,
     /// True if the last DISTINCT belongs to IS DISTINCT FROM.
     compares: bool,
 }
 
-impl<'t, 'a> Scan<'t, 'a> {
-    /// Scans from `token` (already read) to the end of its statement. Returns the facts and the
-    /// token that ended the statement.
-    pub(super) fn run(
-        tokens: &'t mut Tokens<'a>,
-        text: &'t [u8],
-        token: Token,
-        kind: StatementKind,
-    ) -> (StatementFacts, Token) {
-        let next = tokens.next_token();
-        let mut scan = Scan {
-            tokens,
-            text,
-            statement: StatementFacts {
-                kind,
-                ..StatementFacts::default()
-            },
-            token,
-            next,
-            last: Token::default(),
-            depth: 0,
-            body: 0,
-            expect: Expect::Anything,
-            selecting: Depths::default(),
-            sources: Depths::default(),
-            with: Depths::default(),
-            after_source: false,
-            compares: false,
-        };
-        scan.statement.span = token.span;
-        while !scan.at_end() {
-            scan.step();
-            scan.statement.span.end = scan.token.span.end;
-            scan.advance();
-        }
-        let (statement, end, ahead) = (scan.statement, scan.token, scan.next);
-        tokens.put_back(ahead);
-        (statement, end)
+/// Scans from `token` (already read) to the end of its statement. Returns the facts and the token
+/// that ended the statement.
+pub(super) fn scan(
+    tokens: &mut Tokens<'_>,
+    text: &[u8],
+    token: Token,
+    kind: StatementKind,
+) -> (StatementFacts, Token) {
+    Scan::run(tokens, text, token, kind, OwnState::default())
+}
+
+impl Grammar for Scan<'_, '_> {
+    type Role = OwnRole;
+
+    const NUMBERS_IN_NAMES: bool = false;
+
+    #[inline]
+    fn role(word: Word) -> Role<OwnRole> {
+        words::role(word)
     }
 
     #[inline]
-    fn at_end(&self) -> bool {
-        match self.token.kind {
-            TokenKind::End => true,
-            TokenKind::Semicolon => self.depth == 0 && self.body == 0,
-            _ => false,
-        }
+    fn begin(&mut self) {}
+
+    #[inline]
+    fn ends_at_semicolon(&self) -> bool {
+        self.depth == 0 && self.own.body == 0
     }
 
     #[inline]
-    fn advance(&mut self) {
-        self.last = self.token;
-        self.token = self.next;
-        if self.next.kind != TokenKind::End {
-            self.next = self.tokens.next_token();
-        }
-    }
-
-    #[inline]
-    fn step(&mut self) {
-        let after_source = std::mem::take(&mut self.after_source);
-        match self.token.kind {
-            TokenKind::Word
-                if self.next.kind == TokenKind::Dot || self.last.kind == TokenKind::Dot =>
-            {
-                self.name(after_source);
-            }
-            TokenKind::Word => match words::role(self.token.word) {
-                Role::Name => self.name(after_source),
-                role => self.keyword(role),
-            },
-            TokenKind::QuotedName => self.name(after_source),
-            TokenKind::EscapedName => {
-                self.add(StatementTraits::OBSCURE);
-                self.expect = Expect::Anything;
-            }
-            TokenKind::Open | TokenKind::OpenBracket => self.open(),
-            TokenKind::Close | TokenKind::CloseBracket => self.close(),
-            TokenKind::Comma if self.sources.at(self.depth) => self.expect = Expect::Source,
-            TokenKind::Comma => {}
-            TokenKind::Broken => self.add(StatementTraits::BROKEN),
-            _ => self.expect = Expect::Anything,
-        }
-    }
-
-    fn add(&mut self, traits: StatementTraits) {
-        self.statement.traits.add(traits);
-    }
-
-    fn open(&mut self) {
-        self.depth = self.depth.saturating_add(1);
-        if self.depth > DEPTH_MAX {
-            self.add(StatementTraits::TOO_DEEP);
-        }
-        for list in [&mut self.selecting, &mut self.sources, &mut self.with] {
-            list.set(self.depth, false);
-        }
+    fn opened(&mut self) {
+        self.sources.set(self.depth, false);
         // `FROM (a JOIN b …)` continues with a source; `f(` and `INTO t (` do not.
         if self.last.is_name() && words::role(self.last.word) == Role::Name {
             self.expect = Expect::Anything;
         }
     }
 
-    fn close(&mut self) {
-        self.depth = self.depth.saturating_sub(1);
-        self.expect = Expect::Anything;
-        self.after_source = self.sources.at(self.depth);
-    }
-
-    /// Records a name with its schema: a table, a function, or no relevant object.
-    fn name(&mut self, after_source: bool) {
-        let before = self.last;
-        let name = self.dotted();
-        self.note_schema(name);
-        let called = self.next.kind == TokenKind::Open;
-        match self.expect {
-            Expect::Target => self.table(name),
-            Expect::Source if !called => self.table(name),
-            _ if called && !self.is_alias(before, after_source) => self.function(name),
-            _ => {}
+    #[inline]
+    fn other(&mut self) {
+        if self.token.kind == TokenKind::EscapedName {
+            self.add(StatementTraits::OBSCURE);
         }
         self.expect = Expect::Anything;
-    }
-
-    /// Advances to the last part of a dotted name.
-    fn dotted(&mut self) -> Name {
-        let mut name = Name {
-            schema: Span::default(),
-            name: self.token.span,
-        };
-        while self.next.kind == TokenKind::Dot {
-            self.advance();
-            if !self.next.is_name() {
-                break;
-            }
-            self.advance();
-            if self.token.kind == TokenKind::EscapedName {
-                self.add(StatementTraits::OBSCURE);
-            }
-            name.schema = name.name;
-            name.name = self.token.span;
-        }
-        name
     }
 
     /// Returns whether `name (` is an alias with its columns, a WITH query, a type, or a prepared
     /// statement.
-    fn is_alias(&self, before: Token, after_source: bool) -> bool {
+    #[inline]
+    fn is_alias(&self, before: Token) -> bool {
         match before.kind {
             TokenKind::Cast => true,
-            TokenKind::Comma => self.with.at(self.depth),
-            TokenKind::Word => {
-                let named = matches!(before.word, w::AS | w::PREPARE | w::EXECUTE);
-                let with = matches!(before.word, w::WITH | w::RECURSIVE);
-                // `AS NOT MATERIALIZED (`
-                let hint = before.word == w::NOT && self.token.is(w::MATERIALIZED);
-                named || (with || hint) && self.with.at(self.depth) || after_source
+            TokenKind::Comma => self.is_with_query(before),
+            TokenKind::Word if matches!(before.word, w::AS | w::PREPARE | w::EXECUTE) => true,
+            // `AS NOT MATERIALIZED (`
+            TokenKind::Word if before.word == w::NOT && self.token.is(w::MATERIALIZED) => {
+                self.with.at(self.depth) || self.follows_source
             }
-            _ => after_source,
+            _ => self.is_with_query(before) || self.follows_source,
         }
     }
 
-    fn table(&mut self, name: Name) {
-        let written = name.name.of(self.text);
-        let written = written.strip_prefix(b"\"").unwrap_or(written);
-        if starts_with(written, b"pg_") {
-            self.add(StatementTraits::CATALOG);
-            let writes = self.statement.kind == StatementKind::Write
-                || self.statement.traits.any(StatementTraits::WRITES);
-            if writes && starts_with(written, b"pg_settings") {
-                // The view has a rule that turns an UPDATE into a SET.
-                self.add(StatementTraits::SETS_UNKNOWN);
-            }
-        }
-        self.statement.tables.push(name);
-        self.after_source = true;
-    }
-
-    fn function(&mut self, name: Name) {
-        self.add(words::function_traits(name.name.of(self.text)));
-        self.statement.functions.push(name);
-    }
-
-    fn note_schema(&mut self, name: Name) {
+    #[inline]
+    fn schema(&mut self, name: Name) {
         if name.schema.is_empty() {
             return;
         }
@@ -260,55 +99,69 @@ impl<'t, 'a> Scan<'t, 'a> {
         }
     }
 
-    fn keyword(&mut self, role: Role) {
-        let called = self.next.kind == TokenKind::Open;
-        match role {
-            Role::Name => {}
-            Role::Select => {
-                self.selecting.set(self.depth, true);
-                self.sources.set(self.depth, false);
-                self.with.set(self.depth, false);
-                self.expect = Expect::Anything;
+    #[inline]
+    fn table(&mut self, name: Name) {
+        let written = name.name.of(self.text);
+        let written = written.strip_prefix(b"\"").unwrap_or(written);
+        if starts_with(written, b"pg_") {
+            self.add(StatementTraits::CATALOG);
+            let writes = self.statement.kind == StatementKind::Write
+                || self.statement.traits.any(StatementTraits::WRITES);
+            if writes && starts_with(written, b"pg_settings") {
+                // The view has a rule that turns an UPDATE into a SET.
+                self.add(StatementTraits::SETS_UNKNOWN);
             }
-            Role::From => self.from(),
-            // `join` may be the name of a function; JOIN as a keyword is in a list of sources.
-            Role::Join if called && !self.sources.at(self.depth) => self.name(false),
-            Role::Join => self.expect = Expect::Source,
-            Role::Over if called && !self.is_clause() => self.name(false),
-            Role::Into => self.target_of_into(),
-            Role::Using => self.using(),
-            Role::Distinct => {
-                self.compares = self.last.is(w::IS) || self.last.is(w::NOT);
-                self.expect = Expect::Anything;
-            }
-            Role::Insert => self.writes(),
-            Role::Delete => {
-                self.writes();
-                self.selecting.set(self.depth, true);
-            }
-            Role::Update => self.update(),
-            Role::For => self.locking(),
-            Role::EndsSources => {
-                self.sources.set(self.depth, false);
-                self.expect = Expect::Anything;
-            }
-            Role::Table => self.table_keyword(),
-            // `FROM ONLY t`, `FROM LATERAL f()`, `JOIN LATERAL (`
-            Role::KeepsExpecting => {}
-            Role::With => self.begin_with(),
-            Role::Temporary => self.temporary(),
-            Role::Begin if called => self.name(false),
-            Role::Begin => self.begin_body(),
-            // A column may have that name.
-            Role::Case | Role::End if self.last.is(w::AS) => self.expect = Expect::Anything,
-            Role::Case if self.body > 0 => self.body = self.body.saturating_add(1),
-            Role::End => self.body = self.body.saturating_sub(1),
-            Role::Case | Role::Operand | Role::Over => self.expect = Expect::Anything,
-            Role::Syntax if called => self.expect = Expect::Anything,
-            Role::Syntax => self.name(false),
         }
     }
 
+    #[inline]
+    fn function(&mut self, name: Name) {
+        self.add(words::function_traits(name.name.of(self.text)));
+        self.statement.functions.push(name);
+    }
+
+    #[inline]
+    fn plain_name(&mut self, _: Name) {}
+
+    #[inline]
+    fn keyword(&mut self, role: OwnRole) {
+        let called = self.next.kind == TokenKind::Open;
+        match role {
+            OwnRole::From => self.from(),
+            // `join` may be the name of a function; JOIN as a keyword is in a list of sources.
+            OwnRole::Join if called && !self.sources.at(self.depth) => self.name(),
+            OwnRole::Join => self.expect = Expect::Source,
+            OwnRole::Over if called && !self.is_clause() => self.name(),
+            OwnRole::Into => self.target_of_into(),
+            OwnRole::Using => self.using(),
+            OwnRole::Distinct => {
+                self.own.compares = self.last.is(w::IS) || self.last.is(w::NOT);
+                self.expect = Expect::Anything;
+            }
+            OwnRole::Insert => self.writes(),
+            OwnRole::Delete => {
+                self.writes();
+                self.selecting.set(self.depth, true);
+            }
+            OwnRole::Update => self.update(),
+            OwnRole::For => self.locking(),
+            OwnRole::Table => self.expect_table(),
+            OwnRole::With => self.begin_with(),
+            OwnRole::Temporary => self.temporary(),
+            OwnRole::Begin if called => self.name(),
+            OwnRole::Begin => self.begin_body(),
+            // A column may have that name.
+            OwnRole::Case | OwnRole::End if self.last.is(w::AS) => self.expect = Expect::Anything,
+            OwnRole::Case if self.own.body > 0 => self.own.body = self.own.body.saturating_add(1),
+            OwnRole::End => self.own.body = self.own.body.saturating_sub(1),
+            OwnRole::Case | OwnRole::Over => self.expect = Expect::Anything,
+            OwnRole::Syntax if called => self.expect = Expect::Anything,
+            OwnRole::Syntax => self.name(),
+        }
+    }
+}
+
+impl Scan<'_, '_> {
     /// Returns whether OVER, FILTER, SETS, BY or CONFLICT is a keyword here and not the name of a
     /// function.
     fn is_clause(&self) -> bool {
@@ -332,7 +185,7 @@ impl<'t, 'a> Scan<'t, 'a> {
     /// Handles FROM, which begins sources, but not in `extract(x FROM y)` nor in `IS DISTINCT
     /// FROM`.
     fn from(&mut self) {
-        let is_operand = self.last.is(w::DISTINCT) && self.compares;
+        let is_operand = self.last.is(w::DISTINCT) && self.own.compares;
         if self.selecting.at(self.depth) && !is_operand {
             self.sources.set(self.depth, true);
             self.expect = Expect::Source;
@@ -347,13 +200,12 @@ impl<'t, 'a> Scan<'t, 'a> {
     }
 
     fn writes(&mut self) {
-        self.add(StatementTraits::WRITES);
-        self.with.set(self.depth, false);
+        self.begin_write();
         self.expect = Expect::Anything;
     }
 
     /// Handles UPDATE as a command. In FOR UPDATE and FOR NO KEY UPDATE it locks
-    /// ([`Scan::locking`]).
+    /// (`locking`).
     fn update(&mut self) {
         if matches!(self.last.word, w::FOR | w::KEY) && self.last.kind == TokenKind::Word {
             self.expect = Expect::Anything;
@@ -371,17 +223,9 @@ impl<'t, 'a> Scan<'t, 'a> {
         if self.next.kind == TokenKind::Word
             && matches!(next, w::UPDATE | w::SHARE | w::NO | w::KEY)
         {
-            self.add(StatementTraits::LOCKS_ROWS);
-            self.sources.set(self.depth, false);
+            self.lock_rows();
         }
         self.expect = Expect::Anything;
-    }
-
-    /// Handles TABLE before the name of a table: as a command, and in LOCK TABLE, TRUNCATE TABLE,
-    /// SELECT INTO TABLE.
-    fn table_keyword(&mut self) {
-        self.expect = Expect::Target;
-        self.with.set(self.depth, false);
     }
 
     /// Handles WITH, which begins queries at the start of a query. Elsewhere it has other meanings
@@ -405,14 +249,14 @@ impl<'t, 'a> Scan<'t, 'a> {
             self.add(StatementTraits::TEMPORARY);
             return;
         }
-        self.name(false);
+        self.name();
     }
 
     /// Handles the body of a function in SQL: `CREATE FUNCTION … BEGIN ATOMIC …; …; END`.
     fn begin_body(&mut self) {
         let creates = self.statement.kind == StatementKind::Ddl;
         if creates && self.next.is(w::ATOMIC) {
-            self.body = self.body.saturating_add(1);
+            self.own.body = self.own.body.saturating_add(1);
         }
         self.expect = Expect::Anything;
     }

@@ -1,16 +1,12 @@
 //! Roles of keywords in PostgreSQL's statements, and functions with side effects.
 
-use crate::facts::StatementTraits;
+use crate::facts::{Role, StatementTraits};
 use crate::token::Word;
 use crate::token::words::*;
 
-/// Role of a word in the middle of a statement.
+/// Role of a word that MySQL lacks or handles differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    /// No role of its own: a name, or a keyword that does not matter.
-    Name,
-    /// Begins a query.
-    Select,
+pub(super) enum OwnRole {
     /// May begin the list of sources.
     From,
     /// Continues the list of sources.
@@ -29,12 +25,8 @@ pub(super) enum Role {
     Update,
     /// FOR, which may lock.
     For,
-    /// Ends the list of sources.
-    EndsSources,
     /// TABLE.
     Table,
-    /// Precedes a source.
-    KeepsExpecting,
     /// WITH.
     With,
     /// TEMP, TEMPORARY.
@@ -48,42 +40,40 @@ pub(super) enum Role {
     /// Keyword before a parenthesis in certain positions; elsewhere it may be the name of a
     /// function.
     Over,
-    /// A reserved word before an operand: a parenthesis after it begins no call.
-    Operand,
     /// Syntax or a type that looks like a call; it cannot be the name of a function.
     Syntax,
 }
 
-/// The role of a word within a statement.
+/// Returns the role of a word within a statement.
 #[inline]
-pub(super) fn role(word: Word) -> Role {
+pub(super) fn role(word: Word) -> Role<OwnRole> {
     match word {
         SELECT => Role::Select,
-        FROM => Role::From,
-        JOIN => Role::Join,
-        INTO => Role::Into,
-        INSERT | MERGE => Role::Insert,
-        DELETE => Role::Delete,
-        UPDATE => Role::Update,
-        FOR => Role::For,
+        FROM => Role::Own(OwnRole::From),
+        JOIN => Role::Own(OwnRole::Join),
+        INTO => Role::Own(OwnRole::Into),
+        INSERT | MERGE => Role::Own(OwnRole::Insert),
+        DELETE => Role::Own(OwnRole::Delete),
+        UPDATE => Role::Own(OwnRole::Update),
+        FOR => Role::Own(OwnRole::For),
         WHERE | GROUP | ORDER | HAVING | LIMIT | OFFSET | FETCH | UNION | INTERSECT | EXCEPT
         | RETURNING | WINDOW | VALUES => Role::EndsSources,
-        TABLE => Role::Table,
+        TABLE => Role::Own(OwnRole::Table),
         ONLY | LATERAL => Role::KeepsExpecting,
-        WITH => Role::With,
-        TEMP | TEMPORARY => Role::Temporary,
-        BEGIN => Role::Begin,
-        CASE => Role::Case,
-        END => Role::End,
-        OVER | FILTER | BY | SETS | CONFLICT => Role::Over,
-        USING => Role::Using,
-        DISTINCT => Role::Distinct,
+        WITH => Role::Own(OwnRole::With),
+        TEMP | TEMPORARY => Role::Own(OwnRole::Temporary),
+        BEGIN => Role::Own(OwnRole::Begin),
+        CASE => Role::Own(OwnRole::Case),
+        END => Role::Own(OwnRole::End),
+        OVER | FILTER | BY | SETS | CONFLICT => Role::Own(OwnRole::Over),
+        USING => Role::Own(OwnRole::Using),
+        DISTINCT => Role::Own(OwnRole::Distinct),
         AND | OR | NOT | IN | ANY | ALL | SOME | ARRAY | ON | WHEN | THEN | ELSE | AS | EXISTS
         | BETWEEN => Role::Operand,
         CAST | COALESCE | GREATEST | LEAST | NULLIF | ROW | GROUPING | TREAT | TRIM | EXTRACT
         | BIT | CHAR | CHARACTER | DEC | DECIMAL | FLOAT | NCHAR | NATIONAL | NUMERIC | TIME
         | TIMESTAMP | VARCHAR | INTERVAL | XMLCONCAT | XMLELEMENT | XMLEXISTS | XMLFOREST
-        | XMLPARSE | XMLPI | XMLROOT | XMLSERIALIZE => Role::Syntax,
+        | XMLPARSE | XMLPI | XMLROOT | XMLSERIALIZE => Role::Own(OwnRole::Syntax),
         _ => Role::Name,
     }
 }

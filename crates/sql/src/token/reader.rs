@@ -169,6 +169,7 @@ impl<'a> TextReader<'a> {
 
     /// Reads a string or name whose opening quote is `prefix` bytes ahead. `escapes`: a backslash
     /// escapes the next byte.
+    #[inline]
     pub(crate) fn quoted(
         &mut self,
         kind: TokenKind,
@@ -185,6 +186,7 @@ impl<'a> TextReader<'a> {
     }
 
     /// Skips from after the opening quote to after the closing one. Returns false if there is none.
+    #[inline]
     pub(crate) fn skip_quoted(&mut self, quote: u8, escapes: bool) -> bool {
         let other = if escapes { b'\\' } else { quote };
         loop {
@@ -192,18 +194,16 @@ impl<'a> TextReader<'a> {
                 return false;
             };
             self.skip(found);
-            match self.rest() {
-                [first, next, ..] if *first == quote && *next != quote => {
-                    self.skip(1);
-                    return true;
-                }
-                [_, _, ..] => self.skip(2),
-                [first] if *first == quote => {
-                    self.skip(1);
-                    return true;
-                }
-                _ => return false,
+            let (first, next) = (self.byte(0), self.byte(1));
+            if first == quote && next != quote {
+                self.skip(1);
+                return true;
             }
+            if self.rest().len() < 2 {
+                // A backslash is the last byte.
+                return false;
+            }
+            self.skip(2);
         }
     }
 }
