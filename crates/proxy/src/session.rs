@@ -27,12 +27,14 @@
 mod acquirer;
 mod blocking;
 pub(crate) mod cancel;
+mod error_reply;
 pub(crate) mod handle;
 mod http;
 mod input;
 pub(crate) mod interruptible;
 mod lingering_close;
 mod login_connection;
+mod login_error;
 mod login_proof;
 pub(crate) mod mysql;
 pub(crate) mod password_rate_limit;

@@ -40,8 +40,9 @@ use crate::record::TerminationReason;
 use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::handle::{ApplicationName, SessionHandle};
-use crate::session::login_connection;
 use crate::session::password_rate_limit::PasswordRateLimit;
+use crate::session::{login_connection, login_error};
+use crate::upstream::connect_error::ErrorCode;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
 
@@ -133,26 +134,7 @@ pub(super) struct InitialState {
     pub(super) version: Arc<Version>,
 }
 
-/// Reason why a login fails.
-pub(super) enum LoginError {
-    /// The client disconnected, or its connection failed.
-    Disconnected,
-    /// The client receives this error.
-    Rejected(ErrorReply),
-}
-
-impl From<ErrorReply> for LoginError {
-    fn from(error_reply: ErrorReply) -> Self {
-        LoginError::Rejected(error_reply)
-    }
-}
-
-impl From<std::io::Error> for LoginError {
-    fn from(_: std::io::Error) -> Self {
-        LoginError::Disconnected
-    }
-}
-
+type LoginError = login_error::LoginError<ErrorCode>;
 /// Login data that the client has sent so far.
 struct LoginRequest {
     handshake: ClientHandshake,

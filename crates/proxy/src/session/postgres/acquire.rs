@@ -84,7 +84,7 @@ impl Session<'_> {
 
     fn denied(&mut self, error: &AcquireError) -> Result<(), ExitReason> {
         let error_reply = ErrorReply::from_acquire_error(error);
-        match (error, &error_reply.sqlstate.0) {
+        match (error, &error_reply.code.0) {
             // The session's credentials are no longer valid.
             (AcquireError::ConnectFailed(_), b"28P01" | b"28000") => {
                 Err(ExitReason::Fatal(error_reply))
@@ -193,7 +193,7 @@ impl Session<'_> {
                 self.server = Some(server);
                 let text = std::mem::take(&mut self.refused_setting);
                 let reply = ErrorReply::with(&error_catalog::STARTUP_SETTINGS_LOST, &[&text.1]);
-                return Err(ExitReason::Fatal(reply.sqlstate(SqlState(text.0))));
+                return Err(ExitReason::Fatal(reply.coded(SqlState(text.0))));
             }
         };
         if let Some(wanted) = wanted {
@@ -220,7 +220,7 @@ impl Session<'_> {
         }
         let text = std::mem::take(&mut self.refused_setting);
         let error_reply = ErrorReply::with(&error_catalog::SETTING_REJECTED, &[&text.1]);
-        let error_reply = error_reply.sqlstate(SqlState(text.0));
+        let error_reply = error_reply.coded(SqlState(text.0));
         // For data exceptions, syntax and access errors the named object no longer exists. Every
         // later request of the session would fail likewise.
         let is_for_good = text.0.starts_with(b"22") || text.0.starts_with(b"42");

@@ -34,7 +34,7 @@ use crate::service::database::DatabaseService;
 use crate::service::{ClientPermit, ServiceSnapshot};
 use crate::session::blocking;
 use crate::session::handle::{ApplicationName, SessionHandle};
-use crate::session::login_connection;
+use crate::session::{login_connection, login_error};
 use crate::upstream::pool_registry::Parameters;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
@@ -57,26 +57,7 @@ pub(super) struct LoginHandler<'a> {
     pub(super) slot: usize,
 }
 
-/// Reason why a login ended without a session.
-pub(super) enum LoginError {
-    /// Client disconnected, its connection failed, or it only sent a cancel request.
-    Disconnected,
-    /// Login is rejected with this error.
-    Rejected(ErrorReply),
-}
-
-impl From<ErrorReply> for LoginError {
-    fn from(error_reply: ErrorReply) -> Self {
-        LoginError::Rejected(error_reply)
-    }
-}
-
-impl From<std::io::Error> for LoginError {
-    fn from(_: std::io::Error) -> Self {
-        LoginError::Disconnected
-    }
-}
-
+type LoginError = login_error::LoginError<SqlState>;
 /// Contents of the client's first packets.
 pub(super) struct LoginRequest {
     pub(super) minor: u16,
@@ -400,7 +381,7 @@ fn unusable(fault: ProtocolError) -> ErrorReply {
         ProtocolError::NoUser => b"28000",
         _ => b"08P01",
     };
-    ErrorReply::with(&error_catalog::STARTUP_REJECTED, &[&fault]).sqlstate(SqlState(*sqlstate))
+    ErrorReply::with(&error_catalog::STARTUP_REJECTED, &[&fault]).coded(SqlState(*sqlstate))
 }
 
 /// Answer to a request for encryption.

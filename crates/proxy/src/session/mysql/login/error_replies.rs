@@ -7,6 +7,7 @@ use evenkeel_wire::mysql::login::AuthFailure;
 
 use super::super::error_reply::ErrorReply;
 use crate::error_catalog;
+use crate::upstream::connect_error::ErrorCode;
 
 /// User and client address in the servers' notation.
 pub(super) struct AccountName<'a> {
@@ -67,7 +68,10 @@ pub(super) fn refused(
         AuthFailure::Protocol => ErrorReply::new(&error_catalog::BAD_HANDSHAKE),
         _ => {
             let reply = ErrorReply::with(&error_catalog::AUTHENTICATION_FAILED, &[&refusal]);
-            reply.code(refusal.code(), refusal.sqlstate())
+            reply.coded(ErrorCode {
+                number: refusal.code(),
+                sqlstate: refusal.sqlstate().0,
+            })
         }
     }
 }

@@ -1,17 +1,12 @@
 //! Proves a client's password by a login at a server.
 
-use evenkeel_engine::locked_memory::PASSWORD_LENGTH_MAX;
 use evenkeel_wire::UnprovedPassword;
-use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::login;
 
-use super::super::error_reply::ErrorReply;
 use super::super::server_login;
 use super::credential::LoginGrant;
 use super::{LoginError, LoginHandler, LoginRequest};
-use crate::error_catalog;
-use crate::session::login_proof::{self, Claimant, ProofError};
-use crate::upstream::connect_error::ConnectError;
+use crate::session::login_proof::{Claimant, PasswordProof};
 use crate::upstream::pool_registry::Credential;
 
 impl LoginHandler<'_> {
@@ -23,59 +18,30 @@ impl LoginHandler<'_> {
         grant: LoginGrant,
         password: UnprovedPassword,
     ) -> Result<LoginGrant, LoginError> {
-        let password = password.into_bytes();
-        let generation = self
-            .shared
-            .kept_passwords
-            .generation(&grant.server_user, &password);
-        let credential = Credential::Postgres(login::Credential::Password(password.clone()));
+        let proof = PasswordProof::new(&self.shared, &grant.server_user, password);
+        let generation = proof.generation;
+        let credential = Credential::Postgres(login::Credential::Password(proof.password.clone()));
         let user = self.pool_user(request, grant.server_user.clone(), credential, generation);
         let client = Claimant {
             user: &request.user,
-            address: self.address(),
+            peer: self.peer,
             rate_limit: &self.protocol.rate_limit,
         };
         let service = self.permit.service();
-        let proved = login_proof::at_servers(service, client, async |server, limit| {
+        let proving = proof.run(service, client, async |server, limit| {
             let was_asked =
                 server_login::prove(self.worker, service, (server, &user), limit).await?;
             if !was_asked {
-                self.shared
-                    .kept_passwords
-                    .warn_of_trust(&server.name, &request.user);
+                let kept_passwords = &self.shared.kept_passwords;
+                kept_passwords.warn_of_trust(&server.name, &request.user);
             }
             Ok(())
         });
-        proved
-            .await
-            .map_err(|error| self.unproved(request, error))?;
-        let kept = self.shared.kept_passwords.keep(generation, &password);
-        let too_long =
-            || ErrorReply::with(&error_catalog::PASSWORD_NOT_KEPT, &[&PASSWORD_LENGTH_MAX]);
+        let kept = Some(proving.await?);
         Ok(LoginGrant {
-            kept: Some(kept.ok_or_else(too_long)?),
+            kept,
             generation,
             ..grant
         })
-    }
-
-    fn unproved(&self, request: &LoginRequest, error: ProofError) -> ErrorReply {
-        match error {
-            ProofError::Rejected(error) => {
-                let (user, why) = (&request.user, &error.message);
-                tracing::info!(user, peer = ?self.peer, why, "login refused");
-                of_server(&error)
-            }
-            ProofError::Unavailable(Some(error)) => ErrorReply::from_connect_error(&error),
-            ProofError::Unavailable(None) => ErrorReply::new(&error_catalog::NO_SERVER_AVAILABLE),
-        }
-    }
-}
-
-/// Returns the error as the server has sent it.
-fn of_server(error: &ConnectError) -> ErrorReply {
-    match (error.code, &error.text) {
-        (Some(code), Some(text)) => ErrorReply::from_server(SqlState(code.sqlstate), text),
-        _ => ErrorReply::from_connect_error(error),
     }
 }

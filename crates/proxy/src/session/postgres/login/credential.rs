@@ -263,8 +263,7 @@ pub(super) fn refused(user: &str, refusal: AuthFailure) -> ErrorReply {
     if refusal.sqlstate() == SqlState::INVALID_PASSWORD {
         return failed(user);
     }
-    ErrorReply::with(&error_catalog::AUTHENTICATION_FAILED, &[&refusal])
-        .sqlstate(refusal.sqlstate())
+    ErrorReply::with(&error_catalog::AUTHENTICATION_FAILED, &[&refusal]).coded(refusal.sqlstate())
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub(super) struct InitialState {
 
 /// Returns whether the error concerns an unavailable server and not the client.
 fn is_of_server(error_reply: &ErrorReply) -> bool {
-    let class = &error_reply.sqlstate.0[..2];
+    let class = &error_reply.code.0[..2];
     class == b"08" || class == b"57"
 }
 
@@ -289,7 +289,7 @@ fn refused_settings(error: &StartupError) -> ErrorReply {
         StartupError::Switch(_) | StartupError::NoValue(_) => b"42601",
         StartupError::Unreadable(_) => b"22023",
     };
-    ErrorReply::with(&error_catalog::STARTUP_REJECTED, &[error]).sqlstate(SqlState(*sqlstate))
+    ErrorReply::with(&error_catalog::STARTUP_REJECTED, &[error]).coded(SqlState(*sqlstate))
 }
 
 impl Account {
