@@ -27,6 +27,7 @@
 mod acquirer;
 mod blocking;
 pub(crate) mod cancel;
+mod core;
 mod error_reply;
 pub(crate) mod handle;
 mod http;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
 use evenkeel_policy::failover_queue::{FailoverTicket, PrimaryError, PrimaryStatus};
+use evenkeel_policy::route::retry::SetupFailure;
 
 use super::handle::SessionHandle;
 use super::placement::{Placement, PlacementTarget};
@@ -68,11 +69,9 @@ pub(super) enum AcquireOutcome<C> {
     Pending,
     /// Routing must be decided again.
     Reroute,
-    /// Server has no connection available, and `policy::route::retry` decides what follows.
-    Exhausted,
-    /// The replica rejects the login. It may not have replicated the user, the password or the
-    /// database yet.
-    RefusedByReplica(Arc<ConnectError>),
+    /// There is no connection to this server, and `policy::route::retry` decides what follows. The
+    /// error is for work that is not retried.
+    Failed(SetupFailure, AcquireError),
     Denied(AcquireError),
 }
 
@@ -270,10 +269,12 @@ impl<'a, C: PoolableConnection> Acquirer<'a, C> {
             }
             WaitResult::Failed(error) if error.is_passing() => {
                 self.service.server_info.request_role_check(error.server_id);
-                AcquireOutcome::Exhausted
+                AcquireOutcome::Failed(SetupFailure::Lost, AcquireError::NO_PRIMARY)
             }
+            // The replica may not have replicated the user, the password or the database yet.
             WaitResult::Failed(error) if self.is_at_replica() => {
-                AcquireOutcome::RefusedByReplica(error)
+                let error = AcquireError::ConnectFailed(error);
+                AcquireOutcome::Failed(SetupFailure::Rejected, error)
             }
             WaitResult::Failed(error) => {
                 self.at = None;

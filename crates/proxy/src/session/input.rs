@@ -4,6 +4,7 @@ use std::io;
 
 use evenkeel_engine::socket::Chunk;
 use evenkeel_engine::stream::Stream;
+use evenkeel_wire::stream_editor::StreamEditor;
 
 use crate::worker::Worker;
 
@@ -41,35 +42,56 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Returns the number of bytes that [`Self::forward`] sends.
-    pub(super) fn forwarded_length(&self, edited: &[u8], is_whole: bool) -> usize {
-        match is_whole {
-            true => self.bytes().len(),
-            false => edited.len(),
-        }
-    }
-
-    /// Sends the bytes unchanged, or their edited form.
-    pub(super) fn forward(
-        self,
-        worker: &Worker,
-        edited: Vec<u8>,
-        is_whole: bool,
-        stream: &mut Stream,
-    ) -> io::Result<()> {
-        match is_whole {
-            true => {
-                worker.keep_spare(edited);
-                self.send(worker, stream)
-            }
-            false => stream.send_own(worker, edited),
-        }
-    }
-
     /// Returns the allocation to the worker for reuse.
     pub(super) fn used_up(self, worker: &Worker) {
         if let Input::Owned(bytes) = self {
             worker.keep_spare(bytes);
+        }
+    }
+}
+
+/// Input of a server, and what the client gets of it.
+pub(super) struct ServerInput<'a> {
+    input: Input<'a>,
+    edited: Vec<u8>,
+    /// True if the client gets the input unchanged.
+    pub(super) is_whole: bool,
+}
+
+impl<'a> ServerInput<'a> {
+    /// Appends the received chunk to the beginning of a message that was held back.
+    pub(super) fn behind(held: &mut Vec<u8>, chunk: Chunk<'a>, worker: &Worker) -> Self {
+        Self {
+            input: Input::behind(held, chunk),
+            edited: worker.take_spare(),
+            is_whole: false,
+        }
+    }
+
+    pub(super) fn editor(&mut self) -> StreamEditor<'_, '_> {
+        StreamEditor::new(self.input.bytes(), &mut self.edited)
+    }
+
+    /// Returns the number of bytes that the client gets.
+    pub(super) fn length(&self) -> usize {
+        match self.is_whole {
+            true => self.input.bytes().len(),
+            false => self.edited.len(),
+        }
+    }
+
+    /// Drops the input: the client gets nothing of it.
+    pub(super) fn discard(self, worker: &Worker) {
+        worker.keep_spare(self.edited);
+    }
+
+    pub(super) fn send(self, worker: &Worker, stream: &mut Stream) -> io::Result<()> {
+        match self.is_whole {
+            true => {
+                worker.keep_spare(self.edited);
+                self.input.send(worker, stream)
+            }
+            false => stream.send_own(worker, self.edited),
         }
     }
 }

@@ -61,14 +61,13 @@ use self::user_state::Account;
 use crate::numbers::Place;
 use crate::record::{Record, TerminationReason};
 use crate::service::ClientPermit;
-use crate::service::activity::SessionActivity;
-use crate::service::database::DatabaseService;
 use crate::service::rules::AppliedRules;
-use crate::service::stats::ServiceStats;
 use crate::session::acquirer::Acquirer;
 use crate::session::cancel::{KillOutcome, generation};
+use crate::session::core::{self, Core};
 use crate::session::handle::SessionHandle;
 use crate::session::proxy_protocol;
+use crate::upstream::connect_error::ErrorCode;
 use crate::upstream::worker_pool::WorkerPools;
 use crate::worker::Worker;
 use evenkeel_sql::session_state::mysql::{InitialSettings, SessionState};
@@ -84,32 +83,21 @@ const HELD_LENGTH_MAX: usize = 64 * 1024;
 /// on another server. Only the beginning of a longer command is parsed, unless it is a text.
 const KEPT_LENGTH_MAX: usize = 16 * 1024;
 
-/// Reason why a session ends.
-enum ExitReason {
-    /// The client sent COM_QUIT or disconnected.
-    ClientLeft,
-    /// The client's connection failed.
-    ClientBroke(String),
-    /// The server connection failed in the middle of a reply, after which no error can be sent.
-    ServerBroke(String),
-    /// An error that is sent as the reply to the command before the session ends.
-    Fatal(ErrorReply),
+/// Reason of MySQL alone why a session ends.
+enum MysqlExit {
     /// An error that is sent unsolicited before the session ends.
     Unasked(ErrorReply),
     /// The client requests another user (the payload of COM_CHANGE_USER).
     ChangesUser(Vec<u8>),
 }
 
+type ExitReason = core::ExitReason<ErrorCode, MysqlExit>;
+
 /// Session of one client.
 struct Session<'a> {
-    worker: &'a Rc<Worker>,
-    permit: &'a ClientPermit,
-    service: Arc<DatabaseService>,
+    core: Core<'a, ServerConnection>,
     shared: Arc<MysqlService>,
     account: Rc<Account>,
-    handle: &'a SessionHandle,
-    /// Client connection; `None` only after the session has ended.
-    client: Option<Stream>,
     handshake: ClientHandshake,
     /// State after login, restored by COM_RESET_CONNECTION.
     begin: InitialState,
@@ -122,14 +110,10 @@ struct Session<'a> {
     refusal: Option<ErrorReply>,
     /// Error that the next command receives instead of being executed.
     postponed_error: Option<ErrorReply>,
-    /// Replies of Evenkeel that have not been sent.
-    answers: Vec<u8>,
     /// Command that is being processed.
     active: ActiveRequest,
     /// Effect of the rules on the current command.
     rules: Option<AppliedRules>,
-    server: Option<Box<ServerConnection>>,
-    acquirer: Acquirer<'a, ServerConnection>,
     transcoder: Transcoder,
     statements: ClientStatements,
     state: SessionState,
@@ -232,7 +216,7 @@ pub(super) async fn serve_session(
         let outcome = handle.run_interruptible(polling).await;
         handle.log_out();
         let payload = match outcome {
-            Ok(ExitReason::ChangesUser(payload)) => payload,
+            Ok(ExitReason::Other(MysqlExit::ChangesUser(payload))) => payload,
             // Boxed, so that a session does not have the size of its end.
             Ok(end) => return Box::pin(session.end(end)).await,
             Err(interrupt) => return Box::pin(session.end_cut(interrupt.ending())).await,
@@ -278,24 +262,26 @@ impl<'a> Session<'a> {
             parts.handle,
         );
         let mut session = Self {
-            worker: parts.worker,
-            permit: parts.permit,
-            service: parts.service,
+            core: Core {
+                worker: parts.worker,
+                permit: parts.permit,
+                service: parts.service,
+                handle: parts.handle,
+                client: Some(parts.client),
+                answers: Vec::new(),
+                server: None,
+                acquirer,
+            },
             shared: parts.shared,
             account: parts.account,
-            handle: parts.handle,
-            client: Some(parts.client),
             handshake: parts.handshake,
             stage: Stage::Command,
             pending_input: PendingInput::default(),
             rest: RemainingPayload::default(),
             refusal: None,
             postponed_error: None,
-            answers: Vec::new(),
             active: ActiveRequest::default(),
             rules: None,
-            server: None,
-            acquirer,
             transcoder: Transcoder::new(agreed, agreed),
             statements: ClientStatements::default(),
             state,
@@ -317,40 +303,7 @@ impl<'a> Session<'a> {
     }
 
     fn hold(&mut self, bytes: &[u8]) {
-        self.pending_input.push(bytes, || self.worker.take_spare());
-    }
-
-    fn client(&mut self) -> Result<&mut Stream, ExitReason> {
-        self.client.as_mut().ok_or(ExitReason::ClientLeft)
-    }
-
-    /// Sends the pending replies of Evenkeel.
-    fn send_answers(&mut self) -> Result<(), ExitReason> {
-        let worker = self.worker;
-        let out = std::mem::take(&mut self.answers);
-        self.acquirer.count_answered(out.len());
-        let sent = self.client()?.send_own(worker, out);
-        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
-    }
-
-    /// Returns the buffer for replies of Evenkeel.
-    fn answers(&mut self) -> &mut Vec<u8> {
-        if self.answers.capacity() == 0 {
-            self.answers = self.worker.take_spare();
-        }
-        &mut self.answers
-    }
-
-    fn stats(&self) -> &ServiceStats {
-        &self.service.stats()[self.worker.index()]
-    }
-
-    fn set_activity(&self, activity: SessionActivity) {
-        self.handle.set_activity(activity, self.worker);
-    }
-
-    /// Returns whether the service has `mode = "session"`.
-    fn keeps_connection(&self) -> bool {
-        self.permit.service().keeps_connections()
+        self.pending_input
+            .push(bytes, || self.core.worker.take_spare());
     }
 }

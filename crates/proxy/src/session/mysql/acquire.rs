@@ -17,9 +17,9 @@ use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
+use crate::session::core::WaitEnd;
 use crate::session::handle::SessionEvent;
 use crate::session::placement::{CatchUpTarget, PlacementTarget};
-use crate::session::steps::{VanishedPeer, vanished_peer};
 use crate::upstream::connect_error::ConnectErrorKind;
 use evenkeel_sql::session_state::mysql::{ResultReads, SettingsDiff, TextForm, settings_diff};
 
@@ -30,7 +30,7 @@ impl Session<'_> {
         wanted: PlacementTarget,
         view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
-        let outcome = self.acquirer.acquire(&wanted, view);
+        let outcome = self.core.acquirer.acquire(&wanted, view);
         self.active.wait = match wanted {
             PlacementTarget::AfterPosition(_, position) => Some(CatchUpTarget::Position(position)),
             PlacementTarget::AfterSync(_) => Some(CatchUpTarget::Everything),
@@ -46,10 +46,10 @@ impl Session<'_> {
     /// Returns whether the session reached a new primary that may not have applied its earlier
     /// writes (Galera).
     fn must_catch_up(&self, view: &ServiceSnapshot) -> bool {
-        let (Some(database), Some(at)) = (view.database(), &self.acquirer.at) else {
+        let (Some(database), Some(at)) = (view.database(), &self.core.acquirer.at) else {
             return false;
         };
-        let positions = || self.service.server_info.positions();
+        let positions = || self.core.service.server_info.positions();
         let is_first = || {
             positions()
                 .sample
@@ -59,14 +59,16 @@ impl Session<'_> {
         let may_lack = match database.consistency {
             Consistency::Eventual => false,
             Consistency::ReadYourWrites => self.token.wrote_before_epoch(database.epoch),
-            Consistency::Global => self.service.server_info.writes().last_us() > 0 && is_first(),
+            Consistency::Global => {
+                self.core.service.server_info.writes().last_us() > 0 && is_first()
+            }
         };
         may_lack && !at.is_replica && positions().is_causal(at.server.id)
     }
 
     /// Routes the command again and sends it to the chosen server; its bytes must be kept.
     pub(super) fn try_again(&mut self) -> Result<(), ExitReason> {
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let wanted = self.decide(&view);
         match self.acquire(wanted, &view)? {
             true => self.launch(None),
@@ -90,13 +92,7 @@ impl Session<'_> {
                 Ok(())
             }
             AcquireOutcome::Reroute => self.try_again(),
-            AcquireOutcome::Exhausted => self.try_elsewhere(),
-            AcquireOutcome::RefusedByReplica(error) => {
-                match self.retry_unsent(SetupFailure::Rejected) {
-                    Some(result) => result,
-                    None => self.denied(&AcquireError::ConnectFailed(error)),
-                }
-            }
+            AcquireOutcome::Failed(failure, error) => self.retry_or_deny(failure, &error),
             AcquireOutcome::Denied(error) => self.denied(&error),
         }
     }
@@ -115,11 +111,15 @@ impl Session<'_> {
         }
     }
 
-    /// Retries on another server after none of the command was sent.
-    fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
-        match self.retry_unsent(SetupFailure::Lost) {
+    /// Acquires another connection for work of which nothing was sent, or denies it.
+    fn retry_or_deny(
+        &mut self,
+        failure: SetupFailure,
+        error: &AcquireError,
+    ) -> Result<(), ExitReason> {
+        match self.retry_unsent(failure) {
             Some(result) => result,
-            None => self.denied(&AcquireError::NO_PRIMARY),
+            None => self.denied(error),
         }
     }
 
@@ -127,15 +127,17 @@ impl Session<'_> {
     /// this client; a replacement is then requested.
     fn accept_server(&mut self, server: Box<ServerConnection>) -> bool {
         if !self.compare(&server) {
-            self.acquirer.exchange(server);
+            self.core.acquirer.exchange(server);
             self.stage = Stage::Waiting;
             return false;
         }
-        self.handle.set_target(Some(&server.core.cancel_target));
-        self.active.since_us = self.acquirer.begins_work();
+        self.core
+            .handle
+            .set_target(Some(&server.core.cancel_target));
+        self.active.since_us = self.core.acquirer.begins_work();
         self.transcoder = Transcoder::new(server.agreed, self.handshake.agreed);
         self.stage = Stage::Command;
-        self.server = Some(server);
+        self.core.server = Some(server);
         true
     }
 
@@ -163,7 +165,7 @@ impl Session<'_> {
 
     /// Returns whether the command changes the schema; the current schema may no longer exist.
     fn goes_to_other_schema(&self) -> bool {
-        if self.keeps_connection() {
+        if self.core.keeps_connection() {
             return false;
         }
         let command = &self.active.command;
@@ -188,7 +190,7 @@ impl Session<'_> {
         let counts = self.state.must_count();
         let statement = self.lacks_statement();
         let statement = statement.map(|statement| (statement, self.within()));
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return Ok(true);
         };
         server.close_statements(out);
@@ -215,7 +217,7 @@ impl Session<'_> {
             must_wait = true;
         }
         if let Some(awaited) = &self.active.wait {
-            let view = self.permit.service().snapshot();
+            let view = self.core.permit.service().snapshot();
             let wait_ms = view
                 .database()
                 .map_or(0, |database| database.causality.wait_ms);
@@ -223,7 +225,7 @@ impl Session<'_> {
             server.query(Ask::Wait, text.as_bytes(), out);
             must_wait |= !self.active.is_read;
             // The cluster's own limit is 30 seconds, and no statement can change it.
-            if *awaited == CatchUpTarget::Everything && self.acquirer.is_at_replica() {
+            if *awaited == CatchUpTarget::Everything && self.core.acquirer.is_at_replica() {
                 self.active.wait_timer = Some(after(wait_ms));
             }
         }
@@ -255,7 +257,7 @@ impl Session<'_> {
         missing.owed = missing.owed.saturating_sub(1);
         if missing.owed == 0 {
             self.active.missing = None;
-            let interner = self.worker.interner();
+            let interner = self.core.worker.interner();
             self.state.restored(&mut server.settings, interner);
         }
     }
@@ -266,11 +268,11 @@ impl Session<'_> {
         let command = std::mem::take(&mut self.active.command);
         let ActiveRequest { what, .. } = self.drop_unit();
         self.record_types(&what, &command);
-        self.worker.keep_spare(command);
-        self.acquirer.release_failover_slot();
-        if self.server.is_none() {
-            self.acquirer.at = None;
-            self.set_activity(SessionActivity::Idle);
+        self.core.worker.keep_spare(command);
+        self.core.acquirer.release_failover_slot();
+        if self.core.server.is_none() {
+            self.core.acquirer.at = None;
+            self.core.set_activity(SessionActivity::Idle);
         }
         match what {
             // COM_STMT_SEND_LONG_DATA has no reply, even on failure; the execution receives the
@@ -289,52 +291,26 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Checks for peers that vanished without closing the connection. Returns the reason if the
-    /// server did.
-    fn check_peers(&self) -> Result<Option<String>, ExitReason> {
-        let client = self.client.as_ref().ok_or(ExitReason::ClientLeft)?;
-        let server = self.server.as_ref().map(|server| &server.core.stream);
-        match vanished_peer(self.permit.service(), client, server) {
-            Some(VanishedPeer::Client(why)) => Err(ExitReason::ClientBroke(why)),
-            Some(VanishedPeer::Server(why)) => Ok(Some(why)),
-            None => Ok(None),
-        }
-    }
-
     /// Handles an event from outside. After any of them the wait of the session is checked.
     pub(super) fn handle_event(&mut self, event: SessionEvent) -> Result<(), ExitReason> {
-        match event {
-            SessionEvent::ServerAbandoned if self.server.is_some() => {
-                return self.server_lost("went down or is no longer the primary");
-            }
-            SessionEvent::LivenessCheck => {
-                if let Some(why) = self.check_peers()? {
-                    return self.server_lost(&why);
-                }
-            }
-            SessionEvent::QueryOvertime => {
-                crate::session::cancel::cancel(self.worker, self.handle);
-            }
-            SessionEvent::Cancelled if self.acquirer.is_waiting() => {
-                self.acquirer.leave_queues();
-                return self.refuse(ErrorReply::new(&error_catalog::QUERY_INTERRUPTED));
-            }
-            SessionEvent::ServerAbandoned | SessionEvent::Cancelled | SessionEvent::Recheck => {}
+        if let Some(why) = self.core.loss_by(event)? {
+            return self.server_lost(&why);
         }
-        if self.acquirer.has_timed_out() {
-            return self.refuse(ErrorReply::new(&error_catalog::POOL_TIMEOUT));
-        }
-        match self.acquirer.should_reroute() {
-            true => self.try_reroute(),
-            false => Ok(()),
+        match self.core.wait_end(event) {
+            Some(WaitEnd::Cancelled) => {
+                self.refuse(ErrorReply::new(&error_catalog::QUERY_INTERRUPTED))
+            }
+            Some(WaitEnd::TimedOut) => self.refuse(ErrorReply::new(&error_catalog::POOL_TIMEOUT)),
+            Some(WaitEnd::Reroute) => self.try_reroute(),
+            None => Ok(()),
         }
     }
 
     /// Reroutes the command if that is now better than to continue waiting.
     fn try_reroute(&mut self) -> Result<(), ExitReason> {
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let wanted = self.decide(&view);
-        match self.acquirer.reroute_to(wanted, &view) {
+        match self.core.acquirer.reroute_to(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }

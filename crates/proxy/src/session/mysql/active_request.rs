@@ -162,7 +162,7 @@ impl Session<'_> {
             return PlacementTarget::Primary;
         }
         let reading = ReadRequest {
-            server_info: &self.service.server_info,
+            server_info: &self.core.service.server_info,
             token: &mut self.token,
             tried: &self.active.retries.tried,
             among: self.rules.as_ref().and_then(AppliedRules::server_group),
@@ -170,13 +170,13 @@ impl Session<'_> {
         };
         let found = reading.candidates(view, database);
         let decision = self.decision(database, found.availability());
-        found.want_positions(&decision, &self.service.server_info);
+        found.want_positions(&decision, &self.core.service.server_info);
         self.active.is_read = decision.is_read;
         if destination == Destination::PrimaryForRead || self.was_just_unfit() {
             return PlacementTarget::Primary;
         }
         let key = self.account.pool_user.user_number.get();
-        let has_room = |index| self.acquirer.has_room(view, index);
+        let has_room = |index| self.core.acquirer.has_room(view, index);
         found.place(decision.target, database, key, has_room)
     }
 
@@ -198,7 +198,8 @@ impl Session<'_> {
         let Some(meaning) = self.active.statement.meaning() else {
             return Ok(());
         };
-        if !self.acquirer.is_at_replica() || self.keeps_connection() || self.only_reads() {
+        if !self.core.acquirer.is_at_replica() || self.core.keeps_connection() || self.only_reads()
+        {
             return Ok(());
         }
         if self.is_held_for_questions() && (only_asks(meaning) || self.stays_for_results()) {
@@ -243,7 +244,11 @@ impl Session<'_> {
 
     /// Returns whether the server reports a READ ONLY transaction.
     fn is_in_read_only(&self) -> bool {
-        let status = self.server.as_ref().map(|one| one.conversation.status());
+        let status = self
+            .core
+            .server
+            .as_ref()
+            .map(|one| one.conversation.status());
         status.is_some_and(|status| status.has(Status::READ_ONLY))
     }
 
@@ -263,7 +268,7 @@ impl Session<'_> {
         let primary = database.primary.and_then(|index| view.servers.get(index));
         let is_untried =
             primary.is_some_and(|server| !self.active.retries.tried.contains(&server.id));
-        may_bind && is_untried && self.service.failover_queue.is_idle()
+        may_bind && is_untried && self.core.service.failover_queue.is_idle()
     }
 
     /// Returns whether the command only assigns literals to settings.

@@ -13,7 +13,7 @@ impl Session<'_> {
     /// Records that the server has applied the writes that the session must see.
     pub(super) fn caught_up(&mut self) {
         self.active.wait_timer = None;
-        if self.acquirer.is_at_primary() {
+        if self.core.acquirer.is_at_primary() {
             // Counted as a write on the primary, so that the new position belongs to this primary's
             // epoch and no session waits for it again.
             self.wrote();
@@ -29,7 +29,7 @@ impl Session<'_> {
             .as_ref()
             .map(|awaited| read_result(awaited, row));
         if result == Some(CatchUpResult::Untrue)
-            && let Some(at) = &self.acquirer.at
+            && let Some(at) = &self.core.acquirer.at
         {
             let server = &at.server.name;
             tracing::debug!(%server, "position was reached with transactions of another server; \

@@ -44,8 +44,10 @@ impl Session<'_> {
             return self.end_unit();
         }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        if matches!(self.stage, Stage::Preparing) && self.server.as_deref().is_some_and(is_quiet) {
-            let out = self.worker.take_spare();
+        if matches!(self.stage, Stage::Preparing)
+            && self.core.server.as_deref().is_some_and(is_quiet)
+        {
+            let out = self.core.worker.take_spare();
             return self.send_command(out, None);
         }
         Ok(())
@@ -54,7 +56,7 @@ impl Session<'_> {
     /// Ends the command, so that the client may send the next one.
     pub(super) fn end_unit(&mut self) -> Result<(), ExitReason> {
         let active = std::mem::take(&mut self.active);
-        self.worker.keep_spare(active.command);
+        self.core.worker.keep_spare(active.command);
         self.stage = Stage::Command;
         if !self.rest.is_over() {
             // The server waits for the rest of a command to which it has already replied.
@@ -81,12 +83,12 @@ impl Session<'_> {
     fn is_in_transaction(&self) -> bool {
         let is_open =
             |server: &ServerConnection| server.conversation.status().has(Status::IN_TRANSACTION);
-        self.server.as_deref().is_some_and(is_open)
+        self.core.server.as_deref().is_some_and(is_open)
     }
 
     /// Updates the session's activity between two commands.
     pub(super) fn show_activity(&self) {
-        self.set_activity(match self.is_in_transaction() {
+        self.core.set_activity(match self.is_in_transaction() {
             true => SessionActivity::InTransaction,
             false if self.is_free() => SessionActivity::Idle,
             false => SessionActivity::Bound,
@@ -97,7 +99,9 @@ impl Session<'_> {
     /// enforces it for a session without a server connection.
     pub(super) fn limit_idleness(&self) {
         let limit_ms = self.state.wait_timeout_ms();
-        self.handle.set_idle_limit(limit_ms.unwrap_or_default());
+        self.core
+            .handle
+            .set_idle_limit(limit_ms.unwrap_or_default());
     }
 
     /// Holds the connection briefly in case the client queries state left by the statement next.
@@ -129,17 +133,17 @@ impl Session<'_> {
     /// Returns whether another client waits for a connection. Takes a lock, so it must not be
     /// called after each command.
     fn others_wait(&self) -> bool {
-        self.service.pool_registry.pools.waiting() > 0
+        self.core.service.pool_registry.pools.waiting() > 0
     }
 
     /// Returns whether the server connection holds no state of this client.
     pub(super) fn is_free(&self) -> bool {
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return false;
         };
         let is_quiet = server.conversation.is_idle() && server.is_between_replies();
         let is_quiet = is_quiet && !server.shows_trackers;
-        is_quiet && self.state.pins.is_empty() && !self.keeps_connection() && !self.holds()
+        is_quiet && self.state.pins.is_empty() && !self.core.keeps_connection() && !self.holds()
     }
 
     /// Returns whether the connection is held for a follow-up query of the client.
@@ -150,10 +154,10 @@ impl Session<'_> {
     /// Returns whether the connection is held only for a follow-up query. Any other command is
     /// routed again.
     pub(super) fn is_held_for_questions(&self) -> bool {
-        let server = self.server.as_ref();
+        let server = self.core.server.as_ref();
         server.is_some_and(|server| server.is_idle())
             && self.state.pins.is_empty()
-            && !self.keeps_connection()
+            && !self.core.keeps_connection()
     }
 
     /// Returns whether the command leaves results in place for which the connection is held, and
@@ -167,14 +171,14 @@ impl Session<'_> {
                 .as_ref()
                 .and_then(AppliedRules::destination)
                 .is_some();
-        let may_stay = !self.acquirer.is_at_replica()
+        let may_stay = !self.core.acquirer.is_at_replica()
             || matches!(self.active.what, CommandKind::Ping)
             || self.may_be_set_again();
         let analysis = meaning.unwrap_or(&nothing);
         // Before a USE, which may have failed, the client's schema is not selected.
         let has_schema =
             |server: &ServerConnection| server.settings.schema() == self.state.schema();
-        let may_stay = may_stay && self.server.as_deref().is_some_and(has_schema);
+        let may_stay = may_stay && self.core.server.as_deref().is_some_and(has_schema);
         let observed = &self.shared.observed_reads;
         may_stay && !is_directed && self.state.keeps_results(analysis, observed)
     }
@@ -192,7 +196,7 @@ impl Session<'_> {
         let is_open = |pin| has_failed && pin == SessionPin::Transaction;
         let is_unsure = may_ask && self.state.pins.iter().any(is_open);
         let is_nothing_asked = question.is_none() && !is_unsure;
-        if is_nothing_asked || self.keeps_connection() || self.owes_trackers() {
+        if is_nothing_asked || self.core.keeps_connection() || self.owes_trackers() {
             return false;
         }
         let is_urgent = self.state.must_ask_now();
@@ -205,7 +209,7 @@ impl Session<'_> {
             return false;
         }
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
-        self.server.as_deref().is_some_and(is_idle) && self.send_state_query(question)
+        self.core.server.as_deref().is_some_and(is_idle) && self.send_state_query(question)
     }
 
     /// Queries the server between two commands for state that only it knows. Returns false if no
@@ -222,23 +226,23 @@ impl Session<'_> {
     /// the next command's reply makes the query unnecessary.
     fn query_status(&mut self) -> bool {
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        let is_quiet = self.server.as_deref().is_some_and(is_quiet);
+        let is_quiet = self.core.server.as_deref().is_some_and(is_quiet);
         is_quiet
             && self.holding.is_none()
-            && !self.keeps_connection()
+            && !self.core.keeps_connection()
             && self.send_state_query(None)
     }
 
     /// Sends a state query, or a status query if `question` is `None`. Requires a server without
     /// outstanding replies.
     fn send_state_query(&mut self, question: Option<StateQuery>) -> bool {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return false;
         };
         if !server.core.stream.is_sent() {
             return false;
         }
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         match question {
             Some(question) => {
                 let settings = self.state.setting_queries(server.version.number());
@@ -247,7 +251,7 @@ impl Session<'_> {
             None => server.ping(&mut out),
         }
         // A failure is reported by the next receive.
-        let _ = server.core.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.core.worker, out);
         let is_question = question.is_some();
         self.stage = Stage::DiscardReply(AfterDiscard::Answered { is_question });
         true
@@ -256,8 +260,8 @@ impl Session<'_> {
     /// Handles the reply to a state or status query.
     pub(super) fn handle_state_reply(&mut self, is_question: bool) {
         self.is_doubtful = false;
-        if let Some(server) = &mut self.server {
-            let interner = self.worker.interner();
+        if let Some(server) = &mut self.core.server {
+            let interner = self.core.worker.interner();
             if is_question {
                 self.state.query_answered(&mut server.settings, interner);
             }
@@ -273,25 +277,27 @@ impl Session<'_> {
     }
 
     pub(super) fn release_server(&mut self, condition: Condition) {
-        if let Some(server) = self.server.take() {
-            self.acquirer.at = None;
-            self.acquirer.release(server, condition);
+        if let Some(server) = self.core.server.take() {
+            self.core.acquirer.at = None;
+            self.core.acquirer.release(server, condition);
         }
-        self.acquirer.release_failover_slot();
-        self.set_activity(SessionActivity::Idle);
+        self.core.acquirer.release_failover_slot();
+        self.core.set_activity(SessionActivity::Idle);
     }
 
     /// Releases the memory of the command and returns the request.
     pub(super) fn drop_unit(&mut self) -> ActiveRequest {
         let mut active = std::mem::take(&mut self.active);
-        self.worker.keep_spare(std::mem::take(&mut active.command));
+        self.core
+            .worker
+            .keep_spare(std::mem::take(&mut active.command));
         active
     }
 
     /// Handles the last packet of a reply, before the client receives it.
     pub(super) fn answered(&mut self, server: &mut ServerConnection, is_ok: bool) {
         let status = server.conversation.status();
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         let known_status = is_ok.then_some(status);
         self.state
             .ready(known_status, &mut server.settings, interner);
@@ -299,13 +305,14 @@ impl Session<'_> {
         if !server.holds_for_statements() {
             self.statements.hold_nothing();
         }
-        self.acquirer.release_failover_slot();
+        self.core.acquirer.release_failover_slot();
         let meaning = self.active.statement.meaning();
         self.is_doubtful = !is_ok && (self.is_doubtful || meaning.is_none_or(ends_transactions));
         self.count_writes(status);
         let ran = self.ran(server, is_ok);
         let is_open = status.has(Status::IN_TRANSACTION);
-        self.acquirer
+        self.core
+            .acquirer
             .ends_work(self.active.since_us, &ran, !is_open);
     }
 
@@ -313,7 +320,7 @@ impl Session<'_> {
     pub(super) fn count_writes(&mut self, status: Status) {
         let has_written = |at: &Placement| at.written.is_some && !at.is_replica;
         let is_open = status.has(Status::IN_TRANSACTION);
-        if !is_open && self.acquirer.at.as_ref().is_some_and(has_written) {
+        if !is_open && self.core.acquirer.at.as_ref().is_some_and(has_written) {
             self.wrote();
         }
     }

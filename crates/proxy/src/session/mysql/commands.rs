@@ -9,7 +9,7 @@ use evenkeel_wire::mysql::{PacketKind as Malformed, ProtocolError, StatementId, 
 
 use super::active_request::{CommandKind, CommandStatement};
 use super::error_reply::ErrorReply;
-use super::{AfterDiscard, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
+use super::{AfterDiscard, ExitReason, MysqlExit, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog::{self, CatalogEntry};
 use crate::session::statement_interner::OF_CLIENT_MAX;
 use evenkeel_sql::session_state::mysql::{Kill, TextAnalysis};
@@ -40,11 +40,11 @@ impl<'a> Session<'a> {
             }
             Err(fault) => return Ok(RequestDisposition::Refuse(ErrorReply::protocol(fault))),
         };
-        let has_server = self.server.is_some();
+        let has_server = self.core.server.is_some();
         Ok(match command {
             Command::Quit => return Err(ExitReason::ClientLeft),
             Command::ChangeUser(_) if self.rest.is_over() => {
-                return Err(ExitReason::ChangesUser(payload.to_vec()));
+                return Err(ExitReason::Other(MysqlExit::ChangesUser(payload.to_vec())));
             }
             Command::ChangeUser(_) => RequestDisposition::Refuse(ErrorReply::protocol(
                 "COM_CHANGE_USER packet too \
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
             ));
         }
         let (digest, dialect) = (statement.meaning.digest, self.state.dialect());
-        self.service.enter(digest, text, dialect);
+        self.core.service.enter(digest, text, dialect);
         let analyzed = CommandStatement::Statement(Arc::clone(&statement));
         self.shared.observed_reads.note(statement.meaning.needs);
         RequestDisposition::Send(CommandKind::Prepare(statement), analyzed)
@@ -166,6 +166,7 @@ impl<'a> Session<'a> {
     ) -> RequestDisposition {
         let number = self.statements.number(statement);
         if self
+            .core
             .server
             .as_ref()
             .is_some_and(|server| server.holds_for_statements())
@@ -187,7 +188,7 @@ impl<'a> Session<'a> {
         self.reapply_rules(number);
         let current = self.current(number, &statement);
         let (digest, dialect) = (current.meaning.digest, self.state.dialect());
-        self.service.enter(digest, &current.text, dialect);
+        self.core.service.enter(digest, &current.text, dialect);
         RequestDisposition::Send(what, CommandStatement::Statement(current))
     }
 
@@ -216,7 +217,7 @@ impl<'a> Session<'a> {
         };
         named.lacks_data = false;
         let statement = named.statement.id;
-        if let Some(server) = &mut self.server
+        if let Some(server) = &mut self.core.server
             && server.holds_for_statements()
         {
             server.resets.extend(server.prepared.number(statement));
@@ -225,7 +226,7 @@ impl<'a> Session<'a> {
 
     /// Handles COM_STMT_SEND_LONG_DATA, which has no reply, even on failure.
     fn dispatch_long_data(&mut self, statement: StatementId) -> RequestDisposition {
-        let server = self.server.as_ref();
+        let server = self.core.server.as_ref();
         let is_held = server.is_some_and(|server| server.holds_for_statements());
         self.statements
             .make_own(self.statements.number(statement), is_held);
@@ -240,9 +241,12 @@ impl<'a> Session<'a> {
 
     fn dispatch_fetch(&mut self, statement: StatementId) -> RequestDisposition {
         match self.dispatch_statement(statement, "FETCH", CommandKind::Fetch) {
-            RequestDisposition::Send(..) if self.server.is_none() => RequestDisposition::Refuse(
-                ErrorReply::with(&error_catalog::NO_OPEN_CURSOR, &[&statement.0]),
-            ),
+            RequestDisposition::Send(..) if self.core.server.is_none() => {
+                RequestDisposition::Refuse(ErrorReply::with(
+                    &error_catalog::NO_OPEN_CURSOR,
+                    &[&statement.0],
+                ))
+            }
             disposition => disposition,
         }
     }
@@ -255,7 +259,7 @@ impl<'a> Session<'a> {
                 .number()
                 .is_some_and(|number| !self.is_on_server(number))
         {
-            let server = self.server.iter_mut();
+            let server = self.core.server.iter_mut();
             server.for_each(|server| server.owes_ping = true);
             self.answer_ok();
             return RequestDisposition::Done;
@@ -270,7 +274,7 @@ impl<'a> Session<'a> {
         let Some(named) = self.statements.remove(number) else {
             return RequestDisposition::Done;
         };
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return RequestDisposition::Done;
         };
         let holds = named.holds && server.holds_for_statements();
@@ -281,23 +285,23 @@ impl<'a> Session<'a> {
 
     /// Sends COM_STMT_RESET and COM_STMT_CLOSE for the statements to reset or close at the server.
     pub(super) fn send_closes(&mut self) {
-        let mut out = self.worker.take_spare();
-        if let Some(server) = &mut self.server {
+        let mut out = self.core.worker.take_spare();
+        if let Some(server) = &mut self.core.server {
             server.close_statements(&mut out);
             // A failure is reported by the next receive.
-            let _ = server.core.stream.send_own(self.worker, out);
+            let _ = server.core.stream.send_own(self.core.worker, out);
         }
     }
 
     /// Handles COM_RESET_CONNECTION: on the server if the session has one, otherwise only locally.
     fn renew(&mut self) -> Result<(), ExitReason> {
         self.statements.clear();
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             self.begin_anew();
             self.answer_ok();
             return Ok(());
         };
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         server.reset_connection(&mut out);
         self.stage = Stage::DiscardReply(AfterDiscard::Renewed { is_clean: true });
         self.send_to_server(out)
@@ -305,7 +309,7 @@ impl<'a> Session<'a> {
 
     /// Returns the status of the session's server, or the equivalent if it has none.
     fn status(&self) -> Status {
-        match &self.server {
+        match &self.core.server {
             Some(server) => server.conversation.status(),
             None => self.state.status(),
         }
@@ -317,14 +321,14 @@ impl<'a> Session<'a> {
             ..OkPacket::default()
         };
         let (sequence, agreed) = (self.rest.sequence, self.handshake.agreed);
-        build::ok(self.answers(), sequence, &ok, agreed);
+        build::ok(self.core.answers(), sequence, &ok, agreed);
     }
 
     /// Answers the command with an error, after all of it has been received.
     pub(super) fn reply_error(&mut self, error_reply: ErrorReply) {
         if self.rest.is_over() {
             let sequence = self.rest.sequence;
-            error_reply.write(sequence, self.answers());
+            error_reply.write(sequence, self.core.answers());
         } else {
             self.refusal = Some(error_reply);
         }
@@ -334,7 +338,7 @@ impl<'a> Session<'a> {
         let (sequence, agreed) = (self.rest.sequence, self.handshake.agreed);
         let status = self.status();
         let warnings = 0;
-        let out = self.answers();
+        let out = self.core.answers();
         if agreed.has(Capabilities::DEPRECATE_EOF) {
             let ok = OkPacket {
                 status,
@@ -374,7 +378,7 @@ impl<'a> Session<'a> {
     fn answer_value(&mut self, name: &[u8], kind: Definition, value: &[u8]) {
         let (first, agreed) = (self.rest.sequence, self.handshake.agreed);
         let status = self.status();
-        let out = self.answers();
+        let out = self.core.answers();
         let mut sequence = build::column_count(out, first, 1, agreed);
         sequence = column(out, sequence, (name, kind), agreed);
         let warnings = 0;

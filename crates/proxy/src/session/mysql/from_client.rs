@@ -13,7 +13,7 @@ use super::active_request::{ActiveRequest, CommandKind, CommandStatement};
 use super::commands::RequestDisposition;
 use super::error_reply::ErrorReply;
 use super::server::Ask;
-use super::{ExitReason, KEPT_LENGTH_MAX, Session, Stage, TEXT_LENGTH_MAX};
+use super::{ExitReason, KEPT_LENGTH_MAX, MysqlExit, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
 use crate::session::input::Input;
 
@@ -99,10 +99,10 @@ impl Session<'_> {
         };
         if header.sequence != 0 {
             let reply = ErrorReply::new(&error_catalog::PACKETS_OUT_OF_ORDER);
-            return Err(ExitReason::Unasked(reply));
+            return Err(ExitReason::Other(MysqlExit::Unasked(reply)));
         }
         if let Some(replaced) = self.with_own_id(header, bytes) {
-            input.used_up(self.worker);
+            input.used_up(self.core.worker);
             return self.begin(Input::Owned(replaced));
         }
         let first = bytes.get(HEADER_LENGTH).copied();
@@ -137,12 +137,12 @@ impl Session<'_> {
         match refused.map_or(disposition, RequestDisposition::Refuse) {
             RequestDisposition::Done => {
                 self.hold(&bytes[length..]);
-                input.used_up(self.worker);
+                input.used_up(self.core.worker);
             }
             RequestDisposition::Refuse(error_reply) => {
                 self.is_not_executed(packet);
                 self.hold(&bytes[length..]);
-                input.used_up(self.worker);
+                input.used_up(self.core.worker);
                 self.reply_error(error_reply);
             }
             RequestDisposition::Send(what, statement) => {
@@ -176,7 +176,7 @@ impl Session<'_> {
 
     pub(super) fn new_unit(&mut self, what: CommandKind, statement: CommandStatement) {
         // The connection is used.
-        self.acquirer.end_offer();
+        self.core.acquirer.end_offer();
         self.active = ActiveRequest {
             what,
             statement,
@@ -196,14 +196,14 @@ impl Session<'_> {
                 None
             }
             Input::Chunk(chunk) => {
-                self.active.command = self.worker.take_spare();
+                self.active.command = self.core.worker.take_spare();
                 let command = &chunk.bytes()[..length];
                 self.active.command.extend_from_slice(command);
                 is_all.then_some(chunk)
             }
         };
         self.holding = None;
-        self.handle.limit_query(self.rules.as_ref());
+        self.core.handle.limit_query(self.rules.as_ref());
         let meaning = self.active.statement.meaning();
         let needs_query = meaning.is_some_and(|meaning| !meaning.needs.is_empty());
         if !needs_query && self.is_held_for_questions() && !self.stays_for_results() {
@@ -212,18 +212,18 @@ impl Session<'_> {
         if let Err(error_reply) = self.leave_replica() {
             return self.refuse(error_reply);
         }
-        if let Some(server) = self.server.take() {
+        if let Some(server) = self.core.server.take() {
             // The state of the previous statement that the command queries may be another client's
             // on this connection. A reset by the client has restored the server's own settings.
             let meaning = self.active.statement.meaning();
             let needs_query = meaning
                 .is_some_and(|meaning| !self.shared.observed_reads.needs(meaning).is_empty());
             let _ = (needs_query || server.settings.must_restore()) && self.compare(&server);
-            self.server = Some(server);
-            self.active.since_us = self.acquirer.begins_work();
+            self.core.server = Some(server);
+            self.active.since_us = self.core.acquirer.begins_work();
             return self.launch(chunk);
         }
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let wanted = self.decide(&view);
         match self.acquire(wanted, &view)? {
             true => self.launch(chunk),
@@ -240,7 +240,7 @@ impl Session<'_> {
         if !self.can_be_prepared() {
             return self.refuse(ErrorReply::new(&error_catalog::STATEMENT_SETTINGS_CHANGED));
         }
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         if self.ask_ahead(&mut out)? {
             self.stage = Stage::Preparing;
             return self.send_to_server(out);
@@ -255,13 +255,13 @@ impl Session<'_> {
         chunk: Option<Chunk<'_>>,
     ) -> Result<(), ExitReason> {
         let Some(request) = self.request() else {
-            self.worker.keep_spare(out);
+            self.core.worker.keep_spare(out);
             return self.refuse(ErrorReply::protocol("unknown prepared statement"));
         };
         let begin = out.len();
         let is_edited = self.active.what.number().is_some();
         self.meant();
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return Ok(());
         };
         server
@@ -276,12 +276,12 @@ impl Session<'_> {
             && !is_edited
             && let Some(chunk) = chunk
         {
-            self.worker.keep_spare(out);
+            self.core.worker.keep_spare(out);
             return self.send_chunk(chunk);
         }
         drop(chunk);
         if begin == 0 && !is_edited && self.active.command.len() > KEPT_LENGTH_MAX {
-            self.worker.keep_spare(out);
+            self.core.worker.keep_spare(out);
             self.active.is_kept = false;
             out = std::mem::take(&mut self.active.command);
         } else {
@@ -327,7 +327,7 @@ impl Session<'_> {
         };
         if length == 0 {
             self.hold(bytes);
-            input.used_up(self.worker);
+            input.used_up(self.core.worker);
             return Ok(false);
         }
         self.active.is_kept = false;
@@ -338,18 +338,18 @@ impl Session<'_> {
         let excess = self.transcoder.difference();
         let is_file = matches!(self.stage, Stage::File);
         if is_file && excess != 0 {
-            let mut out = self.worker.take_spare();
+            let mut out = self.core.worker.take_spare();
             out.extend_from_slice(&bytes[..length]);
             self.rest
                 .renumber
                 .apply(&mut out, 0_u8.wrapping_sub(excess));
-            input.used_up(self.worker);
+            input.used_up(self.core.worker);
             self.send_to_server(out)?;
         } else {
             match input {
                 Input::Chunk(chunk) if length == chunk.bytes().len() => self.send_chunk(chunk)?,
                 Input::Chunk(chunk) => {
-                    let mut out = self.worker.take_spare();
+                    let mut out = self.core.worker.take_spare();
                     out.extend_from_slice(&chunk.bytes()[..length]);
                     drop(chunk);
                     self.send_to_server(out)?;
@@ -371,7 +371,7 @@ impl Session<'_> {
         }
         if matches!(self.stage, Stage::File) {
             self.stage = Stage::Answer;
-            if let Some(server) = &mut self.server {
+            if let Some(server) = &mut self.core.server {
                 server.conversation.file_sent();
             }
         }
@@ -384,8 +384,8 @@ impl Session<'_> {
     }
 
     fn send_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
-        let worker = self.worker;
-        let Some(server) = &mut self.server else {
+        let worker = self.core.worker;
+        let Some(server) = &mut self.core.server else {
             return Ok(());
         };
         match server.core.stream.send_chunk(worker, chunk) {
@@ -395,8 +395,8 @@ impl Session<'_> {
     }
 
     pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
-        let worker = self.worker;
-        let Some(server) = &mut self.server else {
+        let worker = self.core.worker;
+        let Some(server) = &mut self.core.server else {
             worker.keep_spare(out);
             return Ok(());
         };

@@ -19,7 +19,7 @@ use super::failure::failure_of;
 use super::server::{Ask, ServerConnection};
 use super::{AfterDiscard, ExitReason, Session, Stage};
 use crate::error_catalog;
-use crate::session::input::Input;
+use crate::session::input::ServerInput;
 
 /// Maximum length in bytes of the kept result of a wait or tracker query.
 const WORD_LENGTH_MAX: usize = 4 * 1024;
@@ -39,36 +39,40 @@ pub(super) struct ScanResult {
 }
 
 impl Session<'_> {
-    pub(super) fn receive(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
-        let Some(mut server) = self.server.take() else {
+    /// Processes input of the server, or its loss.
+    pub(super) fn receive(&mut self, input: Result<Chunk<'_>, String>) -> Result<(), ExitReason> {
+        let chunk = match input {
+            Ok(chunk) => chunk,
+            Err(why) => return self.server_lost(&why),
+        };
+        let Some(mut server) = self.core.server.take() else {
             return Ok(());
         };
         let mut scan = ScanResult::default();
-        let input = Input::behind(&mut server.held, chunk);
-        let mut out = self.worker.take_spare();
-        let is_whole = self.scan(&mut server, &input, &mut out, &mut scan);
-        self.server = Some(server);
+        let mut input = ServerInput::behind(&mut server.held, chunk, self.core.worker);
+        input.is_whole = self.scan(&mut server, &mut input, &mut scan);
+        self.core.server = Some(server);
         if matches!(self.stage, Stage::DiscardReply(_)) {
-            self.worker.keep_spare(out);
+            input.discard(self.core.worker);
             return self.swallowed(scan);
         }
         let is_ahead = matches!(self.stage, Stage::Preparing | Stage::Answer);
         if let Some(error_reply) = scan.refused.take().filter(|_| is_ahead) {
-            self.worker.keep_spare(out);
+            input.discard(self.core.worker);
             return self.handle_own_rejection(error_reply, scan);
         }
         if let Some(failure) = scan.failure
             && let Retry::On(resend) = self.retry_after(failure)
         {
-            self.worker.keep_spare(out);
+            input.discard(self.core.worker);
             return self.begin_retry(failure, resend, scan);
         }
         if scan.failure == Some(FailureKind::NotFresh) {
-            self.worker.keep_spare(out);
+            input.discard(self.core.worker);
             let reply = ErrorReply::new(&error_catalog::REPLICA_TOO_LATE);
             return self.handle_own_rejection(reply, scan);
         }
-        self.pass_on(input, out, is_whole)?;
+        self.pass_on(input)?;
         match scan.broken {
             Some(why) if scan.is_answered => {
                 self.end_unit()?;
@@ -84,12 +88,10 @@ impl Session<'_> {
     fn scan(
         &mut self,
         server: &mut ServerConnection,
-        input: &Input<'_>,
-        out: &mut Vec<u8>,
+        input: &mut ServerInput<'_>,
         scan: &mut ScanResult,
     ) -> bool {
-        let bytes = input.bytes();
-        let mut flight = StreamEditor::new(bytes, out);
+        let mut flight = input.editor();
         loop {
             self.cut_rest(server, &mut flight);
             let rest = flight.rest();
@@ -188,7 +190,7 @@ impl Session<'_> {
         let delivery = self.delivery(server, scan);
         server.passing = delivery;
         server.remainder = remainder(packet);
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         server.apply_trackers(event, interner);
         let is_own = server.conversation.delivery() == Delivery::Discard;
         let settled = match server.conversation.reply(event) {
@@ -249,7 +251,7 @@ impl Session<'_> {
                     None => server.closing.push(statement),
                 }
             }
-            ReplyOutcome::Renewed(_) => server.renewed(self.worker.interner()),
+            ReplyOutcome::Renewed(_) => server.renewed(self.core.worker.interner()),
             ReplyOutcome::Failed(token, _) => {
                 note_end(event, scan);
                 if let Event::Error(report) = event {
@@ -306,12 +308,17 @@ impl Session<'_> {
         {
             server.prepared.forget_types(named.statement.id);
         }
-        let Some(at) = &self.acquirer.at else { return };
+        let Some(at) = &self.core.acquirer.at else {
+            return;
+        };
         let is_doubtful = report.is_fatal()
             || report.is_without_cluster()
             || report.is_read_only() && !at.is_replica;
         if is_doubtful {
-            self.service.server_info.request_role_check(at.server.id);
+            self.core
+                .service
+                .server_info
+                .request_role_check(at.server.id);
         }
     }
 
@@ -323,7 +330,7 @@ impl Session<'_> {
         packet: &[u8],
         scan: &mut ScanResult,
     ) {
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         let session_state = &self.state;
         let mut rewrite = self.transcoder.event(event, packet, &mut out, |tracker| {
             session_state.shows(tracker)
@@ -353,26 +360,17 @@ impl Session<'_> {
                 flight.drop(packet.len());
             }
         }
-        self.worker.keep_spare(out);
+        self.core.worker.keep_spare(out);
     }
 
-    fn pass_on(
-        &mut self,
-        input: Input<'_>,
-        out: Vec<u8>,
-        is_whole: bool,
-    ) -> Result<(), ExitReason> {
-        let worker = self.worker;
-        let length = input.forwarded_length(&out, is_whole);
-        if length == 0 {
-            worker.keep_spare(out);
+    fn pass_on(&mut self, input: ServerInput<'_>) -> Result<(), ExitReason> {
+        if input.length() == 0 {
+            input.discard(self.core.worker);
             return Ok(());
         }
         self.active.progress.reach(Progress::Answered);
         self.active.is_kept = false;
-        self.acquirer.count_forwarded(length);
-        let sent = input.forward(worker, out, is_whole, self.client()?);
-        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
+        Ok(self.core.forward(input)?)
     }
 
     fn unit_statement(&self) -> Option<u64> {

@@ -21,10 +21,10 @@ impl Session<'_> {
     /// any case. Returns true if another client needs it, after the server has been asked.
     pub(super) fn asks_for_another(&mut self, context: &Context<'_>) -> bool {
         let can_ask = self.can_ask();
-        if let Some(server) = self.server.as_deref().filter(|_| can_ask) {
-            self.acquirer.offer(server);
+        if let Some(server) = self.core.server.as_deref().filter(|_| can_ask) {
+            self.core.acquirer.offer(server);
         }
-        let is_accepted = self.acquirer.poll_offer_accepted(context);
+        let is_accepted = self.core.acquirer.poll_offer_accepted(context);
         if is_accepted {
             self.ask_for_user_variables();
         }
@@ -33,14 +33,14 @@ impl Session<'_> {
 
     fn ask_for_user_variables(&mut self) {
         let can_ask = self.can_ask();
-        let Some(server) = self.server.as_deref_mut().filter(|_| can_ask) else {
-            return self.acquirer.end_offer();
+        let Some(server) = self.core.server.as_deref_mut().filter(|_| can_ask) else {
+            return self.core.acquirer.end_offer();
         };
         let question = self.state.user_variable_question();
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         server.query(Ask::Other, &question.text(), &mut out);
         // If this fails, the next receive reports it.
-        let _ = server.core.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.core.worker, out);
         let rows = UserVariableRows::default();
         self.stage = Stage::DiscardReply(AfterDiscard::Listed(Box::new(UserVariableListing {
             question,
@@ -56,9 +56,9 @@ impl Session<'_> {
         let is_idle = |server: &ServerConnection| server.is_idle();
         self.state.can_be_asked()
             && self.is_waiting_idle()
-            && self.server.as_deref().is_some_and(is_idle)
+            && self.core.server.as_deref().is_some_and(is_idle)
             && self.holding.is_none()
-            && !self.keeps_connection()
+            && !self.core.keeps_connection()
     }
 
     /// Returns whether the reply to the command has the value of a function for named locks.
@@ -76,9 +76,9 @@ impl Session<'_> {
 
     /// Applies the whole answer. The connection is then released, if nothing else pins the session.
     pub(super) fn user_variables_listed(&mut self, listing: &UserVariableListing) {
-        if let Some(server) = &mut self.server {
+        if let Some(server) = &mut self.core.server {
             let rows = (!listing.has_failed).then_some(&listing.rows);
-            let interner = self.worker.interner();
+            let interner = self.core.worker.interner();
             let settings = &mut server.settings;
             self.state
                 .user_variables_answered(&listing.question, rows, settings, interner);
@@ -88,7 +88,7 @@ impl Session<'_> {
             self.show_activity();
         }
         if !self.is_free() {
-            self.acquirer.end_offer();
+            self.core.acquirer.end_offer();
         }
     }
 }

@@ -17,12 +17,12 @@ impl<'a> Session<'a> {
             user,
             only_query,
         };
-        if forward_kill(self.worker, self.permit.service(), &wanted) {
+        if forward_kill(self.core.worker, self.core.permit.service(), &wanted) {
             self.killed(id, KillOutcome::Done);
             return RequestDisposition::Done;
         }
-        let worker: &'a crate::worker::Worker = self.worker;
-        let killing = Box::pin(kill(worker, self.permit.service().id, wanted));
+        let worker: &'a crate::worker::Worker = self.core.worker;
+        let killing = Box::pin(kill(worker, self.core.permit.service().id, wanted));
         self.stage = Stage::Killing(killing, id);
         RequestDisposition::Done
     }

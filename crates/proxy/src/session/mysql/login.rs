@@ -168,7 +168,10 @@ impl<'a> LoginHandler<'a> {
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, TerminationReason> {
         let packets = ClientPackets::new(client, 0, Vec::new());
         let session = self.log_in(packets, LoginOrigin::Greeting).await?;
-        session.acquirer.count_received(session.pending_input.len());
+        session
+            .core
+            .acquirer
+            .count_received(session.pending_input.len());
         Ok(session)
     }
 

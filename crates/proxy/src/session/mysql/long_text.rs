@@ -34,7 +34,7 @@ impl Session<'_> {
 
     /// Returns whether any write may run code that leaves state in the session.
     fn may_run_triggers(&self) -> bool {
-        let routines = self.service.server_info.routines();
+        let routines = self.core.service.server_info.routines();
         routines.is_some_and(|routines| routines.has_pins())
     }
 

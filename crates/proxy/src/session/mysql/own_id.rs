@@ -27,7 +27,7 @@ impl Session<'_> {
         let id = self.handshake.id as u32;
         let replaced = replace_connection_id(text, self.state.modes(), id)?;
         let before = payload.get(..payload.len() - text.len())?;
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         build::packet(&mut out, header.sequence, |out| {
             out.extend_from_slice(before);
             out.extend_from_slice(&replaced);

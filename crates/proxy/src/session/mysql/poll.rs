@@ -17,12 +17,12 @@ impl Session<'_> {
 
     /// Runs one step that is possible now. Returns false if none is.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let service = self.permit.service();
-        if let Some(got) = self.acquirer.poll_connection(context, service) {
+        let service = self.core.permit.service();
+        if let Some(got) = self.core.acquirer.poll_connection(context, service) {
             self.follow(got)?;
             return Ok(true);
         }
-        if let Some(event) = self.handle.take_event() {
+        if let Some(event) = self.core.handle.take_event() {
             self.handle_event(event)?;
             return Ok(true);
         }
@@ -30,21 +30,13 @@ impl Session<'_> {
             return Ok(true);
         }
         let is_idle = self.is_idle();
-        let client = self.client()?;
-        let sent = match is_idle {
-            true => client.poll_sent_silently(context),
-            false => client.poll_sent(context),
-        };
-        let is_client_ready = match sent {
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
-            Poll::Pending => false,
-        };
-        if is_client_ready && !self.answers.is_empty() {
-            self.send_answers()?;
+        let is_client_ready = self.core.poll_client_sent(context, is_idle)?;
+        if is_client_ready && !self.core.answers.is_empty() {
+            self.core.send_answers()?;
             return Ok(true);
         }
-        if is_client_ready && self.step_server(context)? {
+        if is_client_ready && let Some(input) = self.core.poll_server(context) {
+            self.receive(input)?;
             return Ok(true);
         }
         if self.step_between(context) {
@@ -56,8 +48,8 @@ impl Session<'_> {
     /// Returns whether only the client's next command can give this session work.
     fn is_idle(&self) -> bool {
         matches!(self.stage, Stage::Command)
-            && self.server.is_none()
-            && self.answers.is_empty()
+            && self.core.server.is_none()
+            && self.core.answers.is_empty()
             && self.pending_input.is_empty()
     }
 
@@ -75,7 +67,7 @@ impl Session<'_> {
             self.waited_long_enough()?;
             return Ok(true);
         }
-        if let Some(got) = self.acquirer.poll_primary(context) {
+        if let Some(got) = self.core.acquirer.poll_primary(context) {
             self.follow(got)?;
             return Ok(true);
         }
@@ -89,23 +81,6 @@ impl Session<'_> {
         Ok(false)
     }
 
-    /// Receives server output. Returns false if there is none.
-    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let worker = self.worker;
-        let Some(server) = &mut self.server else {
-            return Ok(false);
-        };
-        let Poll::Ready(chunk) = server.core.stream.poll_chunk(worker, context) else {
-            return Ok(false);
-        };
-        match chunk {
-            Ok(Some(chunk)) => self.receive(chunk)?,
-            Ok(None) => self.server_lost("closed the connection")?,
-            Err(error) => self.server_lost(&error.to_string())?,
-        }
-        Ok(true)
-    }
-
     /// Runs between two commands: asks for user variables if another client needs the connection,
     /// closes statements at the server that the client has closed, and
     /// releases the connection if it holds no state of this client. Requires that the kernel has
@@ -114,7 +89,7 @@ impl Session<'_> {
         if self.asks_for_another(context) {
             return true;
         }
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return false;
         };
         if !matches!(self.stage, Stage::Command) {
@@ -137,7 +112,7 @@ impl Session<'_> {
 
     /// Returns whether all data was sent to the server; a failure is reported by the next receive.
     fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
-        let server = self.server.as_mut();
+        let server = self.core.server.as_mut();
         server.is_none_or(|server| server.core.stream.poll_sent(context).is_ready())
     }
 
@@ -164,19 +139,11 @@ impl Session<'_> {
         if is_slow || is_full {
             return Ok(false);
         }
-        let worker = self.worker;
-        let chunk = match self.client()?.poll_chunk(worker, context) {
-            Poll::Ready(Ok(Some(chunk))) => chunk,
-            // A client that has ended its sending may still read its reply.
-            Poll::Ready(Ok(None)) if !is_client_ready && self.is_idle() => {
-                let _ = self.client()?.poll_sent(context);
-                return Ok(false);
-            }
-            Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
-            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
-            Poll::Pending => return Ok(false),
+        let is_reading = !is_client_ready && self.is_idle();
+        let Some(chunk) = self.core.poll_client(context, is_reading)? else {
+            return Ok(false);
         };
-        self.acquirer.count_received(chunk.bytes().len());
+        self.core.acquirer.count_received(chunk.bytes().len());
         if takes && self.pending_input.is_empty() {
             self.take(Input::Chunk(chunk))?;
         } else {
@@ -190,7 +157,9 @@ impl Session<'_> {
         let is_between = matches!(self.stage, Stage::Command) && self.rest.is_over();
         let first = command_of(self.pending_input.bytes()).filter(|_| is_between);
         let count = first.map_or(self.pending_input.len(), frame::Header::frame_length);
-        let taken = self.pending_input.take(count, || self.worker.take_spare());
+        let taken = self
+            .pending_input
+            .take(count, || self.core.worker.take_spare());
         self.take(Input::Owned(taken))
     }
 

@@ -28,7 +28,7 @@ impl Session<'_> {
     /// Returns the server's id of a statement of the client, and counts as a use of it.
     pub(super) fn server_statement(&mut self, number: u32) -> Option<StatementId> {
         let id = self.statements.get(number)?.statement.id;
-        let server = self.server.as_mut()?;
+        let server = self.core.server.as_mut()?;
         server.prepared.get(id).map(|there| there.number)
     }
 
@@ -36,7 +36,7 @@ impl Session<'_> {
     pub(super) fn is_on_server(&self, number: u32) -> bool {
         let named = self.statements.get(number);
         let id = named.map(|named| named.statement.id);
-        let server = self.server.as_ref();
+        let server = self.core.server.as_ref();
         id.zip(server)
             .is_some_and(|(id, server)| server.prepared.number(id).is_some())
     }
@@ -53,7 +53,7 @@ impl Session<'_> {
     /// Returns whether the server has inferred parameter types from executions with other types
     /// than this client's.
     fn has_other_types(&self, number: u32) -> bool {
-        let (Some(server), CommandKind::Execute(_)) = (&self.server, &self.active.what) else {
+        let (Some(server), CommandKind::Execute(_)) = (&self.core.server, &self.active.what) else {
             return false;
         };
         let Some(named) = self.statements.get(number).filter(|_| keeps_types(server)) else {
@@ -129,7 +129,7 @@ impl Session<'_> {
             stay.push(id);
             stay.extend(self.statements.holding());
         }
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let max = view
             .database()
             .map_or(1, |database| database.statements_max);
@@ -180,7 +180,11 @@ impl Session<'_> {
     fn record_execution(&mut self, number: u32) {
         let is_named = self.names_parameters();
         let (client, named) = (self.handshake.id, self.statements.get(number));
-        let server = self.server.as_mut().filter(|server| keeps_types(server));
+        let server = self
+            .core
+            .server
+            .as_mut()
+            .filter(|server| keeps_types(server));
         if let (Some(named), Some(server)) = (named, server)
             && let Some(there) = server.prepared.get(named.statement.id)
         {
@@ -205,7 +209,7 @@ impl Session<'_> {
         if !is_full || named.types.is_empty() {
             return true;
         }
-        let server = self.server.as_ref();
+        let server = self.core.server.as_ref();
         let there = server.and_then(|server| server.prepared.types(named.statement.id));
         let given = match what {
             CommandKind::Execute(_) => self.types_of_execute(command, number),
@@ -293,7 +297,8 @@ impl Session<'_> {
                 &[&OF_CLIENT_MAX],
             ));
         }
-        let (Some(named), Some(server)) = (self.statements.get(number), &mut self.server) else {
+        let (Some(named), Some(server)) = (self.statements.get(number), &mut self.core.server)
+        else {
             return Ok(());
         };
         if let Some(there) = server.prepared.get(named.statement.id)
@@ -311,7 +316,8 @@ impl Session<'_> {
         begin: usize,
         (number, at, mark): (u32, usize, Mark),
     ) -> bool {
-        let (Some(named), Some(server)) = (self.statements.get(number), &mut self.server) else {
+        let (Some(named), Some(server)) = (self.statements.get(number), &mut self.core.server)
+        else {
             return false;
         };
         let Some(there) = server.prepared.get(named.statement.id) else {

@@ -31,7 +31,7 @@ use evenkeel_sql::session_state::templates;
 impl Session<'_> {
     /// Returns the analysis of a text.
     pub(super) fn read(&self, text: &[u8]) -> TextAnalysis {
-        let routines = self.service.server_info.routines();
+        let routines = self.core.service.server_info.routines();
         let lookup = routines
             .as_deref()
             .map(|routines| routines as &dyn CatalogLookup);
@@ -58,7 +58,7 @@ impl Session<'_> {
             Arc::new(meaning)
         });
         self.shared.observed_reads.note(meaning.needs);
-        self.service.enter(meaning.digest, text, Some(dialect));
+        self.core.service.enter(meaning.digest, text, Some(dialect));
         meaning
     }
 
@@ -68,7 +68,7 @@ impl Session<'_> {
         let [mode, client, collation] =
             [mode, client, collation].map(|value| value.as_deref().unwrap_or_default());
         let dialect = self.state.dialect_in(mode, client);
-        let routines = self.service.server_info.routines();
+        let routines = self.core.service.server_info.routines();
         let lookup = routines
             .as_deref()
             .map(|routines| routines as &dyn CatalogLookup);
@@ -87,7 +87,7 @@ impl Session<'_> {
 
     /// Returns the version of the known stored functions and views; zero if none are known.
     pub(super) fn catalog(&self) -> u64 {
-        self.service.server_info.routines_version()
+        self.core.service.server_info.routines_version()
     }
 
     pub(super) fn intern(&self, text: &[u8]) -> Arc<Statement> {
@@ -132,14 +132,14 @@ impl Session<'_> {
                 object,
             }
         };
-        pinning::pin(self.handle, self.state.pins, source);
+        pinning::pin(self.core.handle, self.state.pins, source);
     }
 
     /// Applies the effects of the command to the session state as it is sent.
     pub(super) fn meant(&mut self) {
         self.active.pins_before = self.state.pins;
         self.active.word.clear();
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return;
         };
         let nothing = TextAnalysis::default();
@@ -155,7 +155,7 @@ impl Session<'_> {
         };
         self.active.may_write = meaning.writes()
             || matches!(self.active.what, CommandKind::Simple | CommandKind::Bulk(_));
-        if let Some(at) = &mut self.acquirer.at {
+        if let Some(at) = &mut self.core.acquirer.at {
             at.written.is_some |= self.active.may_write;
         }
         self.state.sent(meaning, &mut server.settings);
@@ -190,20 +190,20 @@ impl Session<'_> {
         self.active.results += 1;
         let nothing = TextAnalysis::default();
         let meaning = effective(&self.active.what, &self.active.statement).unwrap_or(&nothing);
-        if let Some(at) = &mut self.acquirer.at {
+        if let Some(at) = &mut self.core.acquirer.at {
             let is_last = !reply.status.has(Status::MORE_RESULTS);
             at.written.is_partial |= !reply.has_trackers && meaning.may_write_at(index, is_last);
         }
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         self.state
             .succeeded(meaning, index, &reply, &mut server.settings, interner);
         if meaning.change == DataChange::Catalog {
-            self.service.server_info.routines_changed();
+            self.core.service.server_info.routines_changed();
             self.changed_catalog = Some(self.catalog());
         }
         if meaning.sets_globals {
             self.shared.logins.baselines.outdate();
-            self.acquirer.renew_server();
+            self.core.acquirer.renew_server();
         }
     }
 
@@ -212,7 +212,7 @@ impl Session<'_> {
         let nothing = TextAnalysis::default();
         let meaning = effective(&self.active.what, &self.active.statement).unwrap_or(&nothing);
         self.state.failed(meaning, code, &mut server.settings);
-        if let Some(at) = &mut self.acquirer.at {
+        if let Some(at) = &mut self.core.acquirer.at {
             // An error contains no session trackers.
             at.written.is_partial |= self.active.may_write;
         }
@@ -223,14 +223,14 @@ impl Session<'_> {
         if is_cut(event) {
             // The truncated part may contain any change of the session.
             self.state.pins.add(Pin::Unknown);
-            if let Some(at) = &mut self.acquirer.at {
+            if let Some(at) = &mut self.core.acquirer.at {
                 at.written.is_partial = true;
             }
         }
         let Some(state) = session_state(event) else {
             return;
         };
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         for tracker in Trackers::new(state) {
             self.state.record_report(&tracker.change, interner);
             match tracker.change {
@@ -240,7 +240,7 @@ impl Session<'_> {
                 }
                 Change::Schema(schema) => {
                     let schema = String::from_utf8_lossy(schema);
-                    self.acquirer.set_database(&schema);
+                    self.core.acquirer.set_database(&schema);
                 }
                 _ => {}
             }
@@ -250,7 +250,7 @@ impl Session<'_> {
     /// Records the log position of the session's write, as reported by the server.
     fn committed(&mut self, gtids: Option<Gtids>) {
         let gtids = gtids.filter(|gtids| !gtids.is_empty());
-        let (Some(gtids), Some(at)) = (gtids, &mut self.acquirer.at) else {
+        let (Some(gtids), Some(at)) = (gtids, &mut self.core.acquirer.at) else {
             return;
         };
         match &mut at.written.gtids {
@@ -262,17 +262,22 @@ impl Session<'_> {
     /// Records a write of the session, before the reply is sent to the client, so that its next
     /// read sees it.
     pub(super) fn wrote(&mut self) {
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let Some(database) = view.database() else {
             return;
         };
-        let Some(at) = self.acquirer.at.as_mut() else {
+        let Some(at) = self.core.acquirer.at.as_mut() else {
             return;
         };
         let written = std::mem::take(&mut at.written);
         // The statement may have begun a transaction that is still open.
         at.written.is_some = self.is_doubtful;
-        let is_causal = self.service.server_info.positions().is_causal(at.server.id);
+        let is_causal = self
+            .core
+            .service
+            .server_info
+            .positions()
+            .is_causal(at.server.id);
         if !(database.split.reads || is_causal) || database.consistency == Consistency::Eventual {
             return;
         }
@@ -287,14 +292,15 @@ impl Session<'_> {
                 .wrote_at(&Position::Gtids(gtids), now_us, at.epoch),
             None => self.token.wrote(now_us, at.epoch),
         }
-        self.service
+        self.core
+            .service
             .server_info
-            .record_write(self.worker.index(), now_us);
+            .record_write(self.core.worker.index(), now_us);
     }
 
     /// Resets the session state after COM_RESET_CONNECTION; the schema stays.
     pub(super) fn begin_anew(&mut self) {
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         let schema = self.state.schema().map(Box::<[u8]>::from);
         let mut beginning = super::beginning(&self.begin);
         beginning.schema = schema.as_deref();

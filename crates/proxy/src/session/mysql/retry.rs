@@ -16,7 +16,7 @@ use super::error_reply::ErrorReply;
 use super::from_server::ScanResult;
 use super::query_text::within;
 use super::server::ServerConnection;
-use super::{AfterDiscard, ExitReason, Session, Stage};
+use super::{AfterDiscard, ExitReason, MysqlExit, Session, Stage};
 use crate::error_catalog;
 use crate::service::activity::SessionActivity;
 use crate::session::acquirer::AcquireOutcome;
@@ -25,7 +25,7 @@ use evenkeel_sql::session_state::mysql::{Effect, EffectKind, TextAnalysis};
 impl Session<'_> {
     /// Returns whether and where the failed command is retried without the client's knowledge.
     pub(super) fn retry_after(&self, failure: FailureKind) -> Retry {
-        match self.acquirer.at {
+        match self.core.acquirer.at {
             Some(_) => after_failure(failure, &self.attempt()),
             None => Retry::No,
         }
@@ -34,9 +34,9 @@ impl Session<'_> {
     /// Returns the facts that decide on a retry.
     fn attempt(&self) -> Attempt {
         let active = &self.active;
-        let at = self.acquirer.at.as_ref();
+        let at = self.core.acquirer.at.as_ref();
         Attempt {
-            server: match self.acquirer.is_at_replica() {
+            server: match self.core.acquirer.is_at_replica() {
                 true => FailedServer::Replica,
                 // The error numbers of FailureKind::ReadOnly report the server's mode.
                 false => FailedServer::ReadOnlyPrimary,
@@ -59,8 +59,10 @@ impl Session<'_> {
         resend: Resend,
         scan: ScanResult,
     ) -> Result<(), ExitReason> {
-        self.acquirer.note_retry(failure);
-        self.active.retries.note(resend, self.acquirer.at.as_ref());
+        self.core.acquirer.note_retry(failure);
+        self.active
+            .retries
+            .note(resend, self.core.acquirer.at.as_ref());
         self.forget_work();
         self.stage = Stage::DiscardReply(AfterDiscard::RunAgain(resend.target));
         self.swallowed(scan)
@@ -89,11 +91,13 @@ impl Session<'_> {
         let Retry::On(resend) = retry else {
             return None;
         };
-        self.active.retries.note(resend, self.acquirer.at.as_ref());
+        self.active
+            .retries
+            .note(resend, self.core.acquirer.at.as_ref());
         self.active.missing = None;
-        self.acquirer.at = None;
+        self.core.acquirer.at = None;
         let outcome = match resend.target.waits_for_primary() {
-            true => self.acquirer.wait_for_another_primary(),
+            true => self.core.acquirer.wait_for_another_primary(),
             false => AcquireOutcome::Reroute,
         };
         Some(self.follow(outcome))
@@ -106,8 +110,8 @@ impl Session<'_> {
         let Retry::On(resend) = self.retry_after(FailureKind::NotFresh) else {
             return Ok(());
         };
-        if let Some(server) = self.server.take() {
-            self.acquirer.release(server, Condition::Unclean);
+        if let Some(server) = self.core.server.take() {
+            self.core.acquirer.release(server, Condition::Unclean);
         }
         self.begin_retry(FailureKind::NotFresh, resend, ScanResult::default())
     }
@@ -131,7 +135,9 @@ impl Session<'_> {
         }
         let then = match self.retry_after_rejection(scan.broken.is_some()) {
             Retry::On(resend) => {
-                self.active.retries.note(resend, self.acquirer.at.as_ref());
+                self.active
+                    .retries
+                    .note(resend, self.core.acquirer.at.as_ref());
                 if resend.target == RetryTarget::PrimaryForRead {
                     self.unfit_since_ms = Some(clock::now_ms());
                 }
@@ -175,7 +181,7 @@ impl Session<'_> {
 
     /// Returns whether the rejected settings can be applied in another way.
     fn can_be_placed(&mut self) -> bool {
-        self.server.is_some() && self.state.restore_failed(self.worker.interner())
+        self.core.server.is_some() && self.state.restore_failed(self.core.worker.interner())
     }
 
     /// Continues after output was discarded, and acts once all of it has been.
@@ -184,7 +190,7 @@ impl Session<'_> {
             return self.server_lost(&why);
         }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        if !self.server.as_deref().is_none_or(is_quiet) {
+        if !self.core.server.as_deref().is_none_or(is_quiet) {
             return Ok(());
         }
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
@@ -235,18 +241,22 @@ impl Session<'_> {
         if has_role {
             left.add(Pin::Role);
         }
-        if has_role && !(is_clean && self.server.is_some()) {
+        if has_role && !(is_clean && self.core.server.is_some()) {
             return Err(ExitReason::Fatal(ErrorReply::new(
                 &error_catalog::PINNED_CONNECTION_LOST,
             )));
         }
         self.count_writes(Status::default());
         self.begin_anew();
-        if is_clean && (self.keeps_connection() || has_role) {
+        if is_clean && (self.core.keeps_connection() || has_role) {
             self.state.keep(left);
             self.pins_changed();
         } else {
-            let is_good = self.server.as_ref().is_some_and(|one| one.can_be_renewed());
+            let is_good = self
+                .core
+                .server
+                .as_ref()
+                .is_some_and(|one| one.can_be_renewed());
             self.release_server(match is_clean && left.is_empty() && is_good {
                 true => Condition::Clean,
                 false => Condition::Unclean,
@@ -262,7 +272,7 @@ impl Session<'_> {
             Progress::Unsent => self.state.pins,
             Progress::Sent | Progress::Answered => self.active.pins_before,
         };
-        !pins.is_empty() || self.keeps_connection()
+        !pins.is_empty() || self.core.keeps_connection()
     }
 
     /// Reports the rejection of one of Evenkeel's own commands. A connection that the session was
@@ -273,7 +283,7 @@ impl Session<'_> {
         let is_in_place = |server: &ServerConnection| {
             within(server.settings.schema(), server.settings.settings()) == wanted
         };
-        let is_usable = self.server.as_deref().is_some_and(is_in_place);
+        let is_usable = self.core.server.as_deref().is_some_and(is_in_place);
         if is_bound && !is_usable {
             return Err(ExitReason::Fatal(
                 ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(error_reply.message),
@@ -288,8 +298,9 @@ impl Session<'_> {
 
     /// Retries the command on another connection.
     fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
-        let server = self.server.take();
-        self.acquirer
+        let server = self.core.server.take();
+        self.core
+            .acquirer
             .release_failed(server, ServerConnection::is_idle, condition);
         let active = &mut self.active;
         active.progress = Progress::Unsent;
@@ -300,7 +311,7 @@ impl Session<'_> {
         active.word.clear();
         self.stage = Stage::Command;
         if target.waits_for_primary() {
-            let got = self.acquirer.wait_for_another_primary();
+            let got = self.core.acquirer.wait_for_another_primary();
             return self.follow(got);
         }
         // Another connection, possibly to the same server; if that server is down, the attempt will
@@ -310,14 +321,14 @@ impl Session<'_> {
 
     /// Handles a server connection that failed or can no longer be parsed.
     pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
-        let Some(server) = self.server.take() else {
+        let Some(server) = self.core.server.take() else {
             return Ok(());
         };
-        self.acquirer.note_loss(&server, why);
+        self.core.acquirer.note_loss(&server, why);
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let is_answered = self.active.progress == Progress::Answered;
         let is_in_reply = server.is_in_reply() || is_answered;
-        self.acquirer.release(server, Condition::Unclean);
+        self.core.acquirer.release(server, Condition::Unclean);
         let stage = std::mem::replace(&mut self.stage, Stage::Command);
         match stage {
             Stage::DiscardReply(AfterDiscard::RunAgain(target)) => {
@@ -360,17 +371,17 @@ impl Session<'_> {
         let is_open = is_open || self.state.pins.has(Pin::Transaction);
         let error = self.loss_error(is_open);
         self.may_have_written();
-        self.acquirer.at = None;
+        self.core.acquirer.at = None;
         self.forget_work();
-        self.set_activity(SessionActivity::Idle);
+        self.core.set_activity(SessionActivity::Idle);
         if pins {
-            self.stats().transactions_lost.add(1);
-            return Err(ExitReason::Unasked(
+            self.core.stats().transactions_lost.add(1);
+            return Err(ExitReason::Other(MysqlExit::Unasked(
                 ErrorReply::new(&error_catalog::PINNED_CONNECTION_LOST).detail(detail),
-            ));
+            )));
         }
         if is_open {
-            self.stats().transactions_lost.add(1);
+            self.core.stats().transactions_lost.add(1);
             self.postponed_error = Some(ErrorReply::from_primary_error(error).detail(detail));
         }
         Ok(())
@@ -388,10 +399,11 @@ impl Session<'_> {
                 .meaning()
                 .is_none_or(ends_transactions);
         let error = self.loss_error(is_open && !may_have_ended);
-        self.stats()
+        self.core
+            .stats()
             .transactions_lost
             .add(u64::from(is_open || pins));
-        self.acquirer.at = None;
+        self.core.acquirer.at = None;
         self.forget_work();
         if pins {
             return Err(ExitReason::Fatal(
@@ -403,7 +415,7 @@ impl Session<'_> {
 
     /// Records a possible write on the lost server, so that the session's next read sees it.
     fn may_have_written(&mut self) {
-        let Some(at) = &mut self.acquirer.at else {
+        let Some(at) = &mut self.core.acquirer.at else {
             return;
         };
         at.written.is_some |= self.active.may_write;
@@ -425,11 +437,15 @@ impl Session<'_> {
         let of_work = [Pin::Transaction, Pin::AutocommitOff];
         let mut others = Pin::ALL.into_iter().filter(|pin| !of_work.contains(pin));
         let pins: Pins = self.state.pins;
-        self.keeps_connection() || others.any(|pin| pins.has(pin))
+        self.core.keeps_connection() || others.any(|pin| pins.has(pin))
     }
 
     fn loss_detail(&self, why: &str) -> String {
-        let name = self.acquirer.server().map_or("", |server| &server.name);
+        let name = self
+            .core
+            .acquirer
+            .server()
+            .map_or("", |server| &server.name);
         format!("server {name}: {why}")
     }
 }

@@ -12,7 +12,7 @@ use crate::service::rules::{AppliedRules, RuleSet, RuleText};
 impl Session<'_> {
     /// Applies the rules to a text; `None` if it is too long to be parsed.
     pub(super) fn apply_rules(&mut self, text: Option<&[u8]>) {
-        let rule_set = self.permit.service().rules();
+        let rule_set = self.core.permit.service().rules();
         self.rules = rule_set.map(|rule_set| self.rules_of(rule_set, text, self.state.schema()));
     }
 
@@ -21,7 +21,7 @@ impl Session<'_> {
     pub(super) fn reapply_rules(&mut self, number: u32) {
         self.rules = None;
         let named = self.statements.get(number);
-        let Some((rule_set, named)) = self.permit.service().rules().zip(named) else {
+        let Some((rule_set, named)) = self.core.permit.service().rules().zip(named) else {
             return;
         };
         let is_of_now = |known: &&AppliedRules| Arc::ptr_eq(&known.rule_set, &rule_set);
@@ -49,7 +49,7 @@ impl Session<'_> {
             _ => return None,
         };
         if refused.is_some() || !matches!(what, CommandKind::Prepare(_)) {
-            rules.count(self.worker.index());
+            rules.count(self.core.worker.index());
         }
         refused.map(ErrorReply::by_rule)
     }

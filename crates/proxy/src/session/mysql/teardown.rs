@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::ReleaseAction;
 use evenkeel_policy::route::retry::Progress;
 use evenkeel_wire::mysql::flags::Status;
@@ -10,21 +9,23 @@ use evenkeel_wire::mysql::flags::Status;
 use super::error_reply::ErrorReply;
 use super::login::UserChange;
 use super::server::ServerConnection;
-use super::{ExitReason, Session, Stage};
+use super::{ExitReason, MysqlExit, Session, Stage};
 use crate::record::{CutReason, TerminationReason};
 
 impl Session<'_> {
     /// Ends the session for a reason of its own.
     pub(super) async fn end(mut self, end: ExitReason) -> TerminationReason {
         match end {
-            ExitReason::ClientLeft | ExitReason::ChangesUser(_) => TerminationReason::ClientClosed,
+            ExitReason::ClientLeft | ExitReason::Other(MysqlExit::ChangesUser(_)) => {
+                TerminationReason::ClientClosed
+            }
             ExitReason::ClientBroke(why) => TerminationReason::ResetByClient(why),
             ExitReason::ServerBroke(why) => TerminationReason::ResetByServer(why),
             ExitReason::Fatal(error_reply) => {
                 Box::pin(self.send_final_error(&error_reply, true)).await;
                 TerminationReason::Rejected(error_reply.message)
             }
-            ExitReason::Unasked(error_reply) => {
+            ExitReason::Other(MysqlExit::Unasked(error_reply)) => {
                 Box::pin(self.send_final_error(&error_reply, false)).await;
                 TerminationReason::Rejected(error_reply.message)
             }
@@ -50,7 +51,7 @@ impl Session<'_> {
 
     /// Ends the session for COM_CHANGE_USER, and returns the client connection.
     pub(super) fn leave_as_user(mut self, payload: Vec<u8>) -> Option<UserChange> {
-        let client = self.client.take()?;
+        let client = self.core.client.take()?;
         Some(UserChange {
             client,
             handshake: self.handshake,
@@ -64,25 +65,21 @@ impl Session<'_> {
     pub(super) async fn send_final_error(&mut self, error_reply: &ErrorReply, is_answer: bool) {
         let is_in_reply = |server: &ServerConnection| server.is_in_reply();
         let is_answered = self.active.progress == Progress::Answered;
-        if self.server.as_deref().is_some_and(is_in_reply) || is_answered {
+        if self.core.server.as_deref().is_some_and(is_in_reply) || is_answered {
             // The client would take the error for a part of that reply.
             return;
         }
-        let mut out = std::mem::take(&mut self.answers);
+        let mut out = std::mem::take(&mut self.core.answers);
         let sequence = if is_answer { self.rest.sequence } else { 0 };
         error_reply.write(sequence, &mut out);
-        if let Some(client) = &mut self.client {
-            client.send_final(self.worker, &out).await;
+        if let Some(client) = &mut self.core.client {
+            client.send_final(self.core.worker, &out).await;
         }
     }
 
     /// Releases, resets or closes the server connection, depending on the session state that it
     /// holds.
     fn release_on_exit(&mut self, server: Box<ServerConnection>) {
-        if std::thread::panicking() {
-            // The recorded session state may be incomplete.
-            return self.acquirer.release(server, Condition::Unclean);
-        }
         let is_quiet = server.conversation.is_quiet()
             && server.is_between_replies()
             && !server.shows_trackers
@@ -91,28 +88,27 @@ impl Session<'_> {
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let holds_statements = !server.conversation.is_idle();
         let action = match self.state.pins.release_action() {
-            ReleaseAction::Keep if is_open || holds_statements || self.keeps_connection() => {
+            _ if !is_quiet => ReleaseAction::Close,
+            ReleaseAction::Keep if is_open || holds_statements || self.core.keeps_connection() => {
                 ReleaseAction::Reset
             }
             action => action,
         };
-        match action {
-            ReleaseAction::Keep if is_quiet => self.acquirer.release(server, Condition::Clean),
-            ReleaseAction::Reset if is_quiet && server.can_be_renewed() => {
-                let worker = Rc::clone(self.worker);
-                let renew = async move |server: &mut ServerConnection| {
-                    server.renew(&worker).await.is_ok() && server.is_idle()
-                };
-                self.acquirer.release_renewed(server, renew);
-            }
-            _ => self.acquirer.release(server, Condition::Unclean),
-        }
+        let action = match action {
+            ReleaseAction::Reset if !server.can_be_renewed() => ReleaseAction::Close,
+            action => action,
+        };
+        let worker = Rc::clone(self.core.worker);
+        let renew = async move |server: &mut ServerConnection| {
+            server.renew(&worker).await.is_ok() && server.is_idle()
+        };
+        self.core.release_at_end(server, action, renew);
     }
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
+        if let Some(server) = self.core.take_server_at_end() {
             self.release_on_exit(server);
         }
     }

@@ -14,12 +14,12 @@ impl Session<'_> {
     pub(super) fn show_trackers(&mut self, out: &mut Vec<u8>) {
         let meaning = effective(&self.active.what, &self.active.statement);
         let is_named = meaning.is_some_and(|meaning| meaning.form == TextForm::Trackers);
-        let Some(server) = self.server.as_mut().filter(|_| is_named) else {
+        let Some(server) = self.core.server.as_mut().filter(|_| is_named) else {
             return;
         };
         let text = self.state.show_trackers(is_in_transaction(server));
         server.show_trackers(&text, out);
-        if let Some(at) = &mut self.acquirer.at {
+        if let Some(at) = &mut self.core.acquirer.at {
             // The log position of earlier writes is not reported if the command commits them.
             at.written.is_partial |= at.written.is_some;
         }
@@ -27,7 +27,7 @@ impl Session<'_> {
 
     /// Returns whether the client's trackers are enabled, so that no command may be sent.
     pub(super) fn owes_trackers(&self) -> bool {
-        let server = self.server.as_ref();
+        let server = self.core.server.as_ref();
         server.is_some_and(|server| server.shows_trackers)
     }
 
@@ -42,17 +42,17 @@ impl Session<'_> {
     /// Restores Evenkeel's trackers; requires that the kernel has accepted all data sent to the
     /// server. Returns false if they are enabled already.
     pub(super) fn take_trackers_back(&mut self) -> bool {
-        let Some(server) = self.server.as_mut().filter(|one| one.shows_trackers) else {
+        let Some(server) = self.core.server.as_mut().filter(|one| one.shows_trackers) else {
             return false;
         };
         let version = server.version.number();
         let back = self
             .state
             .restore_trackers(version, is_in_transaction(server));
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         server.restore_trackers(&back, &mut out);
         // A failure is reported by the next receive.
-        let _ = server.core.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.core.worker, out);
         self.stage = Stage::DiscardReply(AfterDiscard::TookBack { is_whole: true });
         true
     }
@@ -61,8 +61,8 @@ impl Session<'_> {
     pub(super) fn took_back(&mut self, is_whole: bool) {
         let active = self.drop_unit();
         self.is_doubtful = false;
-        if let Some(server) = &mut self.server {
-            let interner = self.worker.interner();
+        if let Some(server) = &mut self.core.server {
+            let interner = self.core.worker.interner();
             match is_whole {
                 true => {
                     let row = backend::values(last_row(&active.word));

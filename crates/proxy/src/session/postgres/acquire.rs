@@ -17,11 +17,10 @@ use super::{ActiveRequest, ExitReason, Preparation, Session, Stage};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::activity::SessionActivity;
-use crate::session;
 use crate::session::acquirer::{AcquireError, AcquireOutcome};
+use crate::session::core::WaitEnd;
 use crate::session::handle::SessionEvent;
 use crate::session::placement::PlacementTarget;
-use crate::session::steps::{VanishedPeer, vanished_peer};
 
 impl Session<'_> {
     /// Keeps the error reply to a statement that Evenkeel sent itself.
@@ -39,11 +38,11 @@ impl Session<'_> {
         wanted: &PlacementTarget,
         view: &ServiceSnapshot,
     ) -> Result<bool, ExitReason> {
-        match self.acquirer.acquire(wanted, view) {
+        match self.core.acquirer.acquire(wanted, view) {
             AcquireOutcome::Server(server) => Ok(self.accept_server(server)),
             AcquireOutcome::Denied(error) => {
                 self.refusal = Some(ErrorReply::from_acquire_error(&error));
-                self.handle.notify(SessionEvent::Recheck);
+                self.core.handle.notify(SessionEvent::Recheck);
                 Ok(false)
             }
             outcome => {
@@ -71,13 +70,7 @@ impl Session<'_> {
                 Ok(())
             }
             AcquireOutcome::Reroute => self.go_on(),
-            AcquireOutcome::Exhausted => self.try_elsewhere(),
-            AcquireOutcome::RefusedByReplica(error) => {
-                match self.retry_after_setup(SetupFailure::Rejected) {
-                    Some(result) => result,
-                    None => self.denied(&AcquireError::ConnectFailed(error)),
-                }
-            }
+            AcquireOutcome::Failed(failure, error) => self.retry_or_deny(failure, &error),
             AcquireOutcome::Denied(error) => self.denied(&error),
         }
     }
@@ -93,38 +86,44 @@ impl Session<'_> {
         }
     }
 
-    /// Acquires another server for the request, of which nothing was sent.
-    pub(super) fn try_elsewhere(&mut self) -> Result<(), ExitReason> {
-        match self.retry_after_setup(SetupFailure::Lost) {
+    /// Acquires another connection for work of which nothing was sent, or denies it.
+    pub(super) fn retry_or_deny(
+        &mut self,
+        failure: SetupFailure,
+        error: &AcquireError,
+    ) -> Result<(), ExitReason> {
+        match self.retry_after_setup(failure) {
             Some(result) => result,
-            None => self.denied(&AcquireError::NO_PRIMARY),
+            None => self.denied(error),
         }
     }
 
     /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
     /// are being set on it first.
     fn accept_server(&mut self, mut server: Box<ServerConnection>) -> bool {
-        self.handle.set_target(Some(&server.core.cancel_target));
-        self.active.since_us = self.acquirer.begins_work();
+        self.core
+            .handle
+            .set_target(Some(&server.core.cancel_target));
+        self.active.since_us = self.core.acquirer.begins_work();
         self.stage = Stage::Ready;
         self.sequences.used_nextval = false;
-        let session = self.handle.session_id();
+        let session = self.core.handle.session_id();
         self.sequences.inherits_others = server
             .sequence_state
             .has_others(session, self.sequences.uses);
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         let mut sql = Vec::new();
         let wanted = server.settings.prepare(&self.state, interner, &mut sql);
         let Some(wanted) = wanted else {
             self.catch_up(&server);
-            self.server = Some(server);
+            self.core.server = Some(server);
             return true;
         };
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         server.query(&sql, RequestToken::default(), &mut out);
         // If this fails, the next receive reports it.
-        let _ = server.core.stream.send_own(self.worker, out);
-        self.server = Some(server);
+        let _ = server.core.stream.send_own(self.core.worker, out);
+        self.core.server = Some(server);
         self.stage = Stage::Preparing(Preparation::Acquired {
             wanted,
             is_cancelled: false,
@@ -137,8 +136,8 @@ impl Session<'_> {
     pub(super) fn restore(&mut self) -> Result<(), ExitReason> {
         self.must_restore_startup = false;
         self.refused_setting = ([0; 5], String::new());
-        let interner = self.worker.interner();
-        let Some(server) = &mut self.server else {
+        let interner = self.core.worker.interner();
+        let Some(server) = &mut self.core.server else {
             return Ok(());
         };
         let mut sql = Vec::new();
@@ -149,26 +148,26 @@ impl Session<'_> {
                 None
             }
         };
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         if sql.is_empty() || !server.query(&sql, RequestToken::default(), &mut out) {
             return Ok(());
         }
         // If this fails, the next receive reports it.
-        let _ = server.core.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.core.worker, out);
         self.stage = Stage::Preparing(Preparation::Restored(wanted));
         Ok(())
     }
 
     /// Sends the client the parameter values in which its new server differs from the previous one.
     fn catch_up(&mut self, server: &ServerConnection) {
-        let mut out = std::mem::take(&mut self.answers);
+        let mut out = std::mem::take(&mut self.core.answers);
         let settings = self.state.settings().clone();
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         let reported = &mut self.state.reported;
         reported.catch_up(&server.settings, &settings, interner, |name, value| {
             build::parameter_status(&mut out, name, value);
         });
-        self.answers = out;
+        self.core.answers = out;
     }
 
     /// Returns whether the connection is being set up and the client has received nothing from it.
@@ -179,28 +178,31 @@ impl Session<'_> {
     /// Handles the end of Evenkeel's SETs.
     pub(super) fn settings_placed(&mut self, went_well: bool) -> Result<(), ExitReason> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
-        let (Stage::Preparing(preparation), Some(mut server)) = (stage, self.server.take()) else {
+        let (Stage::Preparing(preparation), Some(mut server)) = (stage, self.core.server.take())
+        else {
             return Ok(());
         };
         let wanted = match preparation {
             Preparation::Acquired { wanted, .. } if went_well => Some(wanted),
             Preparation::Acquired { is_cancelled, .. } => {
-                self.acquirer.release(server, Condition::Unclean);
+                self.core.acquirer.release(server, Condition::Unclean);
                 return self.handle_own_rejection(is_cancelled);
             }
             Preparation::Restored(wanted) if went_well => wanted,
             Preparation::Restored(_) => {
-                self.server = Some(server);
+                self.core.server = Some(server);
                 let text = std::mem::take(&mut self.refused_setting);
                 let reply = ErrorReply::with(&error_catalog::STARTUP_SETTINGS_LOST, &[&text.1]);
                 return Err(ExitReason::Fatal(reply.coded(SqlState(text.0))));
             }
         };
         if let Some(wanted) = wanted {
-            server.settings.restored(wanted, self.worker.interner());
+            server
+                .settings
+                .restored(wanted, self.core.worker.interner());
         }
         self.catch_up(&server);
-        self.server = Some(server);
+        self.core.server = Some(server);
         self.go_on()?;
         self.offer_connection();
         Ok(())
@@ -234,12 +236,12 @@ impl Session<'_> {
     /// request.
     pub(super) fn refuse(&mut self, error_reply: &ErrorReply) -> Result<(), ExitReason> {
         self.stage = Stage::Ready;
-        self.acquirer.at = None;
-        self.acquirer.release_failover_slot();
+        self.core.acquirer.at = None;
+        self.core.acquirer.release_failover_slot();
         let is_over = self.drop_unit()?;
         self.active = ActiveRequest::new();
-        self.set_activity(SessionActivity::Idle);
-        let out = self.answers();
+        self.core.set_activity(SessionActivity::Idle);
+        let out = self.core.answers();
         error_reply.write_error(out);
         if is_over {
             build::ready_for_query(out, TransactionStatus::Idle);
@@ -247,7 +249,7 @@ impl Session<'_> {
             self.active.tail = BatchTail::Discarded;
         }
         // Later requests are processed in a separate step.
-        self.handle.notify(SessionEvent::Recheck);
+        self.core.handle.notify(SessionEvent::Recheck);
         Ok(())
     }
 
@@ -293,56 +295,28 @@ impl Session<'_> {
         Ok(is_over)
     }
 
-    /// Checks that both peers are alive. Returns an error if the client is not, and the reason if
-    /// the server is not.
-    fn check_peers(&self) -> Result<Option<String>, ExitReason> {
-        let client = &self.client;
-        let server = self.server.as_ref().map(|server| &server.core.stream);
-        match vanished_peer(self.permit.service(), client, server) {
-            Some(VanishedPeer::Client(why)) => Err(ExitReason::ClientBroke(why)),
-            Some(VanishedPeer::Server(why)) => Ok(Some(why)),
-            None => Ok(None),
-        }
-    }
-
     /// Handles an event from outside. After any of them the wait of the session is checked.
     pub(super) fn handle_event(&mut self, event: SessionEvent) -> Result<(), ExitReason> {
-        match event {
-            SessionEvent::ServerAbandoned if self.server.is_some() => {
-                return self.server_lost("went down or is no longer the primary");
-            }
-            SessionEvent::LivenessCheck => {
-                if let Some(why) = self.check_peers()? {
-                    return self.server_lost(&why);
-                }
-            }
-            SessionEvent::QueryOvertime => session::cancel::cancel(self.worker, self.handle),
-            SessionEvent::Cancelled => {
-                if let Stage::Preparing(Preparation::Acquired { is_cancelled, .. }) =
-                    &mut self.stage
-                {
-                    *is_cancelled = true;
-                }
-            }
-            SessionEvent::ServerAbandoned | SessionEvent::Recheck => {}
+        if let Some(why) = self.core.loss_by(event)? {
+            return self.server_lost(&why);
+        }
+        if let Stage::Preparing(Preparation::Acquired { is_cancelled, .. }) = &mut self.stage {
+            *is_cancelled |= event == SessionEvent::Cancelled;
         }
         if let Some(error_reply) = self.refusal.take() {
-            self.acquirer.leave_queues();
+            self.core.acquirer.leave_queues();
             return self.refuse(&error_reply);
         }
-        if event == SessionEvent::Cancelled && self.acquirer.is_waiting() {
-            self.acquirer.leave_queues();
-            return self.refuse(&ErrorReply::new(&error_catalog::QUERY_CANCELED));
-        }
-        if self.acquirer.has_timed_out() {
-            return self.refuse(&ErrorReply::new(&error_catalog::POOL_TIMEOUT));
-        }
-        if self.acquirer.should_reroute() {
-            return self.try_reroute();
-        }
-        match self.stage {
-            Stage::Ready if self.server.is_none() => self.go_on(),
-            _ => Ok(()),
+        match self.core.wait_end(event) {
+            Some(WaitEnd::Cancelled) => {
+                self.refuse(&ErrorReply::new(&error_catalog::QUERY_CANCELED))
+            }
+            Some(WaitEnd::TimedOut) => self.refuse(&ErrorReply::new(&error_catalog::POOL_TIMEOUT)),
+            Some(WaitEnd::Reroute) => self.try_reroute(),
+            None if matches!(self.stage, Stage::Ready) && self.core.server.is_none() => {
+                self.go_on()
+            }
+            None => Ok(()),
         }
     }
 
@@ -354,7 +328,7 @@ impl Session<'_> {
         let RequestDisposition::Unit(wanted, view) = disposition? else {
             return Ok(());
         };
-        match self.acquirer.reroute_to(wanted, &view) {
+        match self.core.acquirer.reroute_to(wanted, &view) {
             true => self.follow(AcquireOutcome::Reroute),
             false => Ok(()),
         }

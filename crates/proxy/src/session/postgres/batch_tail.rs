@@ -31,14 +31,14 @@ impl Session<'_> {
             return false;
         }
         self.active.has_applied_rules = false;
-        let is_at_replica = self.acquirer.is_at_replica();
+        let is_at_replica = self.core.acquirer.is_at_replica();
         let matters =
             adds_a_statement(request) && (self.active.access == Access::Reads || is_at_replica);
-        let server = self.server.as_deref();
+        let server = self.core.server.as_deref();
         if !matters || server.is_none_or(|server| server.conversation.awaits_sync()) {
             return false;
         }
-        let view = self.permit.service().snapshot_owned();
+        let view = self.core.permit.service().snapshot_owned();
         let Some(database) = view.database().filter(|database| database.splits_reads()) else {
             return false;
         };
@@ -88,7 +88,7 @@ impl Session<'_> {
     /// Returns whether the batch has left nothing on its server that another one could not have as
     /// well.
     fn has_only_prepared(&self) -> bool {
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return false;
         };
         let is_answered =

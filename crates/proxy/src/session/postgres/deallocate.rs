@@ -103,7 +103,7 @@ impl Session<'_> {
     ) {
         self.close_own(flight, name);
         let (request, token) = (Request::Parse, RequestToken(0));
-        if let Some(server) = &mut self.server
+        if let Some(server) = &mut self.core.server
             && server.conversation.sent(request, Origin::Ours, token) == Sending::Forward
         {
             build::parse(flight.writer(), name, text, &[]);
@@ -112,7 +112,7 @@ impl Session<'_> {
 
     fn close_own(&mut self, flight: &mut StreamEditor<'_, '_>, name: &[u8]) {
         let (request, token) = (Request::Close, RequestToken(0));
-        if let Some(server) = &mut self.server
+        if let Some(server) = &mut self.core.server
             && server.conversation.sent(request, Origin::Ours, token) == Sending::Forward
         {
             build::close(flight.writer(), Target::Statement(name));
@@ -121,7 +121,7 @@ impl Session<'_> {
 
     /// Closes the statement that has the client's name on the server, if any.
     fn close_given(&mut self, flight: &mut StreamEditor<'_, '_>, name: &[u8], token: RequestToken) {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return;
         };
         if take_given(&mut server.given, name)

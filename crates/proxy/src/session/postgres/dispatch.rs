@@ -146,7 +146,7 @@ impl Session<'_> {
             self.scanner = scanner;
             return Ok(RequestDisposition::Local(length));
         }
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let matters = |one: &&DatabaseSnapshot| one.splits_reads() || one.rules.is_some();
         let Some(database) = view.database().filter(matters) else {
             self.active.access = Access::Unclassified;
@@ -165,7 +165,7 @@ impl Session<'_> {
             draft.add_unknown();
         } else if let Some(words) = self.apply_rules_early(draft.rules.take(), draft.runs) {
             self.refusal = Some(ErrorReply::by_rule(words));
-            self.handle.notify(SessionEvent::Recheck);
+            self.core.handle.notify(SessionEvent::Recheck);
             return Ok(RequestDisposition::More);
         }
         let wanted = self.decide(&view, database, &draft);
@@ -181,14 +181,14 @@ impl Session<'_> {
         match request {
             Request::Sync => {
                 self.active.tail = BatchTail::None;
-                build::ready_for_query(self.answers(), TransactionStatus::Idle);
+                build::ready_for_query(self.core.answers(), TransactionStatus::Idle);
                 true
             }
             // No request is in progress, and COPY data here belongs to a failed COPY.
             Request::Flush | Request::CopyData | Request::CopyEnd => true,
             Request::Close => {
                 self.close_name(message);
-                build::empty(self.answers(), b'3');
+                build::empty(self.core.answers(), b'3');
                 true
             }
             _ => false,
@@ -343,7 +343,7 @@ impl Session<'_> {
         }
         let rules = self.active.rules.as_ref();
         let reading = ReadRequest {
-            server_info: &self.shared.server_info,
+            server_info: &self.core.service.server_info,
             token: &mut self.token,
             tried: &self.active.retries.tried,
             among: rules.and_then(AppliedRules::server_group),
@@ -351,7 +351,7 @@ impl Session<'_> {
         };
         let found = reading.candidates(view, database);
         let mut decision = self.decision(database, draft, rules, found.availability());
-        found.want_positions(&decision, &self.shared.server_info);
+        found.want_positions(&decision, &self.core.service.server_info);
         self.active.access = match decision.is_read && !draft.may_write {
             true => Access::Reads,
             false => Access::Writes,
@@ -363,7 +363,7 @@ impl Session<'_> {
             decision.target = RouteTarget::Primary;
         }
         let key = self.account.pool_user.user_number.get();
-        let has_room = |index| self.acquirer.has_room(view, index);
+        let has_room = |index| self.core.acquirer.has_room(view, index);
         found.place(decision.target, database, key, has_room)
     }
 
@@ -395,8 +395,9 @@ impl Session<'_> {
     /// is incomplete.
     pub(super) fn dispatch_at_replica(&mut self, bytes: &[u8]) -> Result<bool, ExitReason> {
         let is_between = |server: &ServerConnection| server.conversation.is_idle();
-        let is_next = self.server.as_deref().is_some_and(is_between) && self.scanner.is_at_border();
-        if !is_next || !self.acquirer.is_at_replica() || self.state.pins.is_empty() {
+        let is_next =
+            self.core.server.as_deref().is_some_and(is_between) && self.scanner.is_at_border();
+        if !is_next || !self.core.acquirer.is_at_replica() || self.state.pins.is_empty() {
             return Ok(true);
         }
         self.effects.read_ahead = None;

@@ -27,7 +27,7 @@ impl Session<'_> {
         loop {
             let rest = input.bytes().get(at..).unwrap_or_default();
             if rest.is_empty() {
-                input.used_up(self.worker);
+                input.used_up(self.core.worker);
                 return Ok(());
             }
             if let Some(length) = self.prepare_locally(rest) {
@@ -62,13 +62,13 @@ impl Session<'_> {
         }
         self.keep_connection();
         if matches!(
-            self.handle.activity(),
+            self.core.handle.activity(),
             Some((SessionActivity::InTransaction | SessionActivity::Bound, _))
         ) {
             self.clear_rules();
-            self.active.since_us = self.acquirer.begins_work();
+            self.active.since_us = self.core.acquirer.begins_work();
         }
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         let (is_whole, taken) = {
             let bytes = input.bytes();
             let mut flight = StreamEditor::new(bytes, &mut out);
@@ -94,27 +94,27 @@ impl Session<'_> {
             }
         };
         if self.active.tail == BatchTail::Misrouted && self.reroute_batch()? {
-            self.worker.keep_spare(out);
+            self.core.worker.keep_spare(out);
             return Ok(());
         }
         self.give_answers();
         if let Some(input) = input.filter(|_| is_whole && out.is_empty()) {
-            self.worker.keep_spare(out);
+            self.core.worker.keep_spare(out);
             self.send_input(input)?;
             self.release_if_ended();
             return Ok(());
         }
         if taken == 0 && out.is_empty() {
             // The beginning of a message, or more than may be sent now: processing continues later.
-            self.worker.keep_spare(out);
+            self.core.worker.keep_spare(out);
             return Ok(());
         }
         self.send_to_server(out)
     }
 
     pub(super) fn send_input(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
-        let worker = self.worker;
-        let Some(server) = &mut self.server else {
+        let worker = self.core.worker;
+        let Some(server) = &mut self.core.server else {
             return Ok(());
         };
         self.active.progress.reach(Progress::Sent);
@@ -125,8 +125,8 @@ impl Session<'_> {
     }
 
     pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
-        let worker = self.worker;
-        let Some(server) = &mut self.server else {
+        let worker = self.core.worker;
+        let Some(server) = &mut self.core.server else {
             return Ok(());
         };
         if out.is_empty() {
@@ -148,7 +148,7 @@ impl Session<'_> {
     /// Marks the connection for release if no reply is due, as after the rest of a failed COPY.
     pub(super) fn release_if_ended(&mut self) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
-        self.release_after_send |= self.server.as_deref().is_some_and(is_idle);
+        self.release_after_send |= self.core.server.as_deref().is_some_and(is_idle);
     }
 
     /// Keeps the bytes of an unanswered request so that it can be retried on another server.
@@ -247,27 +247,27 @@ impl Session<'_> {
 
     /// Returns whether a message must wait for the end of earlier requests.
     fn waits_for_the_end(&self, header: Header, request: Request, message: &[u8]) -> bool {
-        let is_behind = self.server.as_deref().is_some_and(will_end);
+        let is_behind = self.core.server.as_deref().is_some_and(will_end);
         let is_cleared = self.effects.discards_statements() || self.is_unreadable_yet(request);
         is_behind && is_cleared || self.is_undecided(header, request, message)
     }
 
     fn waits_for_a_name(&self, request: Request, message: &[u8]) -> bool {
-        self.server.as_deref().is_some_and(will_end) && self.runs_by_name(request, message)
+        self.core.server.as_deref().is_some_and(will_end) && self.runs_by_name(request, message)
     }
 
     /// Returns whether a replica's request has been sent completely and later ones must wait. They
     /// do not if Evenkeel has answered instead of the replica, or if no reply comes before a Sync.
     pub(super) fn is_next_unit_of_replica(&self) -> bool {
         let is_ready_pending = |server: &ServerConnection| server.conversation.is_ready_pending();
-        let is_sent = self.acquirer.is_at_replica() && self.active.is_sent;
-        is_sent && self.server.as_deref().is_some_and(is_ready_pending)
+        let is_sent = self.core.acquirer.is_at_replica() && self.active.is_sent;
+        is_sent && self.core.server.as_deref().is_some_and(is_ready_pending)
     }
 
     /// Returns whether the server can take more. A replica gets one request at a time, because the
     /// next one may need another server.
     pub(super) fn takes_more(&self) -> bool {
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return false;
         };
         let is_ready = matches!(self.stage, Stage::Ready) && !self.is_paused();
@@ -292,7 +292,7 @@ impl Session<'_> {
     ) -> Result<Sending, ExitReason> {
         let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
         let is_nothing =
-            request != Request::Sync && self.server.as_deref().is_some_and(awaits_sync);
+            request != Request::Sync && self.core.server.as_deref().is_some_and(awaits_sync);
         if is_nothing {
             // The server ignores it, so nothing of it is recorded.
             self.listening
@@ -340,7 +340,7 @@ impl Session<'_> {
             Sending::Forward => flight.keep(length),
             Sending::Drop => flight.drop(length),
         }
-        if let Some(server) = &mut self.server
+        if let Some(server) = &mut self.core.server
             && request == Request::Sync
             && server.conversation.needs_fence()
         {
@@ -367,7 +367,7 @@ impl Session<'_> {
 
     /// Records that a message of the client is about to be sent, and returns whether it may be.
     fn record_sent(&mut self, request: Request, token: RequestToken) -> Sending {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return Sending::Drop;
         };
         let sending = server.conversation.sent(request, Origin::Client, token);
@@ -386,12 +386,12 @@ impl Session<'_> {
 
     /// Writes the due replies that Evenkeel generates.
     pub(super) fn give_answers(&mut self) {
-        let Some(mut server) = self.server.take() else {
+        let Some(mut server) = self.core.server.take() else {
             return;
         };
         // They are sent with the next reply if one is due, and never inside one.
         if !server.conversation.is_reply_pending() && server.boundaries.is_at_border() {
-            let mut out = std::mem::take(&mut self.answers);
+            let mut out = std::mem::take(&mut self.core.answers);
             while let Some(due) = server.conversation.due() {
                 match due {
                     DueAction::Answer(answer, token) => {
@@ -403,13 +403,13 @@ impl Session<'_> {
                     due => self.passed_over(due, &mut server),
                 }
             }
-            self.answers = out;
+            self.core.answers = out;
             if server.conversation.is_quiet() {
                 self.statements.settled();
                 server.prepared.settled();
             }
         }
-        self.server = Some(server);
+        self.core.server = Some(server);
     }
 }
 

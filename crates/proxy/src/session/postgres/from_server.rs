@@ -21,36 +21,40 @@ use super::server::ServerConnection;
 use super::tokens::statement_of;
 use super::{ExitReason, Session, Stage};
 use crate::error_catalog::COPY_UNDECIDABLE;
-use crate::session::input::Input;
+use crate::session::input::ServerInput;
 use crate::session::pinning;
 use evenkeel_sql::session_state::analysis::EffectKind;
 
 impl Session<'_> {
-    pub(super) fn receive(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
-        let Some(mut server) = self.server.take() else {
+    /// Processes input of the server, or its loss.
+    pub(super) fn receive(&mut self, input: Result<Chunk<'_>, String>) -> Result<(), ExitReason> {
+        let chunk = match input {
+            Ok(chunk) => chunk,
+            Err(why) => return self.server_lost(&why),
+        };
+        let Some(mut server) = self.core.server.take() else {
             return Ok(());
         };
         let mut scan = ScanResult::default();
-        let input = Input::behind(&mut server.held, chunk);
-        let mut out = self.worker.take_spare();
-        let is_whole = self.scan(&mut server, &input, &mut out, &mut scan);
-        self.server = Some(server);
+        let mut input = ServerInput::behind(&mut server.held, chunk, self.core.worker);
+        input.is_whole = self.scan(&mut server, &mut input, &mut scan);
+        self.core.server = Some(server);
         if let Stage::Rescue(target) = self.stage {
-            self.worker.keep_spare(out);
+            input.discard(self.core.worker);
             return self.end_rescue(target, &scan);
         }
         if let Some(failure) = scan.failure
             && let Retry::On(resend) = self.retry_after(failure)
         {
-            self.worker.keep_spare(out);
+            input.discard(self.core.worker);
             return self.begin_retry(failure, resend, &scan);
         }
         let is_over = |server: &ServerConnection| server.conversation.pending_count() == 0;
-        if (scan.is_ready || scan.ours_ended) && self.server.as_deref().is_some_and(is_over) {
+        if (scan.is_ready || scan.ours_ended) && self.core.server.as_deref().is_some_and(is_over) {
             self.statements.settled();
         }
         self.note_commit(&scan);
-        self.pass_on(input, out, is_whole, scan.warning)?;
+        self.pass_on(input, scan.warning)?;
         if scan.is_undecidable {
             return Err(ExitReason::Fatal(ErrorReply::new(&COPY_UNDECIDABLE)));
         }
@@ -67,12 +71,10 @@ impl Session<'_> {
     fn scan(
         &mut self,
         server: &mut ServerConnection,
-        input: &Input<'_>,
-        out: &mut Vec<u8>,
+        input: &mut ServerInput<'_>,
         scan: &mut ScanResult,
     ) -> bool {
-        let bytes = input.bytes();
-        let mut flight = StreamEditor::new(bytes, out);
+        let mut flight = input.editor();
         loop {
             let remainder = server.boundaries.remainder();
             match server.boundaries.next(flight.rest()) {
@@ -266,7 +268,7 @@ impl Session<'_> {
         self.listening
             .iter_mut()
             .for_each(|one| one.completed(meaning, statement));
-        pinning::pin_by(self.handle, self.state.pins, meaning.source.as_deref());
+        pinning::pin_by(self.core.handle, self.state.pins, meaning.source.as_deref());
         forget_statements(meaning, statement, server, &mut self.statements);
         if discards_sequences(meaning, statement) {
             server.sequence_state = SequenceState::None;
@@ -308,10 +310,13 @@ impl Session<'_> {
             true => scan.fails(FailureKind::Unprepared),
             false => scan.fails(failure_of_error(sqlstate)),
         }
-        if let Some(at) = &self.acquirer.at
+        if let Some(at) = &self.core.acquirer.at
             && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
         {
-            self.shared.server_info.request_role_check(at.server.id);
+            self.core
+                .service
+                .server_info
+                .request_role_check(at.server.id);
         }
     }
 
@@ -336,12 +341,12 @@ impl Session<'_> {
             );
             return delivery;
         };
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         server.hear_setting(name, value, interner);
         if delivery == Delivery::Discard {
             return Delivery::Discard;
         }
-        self.handle.hear_setting(name, value);
+        self.core.handle.hear_setting(name, value);
         match self.state.reported.record_report(name, value, interner) {
             true => Delivery::Forward,
             false => Delivery::Discard,
@@ -360,10 +365,10 @@ impl Session<'_> {
         if let Some(database_change) = &mut self.database_change {
             database_change.record_reply(ran.has_failed);
         }
-        self.acquirer.release_failover_slot();
+        self.core.acquirer.release_failover_slot();
         let status = server.conversation.status();
         let is_idle = status == TransactionStatus::Idle;
-        let interner = self.worker.interner();
+        let interner = self.core.worker.interner();
         self.must_restore_startup |= self.state.ready(status, &mut server.settings, interner);
         if is_idle {
             self.state.pins.release(UnpinEvent::TransactionEnded);
@@ -372,11 +377,14 @@ impl Session<'_> {
         self.note_sequences(server);
         self.pins_changed();
         self.settle(server);
-        self.active.since_us = self.acquirer.ends_work(self.active.since_us, &ran, is_idle);
+        self.active.since_us = self
+            .core
+            .acquirer
+            .ends_work(self.active.since_us, &ran, is_idle);
         if server.conversation.pending_count() > 0 {
-            self.handle.begins_next(self.worker);
+            self.core.handle.begins_next(self.core.worker);
         }
-        if is_idle && self.active.may_write() && self.acquirer.is_at_primary() {
+        if is_idle && self.active.may_write() && self.core.acquirer.is_at_primary() {
             self.wrote();
         }
     }
@@ -403,26 +411,17 @@ impl Session<'_> {
     }
 
     /// Forwards the client's bytes; `warning` bytes of them reply to no request.
-    fn pass_on(
-        &mut self,
-        input: Input<'_>,
-        out: Vec<u8>,
-        is_whole: bool,
-        warning: usize,
-    ) -> Result<(), ExitReason> {
-        let worker = self.worker;
-        let length = input.forwarded_length(&out, is_whole);
+    fn pass_on(&mut self, input: ServerInput<'_>, warning: usize) -> Result<(), ExitReason> {
+        let length = input.length();
         if length == 0 {
-            worker.keep_spare(out);
+            input.discard(self.core.worker);
             return Ok(());
         }
         if self.active.progress < Progress::Answered && length > warning {
             self.active.progress = Progress::Answered;
             self.active.cannot_run_again();
         }
-        self.acquirer.count_forwarded(length);
-        let sent = input.forward(worker, out, is_whole, &mut self.client);
-        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
+        Ok(self.core.forward(input)?)
     }
 
     fn after(&mut self, scan: &ScanResult) -> Result<(), ExitReason> {
@@ -439,11 +438,11 @@ impl Session<'_> {
             return self.release_if_idle();
         }
         // After an error the server skips everything up to a Sync, which may be held.
-        if !self.server.as_deref().is_some_and(will_end) {
+        if !self.core.server.as_deref().is_some_and(will_end) {
             self.end_wait_for_replies();
         }
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        if scan.ours_ended && self.server.as_deref().is_some_and(is_quiet) {
+        if scan.ours_ended && self.core.server.as_deref().is_some_and(is_quiet) {
             return self.release_if_idle();
         }
         // There may be capacity for held input of a batch longer than what may be in flight.

@@ -20,14 +20,14 @@ impl Session<'_> {
     /// length.
     pub(super) fn held_max(&self) -> usize {
         let waits = !matches!(self.stage, Stage::Ready)
-            || self.server.is_some() && (self.waits_for_replies() || !self.takes_more());
+            || self.core.server.is_some() && (self.waits_for_replies() || !self.takes_more());
         if waits { HELD_LENGTH_MAX } else { usize::MAX }
     }
 
     /// Holds input that arrived together with the end of the login.
     pub(super) fn begin_with(&mut self, ahead: &[u8]) {
         if !ahead.is_empty() {
-            self.acquirer.count_received(ahead.len());
+            self.core.acquirer.count_received(ahead.len());
             self.hold(ahead);
             self.continue_soon();
         }
@@ -54,7 +54,7 @@ impl Session<'_> {
 
     pub(super) fn hold(&mut self, bytes: &[u8]) {
         if self.pending_input.capacity() == 0 {
-            self.pending_input = self.worker.take_spare();
+            self.pending_input = self.core.worker.take_spare();
         }
         self.pending_input.extend_from_slice(bytes);
     }

@@ -37,22 +37,22 @@ impl Session<'_> {
     /// any case.
     pub(super) fn offer_connection(&mut self) {
         let is_open = self.knowledge == Knowledge::Uncertain && self.can_ask();
-        if let Some(server) = self.server.as_deref().filter(|_| is_open) {
-            self.acquirer.offer(server);
+        if let Some(server) = self.core.server.as_deref().filter(|_| is_open) {
+            self.core.acquirer.offer(server);
         }
     }
 
     /// Ends the offer, because the client uses the connection.
     pub(super) fn keep_connection(&mut self) {
         self.knowledge = Knowledge::Uncertain;
-        self.acquirer.end_offer();
+        self.core.acquirer.end_offer();
     }
 
     /// Asks the server, because another client needs the connection.
     pub(super) fn ask_for_held_state(&mut self) {
         let can_ask = self.can_ask();
-        let Some(server) = self.server.as_deref_mut().filter(|_| can_ask) else {
-            return self.acquirer.end_offer();
+        let Some(server) = self.core.server.as_deref_mut().filter(|_| can_ask) else {
+            return self.core.acquirer.end_offer();
         };
         let question = self.state.question(&server.settings);
         let mut text = Vec::new();
@@ -63,7 +63,7 @@ impl Session<'_> {
             text.push(b';');
         }
         if !self.ask(question, text) {
-            self.acquirer.end_offer();
+            self.core.acquirer.end_offer();
         }
     }
 
@@ -80,16 +80,16 @@ impl Session<'_> {
 
     /// Sends a question. Returns false if the server cannot take one now.
     fn ask(&mut self, question: Question, mut text: Vec<u8>) -> bool {
-        let Some(server) = self.server.as_deref_mut() else {
+        let Some(server) = self.core.server.as_deref_mut() else {
             return false;
         };
         question.write(&mut text);
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         if !server.query(&text, RequestToken::default(), &mut out) {
             return false;
         }
         // If this fails, the next receive reports it.
-        let _ = server.core.stream.send_own(self.worker, out);
+        let _ = server.core.stream.send_own(self.core.worker, out);
         self.refused_setting = ([0; 5], String::new());
         let rows = Rows::default();
         self.stage = Stage::Asking(Box::new(Asking { question, rows }));
@@ -101,17 +101,17 @@ impl Session<'_> {
     fn can_ask(&self) -> bool {
         let is_idle = |server: &ServerConnection| server.is_idle();
         matches!(self.stage, Stage::Ready)
-            && self.server.as_deref().is_some_and(is_idle)
+            && self.core.server.as_deref().is_some_and(is_idle)
             && self.scanner.is_at_border()
             && self.pending_input.is_empty()
             && !self.is_terminating
             && self.state.can_be_asked()
-            && !self.keeps_connection()
+            && !self.core.keeps_connection()
     }
 
     /// Returns whether the server is being asked, and the session needs nothing of the connection.
     pub(super) fn is_asking_only(&self) -> bool {
-        self.is_asking() && self.state.pins.is_empty() && !self.keeps_connection()
+        self.is_asking() && self.state.pins.is_empty() && !self.core.keeps_connection()
     }
 
     /// Returns whether the server is being asked.
@@ -150,8 +150,8 @@ impl Session<'_> {
         if let Some(value) = held.as_ref().and_then(|held| held.last_value.clone()) {
             self.sequences.last_value = LastValue::Known(value);
         }
-        if let (Some(held), Some(server)) = (&held, &mut self.server) {
-            let interner = self.worker.interner();
+        if let (Some(held), Some(server)) = (&held, &mut self.core.server) {
+            let interner = self.core.worker.interner();
             self.state
                 .answered(&asking.question, held, &mut server.settings, interner);
         }
@@ -159,7 +159,7 @@ impl Session<'_> {
         // A statement that has arrived meanwhile is executed on this connection.
         let is_kept = held.is_none() && !self.state.pins.is_empty();
         if is_kept || !self.pending_input.is_empty() || !self.state.is_movable() {
-            self.acquirer.end_offer();
+            self.core.acquirer.end_offer();
             return self.go_on_with_same();
         }
         self.give_up_connection();
@@ -172,15 +172,15 @@ impl Session<'_> {
         self.pins_changed();
         if let Some(server) = self.detach_server() {
             if pins.has(Pin::Unknown) {
-                self.acquirer.release(server, Condition::Unclean);
+                self.core.acquirer.release(server, Condition::Unclean);
             } else if pins.has(Pin::Code) {
-                let worker = Rc::clone(self.worker);
+                let worker = Rc::clone(self.core.worker);
                 let renew =
                     async move |server: &mut ServerConnection| server.renew(&worker).await.is_ok();
-                self.acquirer.release_renewed(server, renew);
-                self.acquirer.end_offer();
+                self.core.acquirer.release_renewed(server, renew);
+                self.core.acquirer.end_offer();
             } else {
-                self.acquirer.release(server, Condition::Clean);
+                self.core.acquirer.release(server, Condition::Clean);
             }
         }
         self.released();
@@ -199,15 +199,16 @@ impl Session<'_> {
                 named.take(1).collect()
             }
         };
-        let is_new = pinning::report(self.handle, pins, &named);
+        let is_new = pinning::report(self.core.handle, pins, &named);
         let login = self
+            .core
             .handle
             .login_info()
             .filter(|_| is_new && !pins.is_empty());
         if let Some(login) = login {
             let reported = held.map_or_else(|| error.to_owned(), ToString::to_string);
             info!(
-                service = &*self.permit.service().name,
+                service = &*self.core.permit.service().name,
                 user = &*login.user,
                 database = &*login.database,
                 "session keeps its server connection, which another client needs: {reported}",

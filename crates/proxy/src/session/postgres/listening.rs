@@ -242,7 +242,7 @@ impl Session<'_> {
         bytes: &[u8],
     ) -> Option<Vec<Channel>> {
         let length = header.frame_length();
-        let server = self.server.as_deref()?;
+        let server = self.core.server.as_deref()?;
         let call = match request {
             Request::Query if server.conversation.is_idle() => {
                 self.channels_of(text_of_query(bytes.get(..length)?))?
@@ -281,8 +281,8 @@ impl Session<'_> {
         let mut reported = server.reported.iter();
         let is_utf8 =
             reported.any(|(name, value)| **name == *b"server_encoding" && **value == *b"UTF8");
-        self.acquirer.is_at_primary()
-            && !self.keeps_connection()
+        self.core.acquirer.is_at_primary()
+            && !self.core.keeps_connection()
             && !self.state.pins.has(Pin::Listen)
             && self.state.reported.is_utf8()
             && is_utf8
@@ -290,7 +290,7 @@ impl Session<'_> {
 
     /// Asks the shared connection to listen, and opens it if there is none.
     fn ask_to_listen(&mut self, channels: Arc<[Channel]>) {
-        let Some(server) = self.server.as_deref() else {
+        let Some(server) = self.core.server.as_deref() else {
             return;
         };
         let pool_handle = &server.core.pool_handle;
@@ -301,8 +301,8 @@ impl Session<'_> {
         let (hub, mailbox) = (&listening.hub, &listening.mailbox);
         let joins = hub.joins(&channels, mailbox);
         if let Some(generation) = hub.listen(&channels, pool_handle.server.id, mailbox) {
-            let service = self.permit.service();
-            connection::open(self.worker, service, hub, pool_handle, generation);
+            let service = self.core.permit.service();
+            connection::open(self.core.worker, service, hub, pool_handle, generation);
         }
         listening.asked = Asked::Waiting(Wanted { channels, joins });
         self.stage = Stage::Listening;
@@ -351,7 +351,7 @@ impl Session<'_> {
             ChannelAction::Unlisten => {
                 listening.leaving.add(&call.channels);
                 let is_idle = |server: &ServerConnection| server.conversation.is_idle();
-                let is_alone = self.server.as_deref().is_some_and(is_idle);
+                let is_alone = self.core.server.as_deref().is_some_and(is_idle);
                 let is_all = is_alone && !self.state.pins.has(Pin::Listen);
                 if is_all {
                     listening.committed();
@@ -359,7 +359,7 @@ impl Session<'_> {
                 is_all
             }
         };
-        let Some(server) = self.server.as_mut().filter(|_| is_answered) else {
+        let Some(server) = self.core.server.as_mut().filter(|_| is_answered) else {
             return false;
         };
         // After an error, the message is skipped like any other.
@@ -399,11 +399,15 @@ impl Session<'_> {
             return Ok(true);
         }
         let is_between = matches!(self.stage, Stage::Ready)
-            && self.server.as_deref().is_none_or(ServerConnection::is_idle);
+            && self
+                .core
+                .server
+                .as_deref()
+                .is_none_or(ServerConnection::is_idle);
         if !is_between || !is_client_ready {
             return Ok(false);
         }
-        let out = &mut self.answers;
+        let out = &mut self.core.answers;
         let entry = match listening.mailbox.poll_notifications(out, context) {
             Poll::Ready(Ok(())) => return Ok(true),
             Poll::Ready(Err(ListeningEnd::Lost)) => &error_catalog::LISTENING_LOST,

@@ -45,7 +45,7 @@ impl Session<'_> {
         self.statements.settled();
         self.segment += 1;
         self.scanner = scanner;
-        let out = self.answers();
+        let out = self.core.answers();
         build::empty(out, b'1');
         build::ready_for_query(out, TransactionStatus::Idle);
         Some(length)

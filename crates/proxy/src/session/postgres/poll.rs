@@ -16,37 +16,31 @@ impl Session<'_> {
 
     /// Performs one step that is possible now. Returns false if there is none.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let service = self.permit.service();
-        if let Some(got) = self.acquirer.poll_connection(context, service) {
+        let service = self.core.permit.service();
+        if let Some(got) = self.core.acquirer.poll_connection(context, service) {
             self.follow(got)?;
             return Ok(true);
         }
-        if self.acquirer.poll_offer_accepted(context) {
+        if self.core.acquirer.poll_offer_accepted(context) {
             self.ask_for_held_state();
             return Ok(true);
         }
-        if let Some(event) = self.handle.take_event() {
+        if let Some(event) = self.core.handle.take_event() {
             self.handle_event(event)?;
             return Ok(true);
         }
-        if let Some(got) = self.acquirer.poll_primary(context) {
+        if let Some(got) = self.core.acquirer.poll_primary(context) {
             self.follow(got)?;
             return Ok(true);
         }
-        let sent = match self.is_idle() {
-            true => self.client.poll_sent_silently(context),
-            false => self.client.poll_sent(context),
-        };
-        let is_client_ready = match sent {
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
-            Poll::Pending => false,
-        };
-        if is_client_ready && !self.answers.is_empty() {
-            self.send_answers()?;
+        let is_idle = self.is_idle();
+        let is_client_ready = self.core.poll_client_sent(context, is_idle)?;
+        if is_client_ready && !self.core.answers.is_empty() {
+            self.core.send_answers()?;
             return Ok(true);
         }
-        if is_client_ready && self.step_server(context)? {
+        if is_client_ready && let Some(input) = self.core.poll_server(context) {
+            self.receive(input)?;
             return Ok(true);
         }
         if self.step_listening(context, is_client_ready)? {
@@ -57,7 +51,7 @@ impl Session<'_> {
             self.release_if_idle()?;
             return Ok(true);
         }
-        let may_send = self.server.is_some() || is_client_ready;
+        let may_send = self.core.server.is_some() || is_client_ready;
         let is_due = self.held_until == HeldUntil::NextStep;
         if is_due && may_send && self.is_server_sent(context) {
             self.held_until = HeldUntil::Event;
@@ -73,8 +67,8 @@ impl Session<'_> {
     /// Returns whether only the client's next message can give this session work.
     fn is_idle(&self) -> bool {
         matches!(self.stage, Stage::Ready)
-            && self.server.is_none()
-            && self.answers.is_empty()
+            && self.core.server.is_none()
+            && self.core.answers.is_empty()
             && self.pending_input.is_empty()
             && self.held_until == HeldUntil::Event
             && !self.is_terminating
@@ -85,7 +79,7 @@ impl Session<'_> {
     /// Returns whether replies are still due to a client that has terminated. There are none if the
     /// server waits for a Sync or COPY data, or streams without end.
     fn has_due_replies(&self) -> bool {
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return false;
         };
         let conversation = &server.conversation;
@@ -96,28 +90,11 @@ impl Session<'_> {
     /// Returns whether everything has been sent to the server. A failed connection never has: the
     /// next receive reports the error, after any data received before it.
     pub(super) fn is_server_sent(&mut self, context: &mut Context<'_>) -> bool {
-        let server = self.server.as_mut();
+        let server = self.core.server.as_mut();
         server.is_none_or(|server| {
             let sent = server.core.stream.poll_sent(context);
             matches!(sent, Poll::Ready(Ok(())))
         })
-    }
-
-    /// Processes input from the server. Returns false if there is none.
-    fn step_server(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
-        let worker = self.worker;
-        let Some(server) = &mut self.server else {
-            return Ok(false);
-        };
-        let Poll::Ready(chunk) = server.core.stream.poll_chunk(worker, context) else {
-            return Ok(false);
-        };
-        match chunk {
-            Ok(Some(chunk)) => self.receive(chunk)?,
-            Ok(None) => self.server_lost("closed the connection")?,
-            Err(error) => self.server_lost(&error.to_string())?,
-        }
-        Ok(true)
     }
 
     /// Processes input from the client. Returns false if there is none, or it must wait.
@@ -126,7 +103,7 @@ impl Session<'_> {
         context: &mut Context<'_>,
         is_client_ready: bool,
     ) -> Result<bool, ExitReason> {
-        let takes_more = match (&self.stage, &mut self.server) {
+        let takes_more = match (&self.stage, &mut self.core.server) {
             // At most one chunk is received from a client that has not yet read its reply.
             (Stage::Ready, None) => is_client_ready || self.is_idle(),
             (Stage::Ready, Some(server)) => match server.core.stream.poll_sent(context) {
@@ -150,25 +127,18 @@ impl Session<'_> {
                 true
             }
         };
-        let takes_more = takes_more && self.answers.len() < HELD_LENGTH_MAX && !self.is_terminating;
+        let takes_more =
+            takes_more && self.core.answers.len() < HELD_LENGTH_MAX && !self.is_terminating;
         if !takes_more || self.pending_input.len() >= self.held_max() {
             return Ok(false);
         }
-        let worker = self.worker;
-        let chunk = match self.client.poll_chunk(worker, context) {
-            Poll::Ready(Ok(Some(chunk))) => chunk,
-            // A client that has ended its sending may still read its reply.
-            Poll::Ready(Ok(None)) if !is_client_ready && self.is_idle() => {
-                let _ = self.client.poll_sent(context);
-                return Ok(false);
-            }
-            Poll::Ready(Ok(None)) => return Err(ExitReason::ClientLeft),
-            Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
-            Poll::Pending => return Ok(false),
+        let is_reading = !is_client_ready && self.is_idle();
+        let Some(chunk) = self.core.poll_client(context, is_reading)? else {
+            return Ok(false);
         };
         if !is_client_ready && self.is_idle() {
             // The next request begins when the client has read the reply to the last one.
-            self.acquirer.count_received(chunk.bytes().len());
+            self.core.acquirer.count_received(chunk.bytes().len());
             self.hold(chunk.bytes());
             self.continue_soon();
         } else {
@@ -178,7 +148,7 @@ impl Session<'_> {
     }
 
     pub(super) fn received(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
-        self.acquirer.count_received(chunk.bytes().len());
+        self.core.acquirer.count_received(chunk.bytes().len());
         if !matches!(self.stage, Stage::Ready) {
             self.hold(chunk.bytes());
             return Ok(());
@@ -203,7 +173,7 @@ impl Session<'_> {
     /// Processes input of the client that follows the previous input. All of it is forwarded,
     /// answered or held.
     pub(super) fn take(&mut self, input: Input<'_>) -> Result<(), ExitReason> {
-        match &self.server {
+        match &self.core.server {
             Some(_) if self.replicates() => self.forward_replication(input),
             Some(_) => self.forward(input),
             None => self.begin(input),

@@ -193,7 +193,7 @@ impl Session<'_> {
             return;
         }
         self.statements.all_go();
-        if let Some(server) = &mut self.server {
+        if let Some(server) = &mut self.core.server {
             server.prepared.outdate();
         }
     }
@@ -203,7 +203,7 @@ impl Session<'_> {
         self.active.runs(&statement.meaning);
         let digest = statement.meaning.digest;
         let dialect = statement.within.dialect();
-        self.shared.enter(digest, &statement.text, dialect);
+        self.core.service.enter(digest, &statement.text, dialect);
         self.pending.runs(digest);
         let portal = portal_of(header, message);
         let channels = self.channels_of(&statement.text);

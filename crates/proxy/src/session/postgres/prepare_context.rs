@@ -62,7 +62,7 @@ impl Session<'_> {
         // In the batch that sets it, the new value is not reported yet.
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
         let is_reported = self.names.parsing < ParsingChange::Texts
-            || self.server.as_deref().is_none_or(is_quiet);
+            || self.core.server.as_deref().is_none_or(is_quiet);
         if is_reported && reported.is_readable() {
             return Some(reported.backslashes());
         }
@@ -118,7 +118,7 @@ impl Session<'_> {
             return statement;
         }
         let has = |server: &mut Box<ServerConnection>| server.prepared.has(statement.id);
-        if !is_hidden && self.server.as_mut().is_none_or(has) {
+        if !is_hidden && self.core.server.as_mut().is_none_or(has) {
             return statement;
         }
         let context = PrepareContext {

@@ -122,7 +122,7 @@ impl Session<'_> {
         self.prepare_for_execute(flight, &statement.meaning);
         let id = statement.id;
         let by = (PARSE | id, self.segment);
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return Ok(Sending::Drop);
         };
         if server.prepared.has(id) {
@@ -136,7 +136,7 @@ impl Session<'_> {
             return Ok(Sending::Drop);
         }
         self.close_oldest(flight, id);
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return Ok(Sending::Drop);
         };
         let (token, conversation) = (RequestToken(PARSE | id), &mut server.conversation);
@@ -184,11 +184,11 @@ impl Session<'_> {
     /// Closes the statements that are over the server's limit, before a new one or a new plan is
     /// prepared.
     pub(super) fn close_oldest(&mut self, flight: &mut StreamEditor<'_, '_>, id: u64) {
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let max = view
             .database()
             .map_or(1, |database| database.statements_max);
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return;
         };
         let gone = server.prepared.add(id, max, self.segment);
@@ -301,7 +301,7 @@ impl Session<'_> {
         (header, name, length): (Header, Name, usize),
         new: &[u8],
     ) -> Sending {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return Sending::Drop;
         };
         let sending = server.conversation.sent(request, Origin::Client, token);
@@ -351,7 +351,7 @@ impl Session<'_> {
         length: usize,
     ) -> Sending {
         let name: Box<[u8]> = name.into();
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return Sending::Drop;
         };
         let token = RequestToken(self.effects.next());
@@ -375,14 +375,14 @@ impl Session<'_> {
         flight: &mut StreamEditor<'_, '_>,
         statement: &Arc<statements::Statement>,
     ) -> bool {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return false;
         };
         if server.prepared.has(statement.id) {
             return true;
         }
         self.close_oldest(flight, statement.id);
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return false;
         };
         let token = RequestToken(PARSE | statement.id);

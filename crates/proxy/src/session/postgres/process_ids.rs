@@ -114,9 +114,9 @@ impl Session<'_> {
         }: Signal,
         length: usize,
     ) -> Option<Sending> {
-        let server = self.server.as_mut()?;
-        let (service, user) = (self.permit.service().id, &self.account.pool_user.user);
-        if signal(self.worker, (service, user), process, only_query) == SignalOutcome::Nobody {
+        let server = self.core.server.as_mut()?;
+        let (service, user) = (self.core.permit.service().id, &self.account.pool_user.user);
+        if signal(self.core.worker, (service, user), process, only_query) == SignalOutcome::Nobody {
             return None;
         }
         let answer = LocalReply::True { is_binary };
@@ -128,14 +128,14 @@ impl Session<'_> {
     }
 
     fn process_id(&self) -> Option<u32> {
-        let keyring = self.worker.shared.keyring.get()?;
-        self.handle.with_key(|key| keyring.process_of(key))
+        let keyring = self.core.worker.shared.keyring.get()?;
+        self.core.handle.with_key(|key| keyring.process_of(key))
     }
 
     /// Signals a session; returns the result of the function, or `None` for the server's.
     fn signals(&self, process: u32, only_query: bool) -> Option<String> {
-        let (service, user) = (self.permit.service().id, &self.account.pool_user.user);
-        let outcome = signal(self.worker, (service, user), process, only_query);
+        let (service, user) = (self.core.permit.service().id, &self.account.pool_user.user);
+        let outcome = signal(self.core.worker, (service, user), process, only_query);
         (outcome == SignalOutcome::Sent).then(|| "true".to_owned())
     }
 }

@@ -35,7 +35,7 @@ impl Session<'_> {
         self.active.is_sent = true;
         // After requests without a Sync it belongs to their batch: an error skips it, too.
         let begins_anew = |server: &ServerConnection| server.conversation.is_between_batches();
-        if self.server.as_deref().is_none_or(begins_anew) {
+        if self.core.server.as_deref().is_none_or(begins_anew) {
             self.segment += 1;
             self.unnamed.drop_now();
         }
@@ -114,9 +114,12 @@ impl Session<'_> {
 
     /// Starts the removal of other sessions' connections from the database that the text acts on.
     fn start_database_change(&mut self, analysis: &TextAnalysis) {
-        if let (Some(does), Some(at)) = (&analysis.database_change, &self.acquirer.at) {
-            self.database_change =
-                Some(ActiveDatabaseChange::begin(self.worker, at.server.id, does));
+        if let (Some(does), Some(at)) = (&analysis.database_change, &self.core.acquirer.at) {
+            self.database_change = Some(ActiveDatabaseChange::begin(
+                self.core.worker,
+                at.server.id,
+                does,
+            ));
         }
     }
 
@@ -132,7 +135,7 @@ impl Session<'_> {
 
     /// Copies the pins of the session state to the session handle.
     pub(super) fn pins_changed(&self) {
-        pinning::pin_by(self.handle, self.state.pins, self.source.as_deref());
+        pinning::pin_by(self.core.handle, self.state.pins, self.source.as_deref());
     }
 
     /// Pins the session for something other than an analyzed statement, with a description.
@@ -153,7 +156,7 @@ impl Session<'_> {
         flight: &mut StreamEditor<'_, '_>,
         analysis: &TextAnalysis,
     ) {
-        if !self.server.as_deref().is_some_and(takes_parses) {
+        if !self.core.server.as_deref().is_some_and(takes_parses) {
             return;
         }
         for effect in &analysis.effects {
@@ -168,7 +171,7 @@ impl Session<'_> {
             return;
         };
         let given = self.effects.next();
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return;
         };
         if server.has_given(name) {
@@ -192,7 +195,12 @@ impl Session<'_> {
     /// Returns whether the text executes a statement that can be given its name only after all
     /// replies to earlier requests.
     pub(super) fn runs_by_name(&self, request: Request, message: &[u8]) -> bool {
-        let Some(server) = self.server.as_deref().filter(|_| self.statements.has_any()) else {
+        let Some(server) = self
+            .core
+            .server
+            .as_deref()
+            .filter(|_| self.statements.has_any())
+        else {
             return false;
         };
         let text = match request {
@@ -276,7 +284,9 @@ impl Session<'_> {
         let analysis = templates.analysis(text, within, is_fixed, || {
             Arc::new(self.read_prepared(text, Some(dialect)))
         });
-        self.shared.enter(analysis.digest, text, Some(dialect));
+        self.core
+            .service
+            .enter(analysis.digest, text, Some(dialect));
         analysis
     }
 
@@ -314,7 +324,9 @@ impl Session<'_> {
     pub(super) fn prepares(&mut self, text: &[u8], types: &[u8]) -> Arc<statements::Statement> {
         let statement = self.intern(text, types);
         let digest = statement.meaning.digest;
-        self.shared.enter(digest, text, statement.within.dialect());
+        self.core
+            .service
+            .enter(digest, text, statement.within.dialect());
         self.pending.parses(digest);
         statement
     }

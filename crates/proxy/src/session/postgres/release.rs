@@ -11,7 +11,7 @@ use crate::service::activity::SessionActivity;
 impl Session<'_> {
     /// Releases the connection if the session has no state on it.
     pub(super) fn release_if_idle(&mut self) -> Result<(), ExitReason> {
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return Ok(());
         };
         if matches!(self.stage, Stage::Listening) {
@@ -25,13 +25,13 @@ impl Session<'_> {
         }
         if !server.is_idle() || !self.scanner.is_at_border() {
             if server.conversation.is_quiet() {
-                self.set_activity(SessionActivity::InTransaction);
+                self.core.set_activity(SessionActivity::InTransaction);
             }
             self.active.cannot_run_again();
             return self.go_on_with_same();
         }
-        if !self.state.pins.is_empty() || self.keeps_connection() {
-            self.set_activity(SessionActivity::Bound);
+        if !self.state.pins.is_empty() || self.core.keeps_connection() {
+            self.core.set_activity(SessionActivity::Bound);
             self.active.renew();
             self.go_on_with_same()?;
             self.offer_connection();
@@ -45,13 +45,13 @@ impl Session<'_> {
 
     /// Returns whether the session has no state on its connection between two requests.
     pub(super) fn may_go_on_elsewhere(&self) -> bool {
-        let is_free = self.state.pins.is_empty() && !self.keeps_connection();
+        let is_free = self.state.pins.is_empty() && !self.core.keeps_connection();
         is_free && self.scanner.is_at_border() && matches!(self.stage, Stage::Ready)
     }
 
     pub(super) fn release_server(&mut self, condition: Condition) -> Result<(), ExitReason> {
         if let Some(server) = self.detach_server() {
-            self.acquirer.release(server, condition);
+            self.core.acquirer.release(server, condition);
         }
         self.released();
         Ok(())
@@ -60,8 +60,8 @@ impl Session<'_> {
     /// Takes the connection away from the session.
     pub(super) fn detach_server(&mut self) -> Option<Box<ServerConnection>> {
         self.release_after_send = false;
-        let server = self.server.take()?;
-        self.acquirer.at = None;
+        let server = self.core.server.take()?;
+        self.core.acquirer.at = None;
         // The next connection is set up anyway.
         self.must_restore_startup = false;
         self.forget_connection();
@@ -70,8 +70,8 @@ impl Session<'_> {
 
     /// Continues without a connection.
     pub(super) fn released(&mut self) {
-        self.acquirer.release_failover_slot();
-        self.set_activity(SessionActivity::Idle);
+        self.core.acquirer.release_failover_slot();
+        self.core.set_activity(SessionActivity::Idle);
         self.active.renew();
         self.stage = Stage::Ready;
         // In a separate step: the held input may contain any number of requests.
@@ -95,7 +95,7 @@ impl Session<'_> {
 
     pub(super) fn go_on_with_same(&mut self) -> Result<(), ExitReason> {
         let is_quiet = |server: &ServerConnection| server.conversation.is_quiet();
-        if self.must_restore_startup && self.server.as_deref().is_some_and(is_quiet) {
+        if self.must_restore_startup && self.core.server.as_deref().is_some_and(is_quiet) {
             self.restore()?;
         }
         if !self.waits_for_replies() {
@@ -106,10 +106,5 @@ impl Session<'_> {
             };
         }
         Ok(())
-    }
-
-    /// Returns whether the service has `mode = "session"`.
-    pub(super) fn keeps_connection(&self) -> bool {
-        self.permit.service().keeps_connections()
     }
 }

@@ -28,10 +28,11 @@ impl Session<'_> {
     /// be notified.
     pub(super) fn check_primary(&self) {
         if self
+            .core
             .acquirer
-            .is_at_former_primary(&self.permit.service().snapshot())
+            .is_at_former_primary(&self.core.permit.service().snapshot())
         {
-            self.handle.notify(SessionEvent::ServerAbandoned);
+            self.core.handle.notify(SessionEvent::ServerAbandoned);
         }
     }
 
@@ -48,7 +49,7 @@ impl Session<'_> {
         if taken == 0 {
             return Ok(());
         }
-        let mut out = self.worker.take_spare();
+        let mut out = self.core.worker.take_spare();
         out.extend_from_slice(&bytes[..taken]);
         drop(input);
         self.send_to_server(out)
@@ -86,7 +87,7 @@ impl Session<'_> {
     }
 
     fn is_asked(&mut self, request: Request) {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return;
         };
         // A message that need not be sent does no harm: the server skips it.
@@ -94,7 +95,7 @@ impl Session<'_> {
             .conversation
             .sent(request, Origin::Client, RequestToken::default());
         if ends_a_unit(request) {
-            self.set_activity(SessionActivity::Active);
+            self.core.set_activity(SessionActivity::Active);
         }
     }
 

@@ -16,10 +16,10 @@ use super::active_request::Access;
 use super::error_reply::ErrorReply;
 use super::scan_result::ScanResult;
 use super::server::ServerConnection;
-use super::{ActiveRequest, ExitReason, Session, Stage, TEXT_LENGTH_MAX};
+use super::{ActiveRequest, ExitReason, ServerEnded, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog;
 use crate::service::activity::SessionActivity;
-use crate::session::acquirer::AcquireOutcome;
+use crate::session::acquirer::{AcquireError, AcquireOutcome};
 use crate::session::handle::SessionEvent;
 
 /// Returns how the server's error affects a retry (appendix A of the manual), if the server ends
@@ -62,14 +62,14 @@ pub(super) fn warns_of_end(event: &Event<'_>) -> bool {
 impl Session<'_> {
     /// Returns whether and where the failed request is retried without the client's knowledge.
     pub(super) fn retry_after(&self, failure: FailureKind) -> Retry {
-        if self.acquirer.at.is_none() {
+        if self.core.acquirer.at.is_none() {
             return Retry::No;
         }
         let kept = self.active.kept.as_ref();
         after_failure(
             failure,
             &Attempt {
-                is_held: !self.state.pins.is_empty() || self.keeps_connection(),
+                is_held: !self.state.pins.is_empty() || self.core.keeps_connection(),
                 is_kept: kept.is_some_and(|kept| !kept.is_empty()),
                 progress: self.active.progress,
                 ..self.attempt_without_connection()
@@ -81,9 +81,9 @@ impl Session<'_> {
     /// state of the session yet.
     fn attempt_without_connection(&self) -> Attempt {
         let active = &self.active;
-        let at = self.acquirer.at.as_ref();
+        let at = self.core.acquirer.at.as_ref();
         Attempt {
-            server: match self.acquirer.is_at_replica() {
+            server: match self.core.acquirer.is_at_replica() {
                 true => FailedServer::Replica,
                 false if self.is_in_recovery() => FailedServer::ReadOnlyPrimary,
                 false => FailedServer::Primary,
@@ -113,11 +113,13 @@ impl Session<'_> {
         let Retry::On(resend) = retry else {
             return None;
         };
-        self.active.retries.note(resend, self.acquirer.at.as_ref());
-        self.acquirer.at = None;
+        self.active
+            .retries
+            .note(resend, self.core.acquirer.at.as_ref());
+        self.core.acquirer.at = None;
         Some(match resend.target.waits_for_primary() {
             true => {
-                let outcome = self.acquirer.wait_for_another_primary();
+                let outcome = self.core.acquirer.wait_for_another_primary();
                 self.follow(outcome)
             }
             false => self.follow(AcquireOutcome::Reroute),
@@ -126,7 +128,7 @@ impl Session<'_> {
 
     /// Returns whether the server last reported that it is a standby (PostgreSQL 14 and later).
     pub(super) fn is_in_recovery(&self) -> bool {
-        let reported = self.server.iter().flat_map(|server| &server.reported);
+        let reported = self.core.server.iter().flat_map(|server| &server.reported);
         let mut reports = reported.filter(|(name, _)| &**name == b"in_hot_standby");
         reports.any(|(_, value)| &**value == b"on")
     }
@@ -138,8 +140,10 @@ impl Session<'_> {
         resend: Resend,
         scan: &ScanResult,
     ) -> Result<(), ExitReason> {
-        self.acquirer.note_retry(failure);
-        self.active.retries.note(resend, self.acquirer.at.as_ref());
+        self.core.acquirer.note_retry(failure);
+        self.active
+            .retries
+            .note(resend, self.core.acquirer.at.as_ref());
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.statements.undone();
@@ -157,7 +161,7 @@ impl Session<'_> {
     ) -> Result<(), ExitReason> {
         // The client waits for a reply, and sends the Sync that the server waits for only after it.
         let awaits_sync = |server: &ServerConnection| server.conversation.awaits_sync();
-        if scan.broken.is_some() || self.server.as_deref().is_some_and(awaits_sync) {
+        if scan.broken.is_some() || self.core.server.as_deref().is_some_and(awaits_sync) {
             return self.run_again(target, Condition::Unclean);
         }
         if scan.is_ready {
@@ -173,8 +177,9 @@ impl Session<'_> {
     }
 
     fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
-        let server = self.server.take();
-        self.acquirer
+        let server = self.core.server.take();
+        self.core
+            .acquirer
             .release_failed(server, ServerConnection::is_idle, condition);
         let kept = self.active.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.pending_input, kept);
@@ -187,7 +192,7 @@ impl Session<'_> {
         self.stage = Stage::Ready;
         self.forget_connection();
         if target.waits_for_primary() {
-            let got = self.acquirer.wait_for_another_primary();
+            let got = self.core.acquirer.wait_for_another_primary();
             return self.follow(got);
         }
         // The next connection may be to the same server: a failure is detected then.
@@ -200,17 +205,17 @@ impl Session<'_> {
             // The client already has its reply.
             return self.release_server(Condition::Unclean);
         }
-        let Some(server) = self.server.take() else {
+        let Some(server) = self.core.server.take() else {
             return Ok(());
         };
-        self.acquirer.note_loss(&server, why);
+        self.core.acquirer.note_loss(&server, why);
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
         let was_preparing = self.is_preparing();
         let stage = std::mem::replace(&mut self.stage, Stage::Ready);
-        self.acquirer.release(server, Condition::Unclean);
+        self.core.acquirer.release(server, Condition::Unclean);
         if was_preparing {
-            return self.try_elsewhere();
+            return self.retry_or_deny(SetupFailure::Lost, &AcquireError::NO_PRIMARY);
         }
         if let Stage::Rescue(target) = stage {
             return self.run_again(target, Condition::Unclean);
@@ -233,19 +238,25 @@ impl Session<'_> {
         is_transaction: bool,
         why: &str,
     ) -> Result<(), ExitReason> {
-        if self.active.may_write() && self.acquirer.is_at_primary() {
+        if self.active.may_write() && self.core.acquirer.is_at_primary() {
             // The write may have been executed: later reads must see it then.
             self.wrote();
         }
-        let server = self.acquirer.at.take().map(|at| at.server.name.to_string());
+        let server = self
+            .core
+            .acquirer
+            .at
+            .take()
+            .map(|at| at.server.name.to_string());
         let server = server.unwrap_or_default();
-        let is_bound = !self.state.pins.is_empty() || self.keeps_connection();
+        let is_bound = !self.state.pins.is_empty() || self.core.keeps_connection();
         let detail = format!("server {server}: {why}");
         if self.active.fatal_was_sent {
-            self.stats()
+            self.core
+                .stats()
                 .transactions_lost
                 .add(u64::from(is_transaction));
-            return Err(ExitReason::ServerEnded(detail));
+            return Err(ExitReason::Other(ServerEnded(detail)));
         }
         // The rest of a batch that has begun after it would be taken for a batch of its own.
         let is_all = self.active.is_sent && !self.pending.has_begun();
@@ -253,7 +264,7 @@ impl Session<'_> {
         // The transaction may be committed, and must not be reported as one to retry.
         let is_transaction = is_transaction && !self.effects.may_end_transaction();
         if is_transaction || is_bound || !is_single {
-            self.stats().transactions_lost.add(1);
+            self.core.stats().transactions_lost.add(1);
             let entry = match is_transaction {
                 true => &error_catalog::TERMINATED_IN_TRANSACTION,
                 false => &error_catalog::PINNED_CONNECTION_LOST,
@@ -265,18 +276,18 @@ impl Session<'_> {
         self.state.connection_lost();
         self.active = ActiveRequest::new();
         self.forget_connection();
-        self.acquirer.release_failover_slot();
-        self.set_activity(SessionActivity::Idle);
+        self.core.acquirer.release_failover_slot();
+        self.core.set_activity(SessionActivity::Idle);
         self.statements.undo_unanswered();
         self.unnamed.undo();
         self.effects.settled();
-        let out = self.answers();
+        let out = self.core.answers();
         let error = evenkeel_policy::failover_queue::PrimaryError::OutcomeUnknown;
         ErrorReply::from_primary_error(error)
             .detail(detail)
             .write_error(out);
         build::ready_for_query(out, TransactionStatus::Idle);
-        self.handle.notify(SessionEvent::Recheck);
+        self.core.handle.notify(SessionEvent::Recheck);
         Ok(())
     }
 }

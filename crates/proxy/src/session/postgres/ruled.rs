@@ -24,7 +24,7 @@ impl Session<'_> {
     /// Returns the rules' result for a text, or for one too long to be analyzed. `None`: there are
     /// no rules.
     pub(super) fn rules(&self, text: Option<&[u8]>) -> Option<AppliedRules> {
-        let rule_set = self.permit.service().rules()?;
+        let rule_set = self.core.permit.service().rules()?;
         let outcome = rule_set.evaluate(&RuleText {
             user: &self.account.pool_user.user,
             database: Some(self.account.pool_user.database.as_bytes()),
@@ -38,7 +38,7 @@ impl Session<'_> {
 
     /// Returns the rules' result for a prepared statement, cached until the rules change.
     pub(super) fn rules_of(&mut self, statement: &Statement) -> Option<AppliedRules> {
-        let rule_set = self.permit.service().rules()?;
+        let rule_set = self.core.permit.service().rules()?;
         let known = self.rules_cache.get(&statement.id);
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.rule_set, &rule_set)) {
             return Some(known.clone());
@@ -65,9 +65,9 @@ impl Session<'_> {
             .as_ref()
             .filter(|_| is_new && (runs || refused.is_some()))
         {
-            rules.count(self.worker.index());
+            rules.count(self.core.worker.index());
         }
-        self.handle.limit_query(rules.as_ref());
+        self.core.handle.limit_query(rules.as_ref());
         self.active.rules = rules;
         refused
     }
@@ -85,10 +85,10 @@ impl Session<'_> {
             return None;
         }
         let rules = rules(self)?;
-        rules.count(self.worker.index());
+        rules.count(self.core.worker.index());
         let refused = rules.rejection();
         self.active.rules = AppliedRules::join(self.active.rules.take(), Some(rules));
-        self.handle.limit_query(self.active.rules.as_ref());
+        self.core.handle.limit_query(self.active.rules.as_ref());
         refused
     }
 
@@ -107,7 +107,7 @@ impl Session<'_> {
         let rules = rules(self)?;
         let refused = rules.rejection();
         if refused.is_some() {
-            rules.count(self.worker.index());
+            rules.count(self.core.worker.index());
         }
         refused
     }
@@ -136,7 +136,7 @@ impl Session<'_> {
     pub(super) fn clear_rules(&mut self) {
         self.active.has_applied_rules = false;
         if self.active.rules.take().is_some() {
-            self.handle.limit_query(None);
+            self.core.handle.limit_query(None);
         }
     }
 

@@ -123,7 +123,7 @@ impl Session<'_> {
     /// Records the use of sequences by a request that has ended.
     pub(super) fn note_sequences(&mut self, server: &mut ServerConnection) {
         if self.active.may_write() {
-            let session = self.handle.session_id();
+            let session = self.core.handle.session_id();
             server.sequence_state.add(session, self.sequences.uses);
             self.sequences.uses += 1;
         }
@@ -164,7 +164,7 @@ impl Session<'_> {
             SequenceReads::Some => {}
         }
         self.account.asked_sequences(read);
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return false;
         };
         // A failed transaction executes no statement.
@@ -196,14 +196,15 @@ impl Session<'_> {
     /// or `lastval`.
     pub(super) fn forget_sequences(&mut self, flight: &mut StreamEditor<'_, '_>) {
         let is_idle = |server: &ServerConnection| server.conversation.is_idle();
-        let begins = !self.sequences.used_nextval && self.server.as_deref().is_some_and(is_idle);
+        let begins =
+            !self.sequences.used_nextval && self.core.server.as_deref().is_some_and(is_idle);
         if self.sequences.inherits_others && begins {
             self.discard_sequences(flight);
         }
     }
 
     fn discard_sequences(&mut self, flight: &mut StreamEditor<'_, '_>) {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return;
         };
         if server.query(b"DISCARD SEQUENCES", RequestToken(0), flight.writer()) {

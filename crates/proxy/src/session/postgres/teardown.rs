@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::pins::ReleaseAction;
 use evenkeel_wire::postgres::TransactionStatus;
 
@@ -14,6 +13,7 @@ impl Session<'_> {
     /// Sends the client the reason for the end, if it can receive it.
     pub(super) async fn send_final_error(&mut self, error_reply: &ErrorReply) {
         if self
+            .core
             .server
             .as_ref()
             .is_some_and(|server| server.is_in_message())
@@ -21,17 +21,15 @@ impl Session<'_> {
             // The error would be taken for part of an incomplete message.
             return;
         }
-        let mut out = std::mem::take(&mut self.answers);
+        let mut out = std::mem::take(&mut self.core.answers);
         error_reply.write_fatal(&mut out);
-        self.client.send_final(self.worker, &out).await;
+        if let Some(client) = &mut self.core.client {
+            client.send_final(self.core.worker, &out).await;
+        }
     }
 
     /// Releases the connection, after a reset if the client has left state on it.
     fn release_on_exit(&mut self, server: Box<ServerConnection>) {
-        if std::thread::panicking() {
-            // State on the connection may not have been recorded.
-            return self.acquirer.release(server, Condition::Unclean);
-        }
         let is_quiet = server.conversation.is_quiet()
             && server.held.is_empty()
             && server.boundaries.is_at_border()
@@ -39,21 +37,15 @@ impl Session<'_> {
             && self.passing_is_over();
         let in_transaction = server.conversation.status() != TransactionStatus::Idle;
         let action = match self.state.pins.release_action() {
-            ReleaseAction::Keep if in_transaction || self.keeps_connection() => {
+            _ if !is_quiet => ReleaseAction::Close,
+            ReleaseAction::Keep if in_transaction || self.core.keeps_connection() => {
                 ReleaseAction::Reset
             }
             action => action,
         };
-        match action {
-            ReleaseAction::Keep if is_quiet => self.acquirer.release(server, Condition::Clean),
-            ReleaseAction::Reset if is_quiet => {
-                let worker = Rc::clone(self.worker);
-                let renew =
-                    async move |server: &mut ServerConnection| server.renew(&worker).await.is_ok();
-                self.acquirer.release_renewed(server, renew);
-            }
-            _ => self.acquirer.release(server, Condition::Unclean),
-        }
+        let worker = Rc::clone(self.core.worker);
+        let renew = async move |server: &mut ServerConnection| server.renew(&worker).await.is_ok();
+        self.core.release_at_end(server, action, renew);
     }
 
     /// Returns whether no message is partly sent, which would leave the server waiting for the
@@ -65,7 +57,7 @@ impl Session<'_> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
+        if let Some(server) = self.core.take_server_at_end() {
             self.release_on_exit(server);
         }
     }

@@ -13,7 +13,7 @@ use super::active_request::text_of_query;
 impl Session<'_> {
     /// Returns whether it is undecided which statement a message refers to.
     pub(super) fn is_undecided(&self, header: Header, request: Request, message: &[u8]) -> bool {
-        let Some(server) = &self.server else {
+        let Some(server) = &self.core.server else {
             return false;
         };
         let is_settled = self.statements.is_settled() && server.prepared.is_settled();
@@ -33,7 +33,8 @@ impl Session<'_> {
     }
 
     fn names_undecided(&self, header: Header, request: Request, message: &[u8]) -> bool {
-        let (Some(server), Parsed::Frame(found, _)) = (&self.server, names(header, message)) else {
+        let (Some(server), Parsed::Frame(found, _)) = (&self.core.server, names(header, message))
+        else {
             return false;
         };
         let Some(name) = found.statement else {

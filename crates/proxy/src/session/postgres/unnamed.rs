@@ -39,7 +39,7 @@ impl Session<'_> {
     /// Records that a Parse of the client was sent. After an error it is not, and the previous
     /// statement remains.
     fn unnamed_sent(&mut self, statement: UnnamedStatement) {
-        if let Some(server) = &mut self.server {
+        if let Some(server) = &mut self.core.server {
             server.unnamed = statement.id;
         }
         let token = RequestToken(UNNAMED | statement.id);
@@ -112,7 +112,7 @@ impl Session<'_> {
         let token = RequestToken(UNNAMED | new_id());
         let sending = self.send(flight, Request::Close, token, length);
         if sending == Sending::Forward
-            && let Some(server) = &mut self.server
+            && let Some(server) = &mut self.core.server
         {
             if Some(server.unnamed) != id {
                 server.unnamed = 0;
@@ -124,7 +124,7 @@ impl Session<'_> {
 
     /// Prepares the unnamed statement for a Bind if it was parsed on another connection.
     pub(super) fn replay_unnamed(&mut self, flight: &mut StreamEditor<'_, '_>) {
-        let Some(server) = &mut self.server else {
+        let Some(server) = &mut self.core.server else {
             return;
         };
         let last = self.unnamed.last().map(Rc::clone);

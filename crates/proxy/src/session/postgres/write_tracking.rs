@@ -11,10 +11,10 @@ use super::scan_result::ScanResult;
 impl Session<'_> {
     /// Records a commit whose session is already in the next transaction (COMMIT AND CHAIN).
     pub(super) fn note_commit(&mut self, scan: &ScanResult) {
-        let server = self.server.as_deref();
+        let server = self.core.server.as_deref();
         let status = server.map(|server| server.conversation.status());
         let is_noted = scan.is_ready && status == Some(TransactionStatus::Idle);
-        let may_write = self.active.may_write() && self.acquirer.is_at_primary();
+        let may_write = self.active.may_write() && self.core.acquirer.is_at_primary();
         if scan.has_committed && !is_noted && may_write {
             self.wrote();
         }
@@ -34,15 +34,16 @@ impl Session<'_> {
                 self.account.functions_changed(self.changed_catalog_us);
             }
         }
-        let view = self.permit.service().snapshot();
+        let view = self.core.permit.service().snapshot();
         let reads_are_split = view.database().is_some_and(|database| database.split.reads);
-        let Some(at) = self.acquirer.at.as_ref().filter(|_| reads_are_split) else {
+        let Some(at) = self.core.acquirer.at.as_ref().filter(|_| reads_are_split) else {
             return;
         };
         let now_us = clock::now_us();
         self.token.wrote(now_us, at.epoch);
-        self.shared
+        self.core
+            .service
             .server_info
-            .record_write(self.worker.index(), now_us);
+            .record_write(self.core.worker.index(), now_us);
     }
 }

@@ -29,6 +29,7 @@ use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::database::DatabaseSnapshot;
 use crate::session::acquirer::Acquirer;
+use crate::session::core::Core;
 use crate::session::handle::{ApplicationName, Login, SessionHandle};
 use crate::session::login_connection;
 use crate::session::placement::Placement;
@@ -240,20 +241,23 @@ impl<'a> LoginHandler<'a> {
         let connection = greeted.connection;
         let server = connection.map(|connection| self.bind(connection, &mut acquirer));
         Session {
-            worker: self.worker,
-            permit: self.permit,
-            shared: Arc::clone(&self.shared),
+            core: Core {
+                worker: self.worker,
+                permit: self.permit,
+                service: Arc::clone(&self.shared),
+                handle: self.handle,
+                client: Some(client),
+                answers: Vec::new(),
+                server,
+                acquirer,
+            },
             protocol: Arc::clone(&self.protocol),
             account: greeted.account,
-            client,
             scanner: ClientScanner::new(TEXT_LENGTH_MAX),
             passing: Sending::Forward,
             pending_input: Vec::new(),
             held_until: HeldUntil::default(),
             segment: 0,
-            answers: Vec::new(),
-            server,
-            acquirer,
             stage: Stage::Ready,
             statements: super::super::ClientStatements::default(),
             unnamed: super::super::UnnamedStatements::default(),
@@ -278,7 +282,6 @@ impl<'a> LoginHandler<'a> {
             rules_cache: FxHashMap::default(),
             refusal: None,
             refused_setting: ([0; 5], String::new()),
-            handle: self.handle,
         }
     }
 }
