@@ -13,16 +13,22 @@
     )
 )]
 
+mod cursor;
 pub mod gtid;
 pub mod http;
+mod login_step;
 pub mod lsn;
 pub mod mysql;
 pub mod postgres;
 pub mod proxy_header;
+mod reply_queue;
+mod scan_step;
 pub mod stream_editor;
 pub mod tls_hello;
 mod unproved_password;
 
+pub use login_step::{Authenticated, LoginStep};
+pub use scan_step::ScanStep;
 pub use unproved_password::UnprovedPassword;
 
 /// Protocol of a service: the one list of protocols, from the configuration to the sessions. `D` is

@@ -68,8 +68,8 @@ fn read_numbers<'a>(body: &mut Cursor<'a>) -> Option<OkPacket<'a>> {
     Some(OkPacket {
         affected_rows: body.lenenc()?,
         last_insert_id: body.lenenc()?,
-        status: Status(body.u16()?),
-        warnings: body.u16()?,
+        status: Status(body.le_u16()?),
+        warnings: body.le_u16()?,
         ..OkPacket::default()
     })
 }
@@ -110,8 +110,8 @@ impl Eof {
         let mut body = Cursor(payload);
         let mut read = || {
             body.byte()?;
-            let warnings = body.u16()?;
-            let status = Status(body.u16()?);
+            let warnings = body.le_u16()?;
+            let status = Status(body.le_u16()?);
             body.end(Eof { warnings, status })
         };
         read().ok_or(ProtocolError::Malformed(PacketKind::Eof))
@@ -141,11 +141,11 @@ impl PrepareOk {
         let mut body = Cursor(payload);
         let mut read = || {
             body.byte()?;
-            let statement = StatementId(body.u32()?);
-            let columns = body.u16()?;
-            let parameters = body.u16()?;
+            let statement = StatementId(body.le_u32()?);
+            let columns = body.le_u16()?;
+            let parameters = body.le_u16()?;
             body.byte()?;
-            let warnings = body.u16()?;
+            let warnings = body.le_u16()?;
             Some(PrepareOk {
                 statement,
                 columns,

@@ -13,13 +13,12 @@
 //! login). The server's interpretation of it is then unknown, and [`Conversation::is_certain`]
 //! returns false: such a connection must not be used again.
 
-use std::collections::VecDeque;
-use std::fmt;
-
 use super::StatementId;
 use super::flags::Status;
 use super::frontend::{self, Code};
 use super::server_scanner::{Event, ExpectedReply};
+use crate::reply_queue::{self, ReplyQueue};
+pub use crate::reply_queue::{Delivery, Origin, OutOfSync, RequestToken};
 
 mod statements;
 
@@ -30,10 +29,6 @@ use statements::Statements;
 mod model;
 #[cfg(test)]
 mod tests;
-
-/// Token that the caller receives with the outcome of its command; opaque to the conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct RequestToken(pub u64);
 
 /// Kind of a command to the server, as relevant for replies. Statement ids are those of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,32 +64,8 @@ pub enum Request {
     Quit,
 }
 
-/// Origin of a command, which decides the destination of its replies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// The client: replies are forwarded.
-    Client,
-    /// Evenkeel: replies are discarded.
-    Ours,
-}
-
-/// Destination of bytes of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// The client.
-    Forward,
-    /// Discarded: they answer a command of Evenkeel.
-    Discard,
-}
-
 /// Result of processing a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
-    /// Destination of the reply's bytes.
-    pub delivery: Delivery,
-    /// Outcome of the reply.
-    pub outcome: ReplyOutcome,
-}
+pub type Reply = reply_queue::Reply<ReplyOutcome>;
 
 /// Outcome of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,18 +92,6 @@ pub enum ReplyOutcome {
     LoginGoesOn(RequestToken),
 }
 
-/// A reply that answers no command: the server, or this code, has lost count. Close the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutOfSync;
-
-impl fmt::Display for OutOfSync {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server sent an unexpected reply")
-    }
-}
-
-impl std::error::Error for OutOfSync {}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingReply {
     Request(Request),
@@ -140,17 +99,10 @@ enum PendingReply {
     Answer,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    pending: PendingReply,
-    origin: Origin,
-    token: RequestToken,
-}
-
 /// Pending replies of one server connection.
 #[derive(Debug)]
 pub struct Conversation {
-    queue: VecDeque<Entry>,
+    queue: ReplyQueue<PendingReply>,
     statements: Statements,
     status: Status,
     /// True while the server reads a client's file.
@@ -167,7 +119,7 @@ impl Conversation {
     #[must_use]
     pub fn new(status: Status) -> Self {
         Conversation {
-            queue: VecDeque::new(),
+            queue: ReplyQueue::new(),
             statements: Statements::default(),
             status,
             file: false,
@@ -234,15 +186,15 @@ impl Conversation {
     /// before.
     #[must_use]
     pub fn resolve(&self, statement: StatementId) -> Resolved {
-        let prepares = |entry: &Entry| entry.pending == PendingReply::Request(Request::Prepare);
-        let pending = self.queue.iter().any(prepares);
+        let prepares = |pending| pending == PendingReply::Request(Request::Prepare);
+        let pending = self.queue.any(prepares);
         self.statements.resolve(statement, pending)
     }
 
     /// Returns the kind of the next reply. `None`: no reply is pending, or a local reply is first.
     #[must_use]
     pub fn expected_reply(&self) -> Option<ExpectedReply> {
-        match self.queue.front()?.pending {
+        match self.queue.front()? {
             PendingReply::Request(request) => expected_reply(request),
             PendingReply::Answer => None,
         }
@@ -251,13 +203,7 @@ impl Conversation {
     /// Returns the destination of the rows that are received now.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
-        match self.queue.front() {
-            Some(Entry {
-                origin: Origin::Ours,
-                ..
-            }) if self.certain => Delivery::Discard,
-            _ => Delivery::Forward,
-        }
+        self.queue.delivery(self.certain)
     }
 
     /// Registers a command that is about to be sent. The token is returned with the outcome.
@@ -269,24 +215,24 @@ impl Conversation {
             return;
         }
         let pending = PendingReply::Request(request);
-        self.push(pending, origin, token);
+        self.queue.push(pending, origin, token);
         self.settle_silent();
     }
 
     /// Registers a reply that the caller gives itself when it is due ([`Conversation::due`]).
     pub fn add_local_reply(&mut self, token: RequestToken) {
-        self.push(PendingReply::Answer, Origin::Client, token);
+        self.queue.push(PendingReply::Answer, Origin::Client, token);
     }
 
     /// Returns the token of a local reply that is due. Call it until there is none, after each
     /// command sent and each reply received.
     pub fn due(&mut self) -> Option<RequestToken> {
-        let front = self.queue.front()?;
+        let front = self.queue.first()?;
         if front.pending != PendingReply::Answer {
             return None;
         }
         let token = front.token;
-        self.queue.pop_front();
+        self.queue.pop();
         self.settle_silent();
         Some(token)
     }
@@ -304,7 +250,7 @@ impl Conversation {
     /// Fails if the packet answers no command.
     pub fn reply(&mut self, event: &Event<'_>) -> Result<Reply, OutOfSync> {
         let delivery = self.delivery();
-        let entry = self.queue.front().copied().ok_or(OutOfSync)?;
+        let entry = self.queue.answered()?;
         let PendingReply::Request(request) = entry.pending else {
             return Err(OutOfSync);
         };
@@ -315,27 +261,15 @@ impl Conversation {
         Ok(Reply { delivery, outcome })
     }
 
-    fn push(&mut self, pending: PendingReply, origin: Origin, token: RequestToken) {
-        self.queue.push_back(Entry {
-            pending,
-            origin,
-            token,
-        });
-    }
-
     /// Applies commands that have no reply, in the order in which the server reaches them.
     fn settle_silent(&mut self) {
-        while let Some(Entry {
-            pending: PendingReply::Request(request),
-            ..
-        }) = self.queue.front()
-        {
-            match *request {
+        while let Some(PendingReply::Request(request)) = self.queue.front() {
+            match request {
                 Request::LongData(statement) => self.statements.long_data(statement),
                 Request::Close(statement) => self.statements.close(statement),
                 _ => return,
             }
-            self.queue.pop_front();
+            self.queue.pop();
         }
     }
 
@@ -420,7 +354,7 @@ impl Conversation {
     }
 
     fn pop(&mut self) {
-        self.queue.pop_front();
+        self.queue.pop();
         self.settle_silent();
     }
 }

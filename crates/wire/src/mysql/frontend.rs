@@ -233,38 +233,38 @@ fn read<'a>(code: Code, mut body: Cursor<'a>, agreed: Capabilities) -> Option<Re
         }
         Code::StmtPrepare => Request::Prepare { text: body.rest() },
         Code::StmtExecute => Request::Execute(Execute {
-            statement: StatementId(body.u32()?),
+            statement: StatementId(body.le_u32()?),
             flags: body.byte()?,
             values: body.rest(),
         }),
         Code::StmtBulkExecute => Request::BulkExecute {
-            statement: StatementId(body.u32()?),
+            statement: StatementId(body.le_u32()?),
             values: body.rest(),
         },
         Code::StmtSendLongData => Request::LongData {
-            statement: StatementId(body.u32()?),
-            parameter: body.u16()?,
+            statement: StatementId(body.le_u32()?),
+            parameter: body.le_u16()?,
             data: body.rest(),
         },
         Code::StmtFetch => Request::Fetch {
-            statement: StatementId(body.u32()?),
-            rows_max: body.u32()?,
+            statement: StatementId(body.le_u32()?),
+            rows_max: body.le_u32()?,
         },
-        Code::StmtClose => Request::Close(StatementId(body.u32()?)),
-        Code::StmtReset => Request::Reset(StatementId(body.u32()?)),
+        Code::StmtClose => Request::Close(StatementId(body.le_u32()?)),
+        Code::StmtReset => Request::Reset(StatementId(body.le_u32()?)),
         Code::InitDb => Request::InitDb(body.rest()),
         Code::FieldList => Request::FieldList {
             table: body.text()?,
             wildcard: body.rest(),
         },
         Code::SetOption => Request::SetOption {
-            multi_statements: match body.u16()? {
+            multi_statements: match body.le_u16()? {
                 0 => true,
                 1 => false,
                 _ => return None,
             },
         },
-        Code::ProcessKill => Request::ProcessKill(body.u32()?),
+        Code::ProcessKill => Request::ProcessKill(body.le_u32()?),
         Code::ChangeUser => Request::ChangeUser(read_change_user(body, agreed)?),
         Code::ResetConnection => Request::ResetConnection,
         Code::Ping => Request::Ping,
@@ -287,7 +287,7 @@ fn read_change_user<'a>(mut body: Cursor<'a>, agreed: Capabilities) -> Option<Ch
         false => body.text()?,
     };
     let schema = body.text_or_rest();
-    let collation = body.u16();
+    let collation = body.le_u16();
     let with_plugin = agreed.has(Capabilities::PLUGIN_AUTH) && !body.is_empty();
     let plugin = with_plugin.then(|| body.text_or_rest());
     let attributes = super::startup::read_attributes(&mut body, agreed)?;

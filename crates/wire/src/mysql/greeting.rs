@@ -73,16 +73,16 @@ pub fn first(payload: &[u8]) -> Result<First<'_>, ProtocolError> {
 fn read(mut body: Cursor<'_>) -> Option<Greeting<'_>> {
     body.byte()?;
     let version = body.text()?;
-    let connection = body.u32()?;
+    let connection = body.le_u32()?;
     let first = body.array::<8>()?;
     body.byte()?;
-    let lower = body.u16()?;
+    let lower = body.le_u16()?;
     let collation = body.byte()?;
-    let status = Status(body.u16()?);
-    let upper = body.u16()?;
+    let status = Status(body.le_u16()?);
+    let upper = body.le_u16()?;
     let nonce_length = body.byte()?;
     body.bytes(6)?;
-    let extended = body.u32()?;
+    let extended = body.le_u32()?;
     let common = u32::from(lower) | u32::from(upper) << 16;
     // The second part has 13 bytes at least, the last of which ends the string.
     let second_length = usize::from(nonce_length).saturating_sub(8).max(13);

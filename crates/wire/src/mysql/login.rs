@@ -18,16 +18,13 @@ use zeroize::Zeroizing;
 
 use super::backend::SqlState;
 use super::password::{native, sha2};
+use crate::login_step;
 
 #[cfg(test)]
 mod tests;
 
 /// Proof that a client has authenticated.
-#[derive(Debug)]
-pub struct Authenticated {
-    user: Vec<u8>,
-    credential: Credential,
-}
+pub type Authenticated = login_step::Authenticated<Credential>;
 
 /// Credential from a client's login that can log in to servers.
 #[derive(Clone)]
@@ -77,20 +74,6 @@ pub enum AuthFailure {
     ServerKeyUnknown,
     /// The server refused the login, with this error number.
     Server(u16),
-}
-
-impl Authenticated {
-    /// Returns the user's name.
-    #[must_use]
-    pub fn user(&self) -> &[u8] {
-        &self.user
-    }
-
-    /// Returns the credential for logins to servers as this user.
-    #[must_use]
-    pub fn credential(&self) -> &Credential {
-        &self.credential
-    }
 }
 
 impl AuthFailure {

@@ -10,6 +10,7 @@ use super::cursor::Cursor;
 use super::flags::{Capabilities, Status};
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::{PacketKind, Parsed, ProtocolError};
+use crate::scan_step::{ScanStep, Skip};
 
 mod event;
 
@@ -23,30 +24,8 @@ pub const HELD_LENGTH_MAX: usize = 1024 * 1024;
 /// Length of an EOF in bytes: the first byte, warnings, the status.
 const EOF_LENGTH: usize = 5;
 
-/// Result of one scan step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// `passed` irrelevant bytes, then `length` bytes of this packet. If the packet is longer than
-    /// the held part, its remainder counts as passed in the next step.
-    Event {
-        /// Bytes before the packet: rows, definitions.
-        passed: usize,
-        /// The packet.
-        event: Event<'a>,
-        /// Length of the packet or of its held beginning; 0 if the event is no packet.
-        length: usize,
-    },
-    /// No further relevant packet, or an incomplete one: `passed` bytes may be forwarded, and
-    /// `need` bytes are required for the next step.
-    Wait {
-        /// Number of irrelevant bytes.
-        passed: usize,
-        /// Number of bytes that must follow the passed ones before another attempt can succeed.
-        need: usize,
-    },
-    /// Protocol violation of the server.
-    Invalid(ProtocolError),
-}
+/// Result of one step of the scan.
+pub type Step<'a> = ScanStep<Event<'a>, ProtocolError>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplyPhase {
@@ -76,7 +55,7 @@ pub struct ServerScanner {
     agreed: Capabilities,
     phase: ReplyPhase,
     /// Number of irrelevant bytes of the current packet that have not been received.
-    skip: usize,
+    skip: Skip,
     /// True if the current packet was full: the next one continues its payload.
     is_continued: bool,
     /// True if only the beginning of the current packet is held.
@@ -96,7 +75,7 @@ impl ServerScanner {
         ServerScanner {
             agreed,
             phase: ReplyPhase::Head,
-            skip: 0,
+            skip: Skip::default(),
             is_continued: false,
             is_cut: false,
             out_parameters: false,
@@ -115,7 +94,7 @@ impl ServerScanner {
     /// results.
     #[must_use]
     pub fn is_at_border(&self) -> bool {
-        self.skip == 0 && !self.is_continued && self.phase == ReplyPhase::Head
+        self.skip.is_over() && !self.is_continued && self.phase == ReplyPhase::Head
     }
 
     /// Returns the next relevant packet in `bytes`, which begin where the last step's consumed
@@ -123,11 +102,8 @@ impl ServerScanner {
     pub fn next<'a>(&mut self, bytes: &'a [u8], expected: ExpectedReply) -> Step<'a> {
         let mut passed = 0_usize;
         loop {
-            let rest = bytes.get(passed..).unwrap_or_default();
-            let skipped = self.skip.min(rest.len());
-            self.skip = self.skip.saturating_sub(skipped);
-            passed = passed.saturating_add(skipped);
-            if self.skip > 0 {
+            let rest = self.skip.skip(bytes, &mut passed);
+            if !self.skip.is_over() {
                 return Step::Wait { passed, need: 1 };
             }
             if let Some(event) = self.packetless_event() {
@@ -138,7 +114,6 @@ impl ServerScanner {
                     length,
                 };
             }
-            let rest = rest.get(skipped..).unwrap_or_default();
             let header = match frame::header(rest) {
                 Parsed::Frame(header, _) => header,
                 Parsed::Incomplete { need } => return Step::Wait { passed, need },
@@ -171,7 +146,7 @@ impl ServerScanner {
     /// Skips a packet.
     #[inline]
     fn pass(&mut self, header: Header) {
-        self.skip = header.frame_length();
+        self.skip = Skip(header.frame_length());
         self.sequence = header.sequence.wrapping_add(1);
         if !self.is_continued {
             self.rows = self
@@ -273,7 +248,7 @@ impl ServerScanner {
         self.is_cut = length < whole;
         match self.event(payload, expected) {
             Ok(event) => {
-                self.skip = whole.saturating_sub(length);
+                self.skip = Skip(whole.saturating_sub(length));
                 self.is_continued = header.is_continued();
                 Step::Event {
                     passed,

@@ -83,7 +83,7 @@ impl<'a> Attributes<'a> {
 pub fn first(payload: &[u8]) -> Result<First<'_>, ProtocolError> {
     let malformed = ProtocolError::Malformed(PacketKind::HandshakeResponse);
     let mut body = Cursor(payload);
-    let common = u32::from(body.u16().ok_or(malformed)?);
+    let common = u32::from(body.le_u16().ok_or(malformed)?);
     if common & Capabilities::PROTOCOL_41.common() == 0 {
         return Err(ProtocolError::TooOld);
     }
@@ -103,11 +103,11 @@ pub fn announce_tls(response: &mut [u8]) -> Option<[u8; SSL_REQUEST_LENGTH]> {
 
 fn read(payload: &[u8]) -> Option<First<'_>> {
     let mut body = Cursor(payload);
-    let common = body.u32()?;
-    let packet_length_max = body.u32()?;
+    let common = body.le_u32()?;
+    let packet_length_max = body.le_u32()?;
     let collation = body.byte()?;
     body.bytes(19)?;
-    let capabilities = Capabilities::of(common, body.u32()?);
+    let capabilities = Capabilities::of(common, body.le_u32()?);
     if body.is_empty() {
         return capabilities
             .has(Capabilities::SSL)

@@ -175,13 +175,13 @@ fn read_fields(tag: u8, mut body: Cursor<'_>) -> Option<Message<'_>> {
             value: body.text()?,
         },
         b'A' => Message::Notification {
-            process: body.u32()?,
+            process: body.be_u32()?,
             channel: body.text()?,
             payload: body.text()?,
         },
         b'K' => return read_key(body),
         b'v' => {
-            let (version, options) = (body.u32()?, body.u32()?);
+            let (version, options) = (body.be_u32()?, body.be_u32()?);
             return Some(Message::NegotiateProtocolVersion { version, options });
         }
         b'R' => return read_authentication(body).map(Message::Authentication),
@@ -191,14 +191,14 @@ fn read_fields(tag: u8, mut body: Cursor<'_>) -> Option<Message<'_>> {
 }
 
 fn read_key(mut body: Cursor<'_>) -> Option<Message<'_>> {
-    let process = body.u32()?;
+    let process = body.be_u32()?;
     let secret = body.rest();
     let possible = (4..=256).contains(&secret.len());
     possible.then_some(Message::BackendKeyData { process, secret })
 }
 
 fn read_authentication(mut body: Cursor<'_>) -> Option<Authentication<'_>> {
-    match body.u32()? {
+    match body.be_u32()? {
         0 => body.end(Authentication::Ok),
         3 => body.end(Authentication::CleartextPassword),
         5 => {

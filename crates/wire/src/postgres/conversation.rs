@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use super::TransactionStatus;
 use super::backend::ErrorReport;
 use super::server_scanner::Event;
+use crate::reply_queue::ReplyQueue;
 
 mod copy;
 mod types;
@@ -25,11 +26,9 @@ mod model;
 #[cfg(test)]
 mod tests;
 
+pub use crate::reply_queue::{Delivery, Origin, OutOfSync, RequestToken};
 use copy::CopyState;
-pub use types::{
-    Delivery, DueAction, LocalReply, Origin, OutOfSync, Reply, ReplyOutcome, Request, RequestToken,
-    Sending,
-};
+pub use types::{DueAction, LocalReply, Reply, ReplyOutcome, Request, Sending};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingReply {
@@ -38,17 +37,10 @@ enum PendingReply {
     Answer(LocalReply),
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    pending: PendingReply,
-    origin: Origin,
-    token: RequestToken,
-}
-
 /// Pending replies of one server connection.
 #[derive(Debug)]
 pub struct Conversation {
-    queue: VecDeque<Entry>,
+    queue: ReplyQueue<PendingReply>,
     discarded: VecDeque<DueAction>,
     status: TransactionStatus,
     copy: CopyState,
@@ -75,7 +67,7 @@ impl Conversation {
     #[must_use]
     pub fn new() -> Self {
         Conversation {
-            queue: VecDeque::new(),
+            queue: ReplyQueue::new(),
             discarded: VecDeque::new(),
             status: TransactionStatus::Idle,
             copy: CopyState::No,
@@ -105,18 +97,14 @@ impl Conversation {
     /// that one; never after it, and not before the client sends Flush or Sync.
     #[must_use]
     pub fn is_reply_pending(&self) -> bool {
-        let is_request = |entry: &Entry| matches!(entry.pending, PendingReply::Request(_));
-        self.queue.iter().any(is_request)
+        let is_request = |pending| matches!(pending, PendingReply::Request(_));
+        self.queue.any(is_request)
     }
 
     /// Returns whether a ReadyForQuery is pending: some batch or query that was sent has not ended.
     #[must_use]
     pub fn is_ready_pending(&self) -> bool {
-        let ends = |entry: &Entry| match entry.pending {
-            PendingReply::Request(request) => ends_in_ready(request),
-            _ => false,
-        };
-        self.queue.iter().any(ends)
+        self.queue.any(ends_pending)
     }
 
     /// Returns whether another client can be served next according to the protocol: outside a
@@ -158,13 +146,7 @@ impl Conversation {
     /// Returns the destination of the rows and COPY data that are received now.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
-        match self.queue.front() {
-            Some(Entry {
-                origin: Origin::Ours,
-                ..
-            }) if self.certain => Delivery::Discard,
-            _ => Delivery::Forward,
-        }
+        self.queue.delivery(self.certain)
     }
 
     /// Registers a message that is about to be sent. The token is returned with the outcome.
@@ -189,7 +171,8 @@ impl Conversation {
         self.open = !ends_in_ready(request);
         self.unsynced &= request != Request::Sync && !self.queue.is_empty();
         self.unsynced |= self.open;
-        self.push(PendingReply::Request(request), origin, token);
+        self.queue
+            .push(PendingReply::Request(request), origin, token);
         Sending::Forward
     }
 
@@ -208,7 +191,8 @@ impl Conversation {
         if self.skipping {
             return Sending::Drop;
         }
-        self.push(PendingReply::Answer(answer), Origin::Client, token);
+        self.queue
+            .push(PendingReply::Answer(answer), Origin::Client, token);
         Sending::Forward
     }
 
@@ -217,7 +201,7 @@ impl Conversation {
         if let Some(discarded) = self.discarded.pop_front() {
             return Some(discarded);
         }
-        let front = self.queue.front()?;
+        let front = self.queue.first()?;
         let PendingReply::Answer(answer) = front.pending else {
             return None;
         };
@@ -254,25 +238,13 @@ impl Conversation {
         Ok(Reply { delivery, outcome })
     }
 
-    fn push(&mut self, pending: PendingReply, origin: Origin, token: RequestToken) {
-        self.queue.push_back(Entry {
-            pending,
-            origin,
-            token,
-        });
-    }
-
     /// Removes the front entry, and ends of COPY data that no COPY was waiting for.
     fn pop(&mut self) {
-        self.queue.pop_front();
+        self.queue.pop();
         self.completed = 0;
-        while self.front() == Some(PendingReply::Request(Request::CopyEnd)) {
-            self.queue.pop_front();
+        while self.queue.front() == Some(PendingReply::Request(Request::CopyEnd)) {
+            self.queue.pop();
         }
-    }
-
-    fn front(&self) -> Option<PendingReply> {
-        self.queue.front().map(|entry| entry.pending)
     }
 
     fn fatal(&mut self, report: ErrorReport<'_>) -> ReplyOutcome {
@@ -296,16 +268,12 @@ impl Conversation {
     }
 
     fn error(&mut self, report: ErrorReport<'_>) -> Result<Reply, OutOfSync> {
-        let Some(Entry {
-            pending: PendingReply::Request(request),
-            origin,
-            token,
-        }) = self.queue.front().copied()
-        else {
+        let entry = self.queue.answered()?;
+        let PendingReply::Request(request) = entry.pending else {
             return Err(OutOfSync);
         };
         self.copy_failed(request);
-        let mut owner = origin;
+        let mut owner = entry.origin;
         if !ends_in_ready(request) {
             owner = self.skip_to_sync();
         }
@@ -315,7 +283,7 @@ impl Conversation {
                 Origin::Ours => Delivery::Discard,
             },
             outcome: ReplyOutcome::Failed {
-                token: Some(token),
+                token: Some(entry.token),
                 sqlstate: report.sqlstate(),
             },
         })
@@ -324,7 +292,7 @@ impl Conversation {
     /// Skips to the next Sync and returns its origin: the error belongs to it. A Sync that is still
     /// to come is the client's. §54.2.3: after an error the server discards messages until a Sync.
     fn skip_to_sync(&mut self) -> Origin {
-        while let Some(entry) = self.queue.front().copied() {
+        while let Some(entry) = self.queue.first().copied() {
             match entry.pending {
                 PendingReply::Request(Request::Sync) => return entry.origin,
                 PendingReply::Request(Request::Parse) => {
@@ -345,15 +313,15 @@ impl Conversation {
                 }
                 PendingReply::Request(_) => {}
             }
-            self.queue.pop_front();
+            self.queue.pop();
         }
         self.skipping = true;
         Origin::Client
     }
 
     fn ready(&mut self, status: TransactionStatus) -> Result<ReplyOutcome, OutOfSync> {
-        let entry = self.queue.front().copied().ok_or(OutOfSync)?;
-        if !matches!(entry.pending, PendingReply::Request(request) if ends_in_ready(request)) {
+        let entry = self.queue.answered()?;
+        if !ends_pending(entry.pending) {
             return Err(OutOfSync);
         }
         self.status = status;
@@ -368,7 +336,7 @@ impl Conversation {
 
     /// Processes a reply that is neither an error nor ReadyForQuery.
     fn progress(&mut self, event: &Event<'_>) -> Result<ReplyOutcome, OutOfSync> {
-        let entry = self.queue.front().copied().ok_or(OutOfSync)?;
+        let entry = self.queue.answered()?;
         let PendingReply::Request(request) = entry.pending else {
             return Err(OutOfSync);
         };
@@ -419,6 +387,10 @@ impl Conversation {
         }
         Ok(ReplyOutcome::Nothing)
     }
+}
+
+fn ends_pending(pending: PendingReply) -> bool {
+    matches!(pending, PendingReply::Request(request) if ends_in_ready(request))
 }
 
 /// Returns whether the server sends ReadyForQuery after the request, with or without an error.

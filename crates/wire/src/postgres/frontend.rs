@@ -119,13 +119,13 @@ fn read(tag: u8, mut body: Cursor<'_>) -> Option<Request<'_>> {
         b'D' => read_target(body).map(Request::Describe),
         b'C' => read_target(body).map(Request::Close),
         b'E' => {
-            let (portal, rows_max) = (body.text()?, body.u32()?);
+            let (portal, rows_max) = (body.text()?, body.be_u32()?);
             body.end(Request::Execute { portal, rows_max })
         }
         b'H' => body.end(Request::Flush),
         b'S' => body.end(Request::Sync),
         b'F' => Some(Request::FunctionCall {
-            function: body.u32()?,
+            function: body.be_u32()?,
             arguments: body.rest(),
         }),
         b'd' => Some(Request::CopyData(body.rest())),
@@ -142,7 +142,7 @@ fn read(tag: u8, mut body: Cursor<'_>) -> Option<Request<'_>> {
 
 fn read_parse(mut body: Cursor<'_>) -> Option<Request<'_>> {
     let (statement, text) = (body.text()?, body.text()?);
-    let count = usize::from(body.u16()?);
+    let count = usize::from(body.be_u16()?);
     let types = body.bytes(count.saturating_mul(4))?;
     body.end(Request::Parse {
         statement,
@@ -180,10 +180,10 @@ impl<'a> BindValues<'a> {
         body.text()?;
         body.text()?;
         let is_binary = read_first_format(&mut body)?;
-        let count = body.u16()?;
+        let count = body.be_u16()?;
         let mut first = None;
         for number in 0..count {
-            let value = match usize::try_from(body.i32()?) {
+            let value = match usize::try_from(body.be_i32()?) {
                 Ok(length) => Some((body.bytes(length)?, is_binary)),
                 Err(_) => None,
             };
@@ -220,10 +220,10 @@ impl<'a> BindValues<'a> {
 
 /// Reads format codes; returns whether the first value is in binary form.
 fn read_first_format(body: &mut Cursor<'_>) -> Option<bool> {
-    let count = body.u16()?;
+    let count = body.be_u16()?;
     let mut first = 0;
     for number in 0..count {
-        let format = body.u16()?;
+        let format = body.be_u16()?;
         if number == 0 {
             first = format;
         }

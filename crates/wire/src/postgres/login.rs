@@ -17,16 +17,13 @@ use zeroize::Zeroizing;
 use super::backend::SqlState;
 use super::md5;
 use super::scram::{self, Keys};
+use crate::login_step;
 
 #[cfg(test)]
 mod tests;
 
 /// Proof that a client has authenticated.
-#[derive(Debug)]
-pub struct Authenticated {
-    user: Vec<u8>,
-    credential: Credential,
-}
+pub type Authenticated = login_step::Authenticated<Credential>;
 
 /// Credential from a client's login that can log in to servers.
 #[derive(Clone)]
@@ -62,20 +59,6 @@ pub enum AuthFailure {
     CleartextNotAllowed,
     /// The server accepted the login before it had proved its identity.
     Unproved,
-}
-
-impl Authenticated {
-    /// Returns the user's name.
-    #[must_use]
-    pub fn user(&self) -> &[u8] {
-        &self.user
-    }
-
-    /// Returns the credential for logins to servers as this user.
-    #[must_use]
-    pub fn credential(&self) -> &Credential {
-        &self.credential
-    }
 }
 
 impl AuthFailure {

@@ -113,7 +113,7 @@ pub fn parse_parts(message: &[u8]) -> Option<ParseParts> {
     let text_length = memchr::memchr(0, message.get(start..)?)?;
     let end = start.saturating_add(text_length);
     let mut rest = Cursor(message.get(end.saturating_add(1)..)?);
-    let count = usize::from(rest.u16()?);
+    let count = usize::from(rest.be_u16()?);
     let types_start = end.saturating_add(3);
     rest.bytes(count.saturating_mul(4))?;
     rest.end(ParseParts {

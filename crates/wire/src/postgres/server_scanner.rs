@@ -8,6 +8,7 @@ use super::backend::{self, CommandTag, ErrorReport};
 use super::cursor::Cursor;
 use super::frame::{self, HEADER_LENGTH, Header};
 use super::{Parsed, ProtocolError, TransactionStatus};
+use crate::scan_step::{ScanStep, Skip};
 
 /// The most bytes of one message that the caller must be able to hold, except for ParameterStatus.
 /// Relevant messages have tens of bytes, but an error can quote the query.
@@ -62,36 +63,14 @@ pub enum Event<'a> {
     Login(u8),
 }
 
-/// Result of one scan step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// `passed` irrelevant bytes, then `length` bytes of this message. If the message is longer
-    /// than its held part, the remainder counts as passed in the next step.
-    Event {
-        /// Bytes before the message: rows, COPY data.
-        passed: usize,
-        /// The message.
-        event: Event<'a>,
-        /// The message's length, or that of its held beginning.
-        length: usize,
-    },
-    /// No further relevant message, or not all of it: `passed` bytes may be forwarded, then `need`
-    /// bytes are required.
-    Wait {
-        /// Irrelevant bytes.
-        passed: usize,
-        /// How many bytes there must be after the passed ones before another attempt can succeed.
-        need: usize,
-    },
-    /// Protocol violation of the server.
-    Invalid(ProtocolError),
-}
+/// Result of one step of the scan.
+pub type Step<'a> = ScanStep<Event<'a>, ProtocolError>;
 
 /// Scanner of one server's bytes: its position in the current message.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerScanner {
     /// Bytes of the current message that are still to come and are irrelevant.
-    skip: usize,
+    skip: Skip,
 }
 
 impl ServerScanner {
@@ -104,13 +83,13 @@ impl ServerScanner {
     /// Returns whether the bytes consumed so far end at the end of a message.
     #[must_use]
     pub fn is_at_border(&self) -> bool {
-        self.skip == 0
+        self.skip.is_over()
     }
 
     /// Returns how many bytes are still to come of the message in which the last step ended.
     #[must_use]
     pub fn remainder(&self) -> usize {
-        self.skip
+        self.skip.0
     }
 
     /// Returns the next relevant message in `bytes`, which begin where the last step's consumed
@@ -118,13 +97,13 @@ impl ServerScanner {
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
         let mut passed = 0_usize;
         loop {
-            let rest = bytes.get(passed..).unwrap_or_default();
-            let skipped = self.skip.min(rest.len());
-            self.skip = self.skip.saturating_sub(skipped);
-            passed = passed.saturating_add(skipped);
-            let rest = rest.get(skipped..).unwrap_or_default();
+            let rest = self.skip.skip(bytes, &mut passed);
             if rest.is_empty() {
-                let need = if self.skip == 0 { HEADER_LENGTH } else { 1 };
+                let need = if self.skip.is_over() {
+                    HEADER_LENGTH
+                } else {
+                    1
+                };
                 return Step::Wait { passed, need };
             }
             let header = match frame::header(rest) {
@@ -133,7 +112,7 @@ impl ServerScanner {
                 Parsed::Invalid(fault) => return Step::Invalid(fault),
             };
             if matches!(header.tag, b'D' | b'd') {
-                self.skip = header.frame_length();
+                self.skip = Skip(header.frame_length());
                 continue;
             }
             return self.stop(header, rest, passed);
@@ -155,7 +134,7 @@ impl ServerScanner {
         let Some(event) = read(header.tag, body, length == whole) else {
             return Step::Invalid(ProtocolError::Malformed(header.tag));
         };
-        self.skip = whole.saturating_sub(length);
+        self.skip = Skip(whole.saturating_sub(length));
         Step::Event {
             passed,
             event,

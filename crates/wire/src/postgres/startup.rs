@@ -120,7 +120,7 @@ fn read(code: u32, body: &[u8]) -> Result<First<'_>, ProtocolError> {
         GSSENC => Ok(First::GssEncRequest),
         CANCEL => {
             let mut body = Cursor(body);
-            let process = body.u32().ok_or(ProtocolError::Parameters)?;
+            let process = body.be_u32().ok_or(ProtocolError::Parameters)?;
             let secret = body.rest();
             Ok(First::Cancel(CancelKey { process, secret }))
         }

@@ -38,7 +38,7 @@ impl<'a> ErrorReport<'a> {
     pub fn read(payload: &'a [u8]) -> Option<Self> {
         let mut body = Cursor(payload);
         body.byte()?;
-        let code = body.u16()?;
+        let code = body.le_u16()?;
         let mut sqlstate = None;
         let mut message = body.rest();
         if let Some((b'#', rest)) = message.split_first()

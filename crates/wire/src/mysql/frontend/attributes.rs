@@ -53,7 +53,7 @@ pub fn parameters<'a>(
         if body.byte()? != 0 {
             let types = body.0;
             for _ in 0..count {
-                body.u16()?;
+                body.le_u16()?;
                 if named {
                     body.lenenc_bytes()?;
                 }
@@ -70,7 +70,7 @@ pub fn parameters<'a>(
 pub fn typed(types: &[u8], named: bool) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = Cursor(types);
     std::iter::from_fn(move || {
-        let kind = rest.u16()?;
+        let kind = rest.le_u16()?;
         let name = match named {
             true => rest.lenenc_bytes()?,
             false => &[],
@@ -91,7 +91,7 @@ impl<'a> Parameters<'a> {
         let whole = self.types?;
         let mut rest = Cursor(whole);
         for _ in 0..count {
-            rest.u16()?;
+            rest.le_u16()?;
             if self.named {
                 rest.lenenc_bytes()?;
             }
@@ -128,11 +128,11 @@ pub(super) fn take<'a>(body: &mut Cursor<'a>) -> Option<&'a [u8]> {
         (body.byte()? == 1).then_some(())?;
         let mut types = *body;
         for _ in 0..count {
-            body.u16()?;
+            body.le_u16()?;
             body.lenenc_bytes()?;
         }
         for index in 0..count {
-            let kind = types.u16()?;
+            let kind = types.le_u16()?;
             types.lenenc_bytes()?;
             if !is_null(nulls, index)? {
                 skip_value(body, kind)?;

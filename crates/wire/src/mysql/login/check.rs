@@ -88,10 +88,8 @@ impl Check {
         if !fits || password.is_empty() {
             return Err(AuthFailure::WrongPassword);
         }
-        Ok(Authenticated {
-            user: self.user,
-            credential: Credential::Password(password),
-        })
+        let credential = Credential::Password(password);
+        Ok(Authenticated::new(self.user, credential))
     }
 }
 

@@ -304,7 +304,7 @@ impl ClientAuth {
 
     fn done(self, credential: Credential, sequence: u8) -> ClientAuthStep {
         let user = self.user;
-        ClientAuthStep::Done(Authenticated { user, credential }, sequence)
+        ClientAuthStep::Done(Authenticated::new(user, credential), sequence)
     }
 
     fn request_password(self: Box<Self>, sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {

@@ -3,6 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::{AuthFailure, Channel, Credential};
+use crate::login_step::LoginStep;
 use crate::mysql::backend::{self, Login};
 use crate::mysql::build::{self, ChangeUserFields, ResponseFields};
 use crate::mysql::flags::{Capabilities, Status};
@@ -66,15 +67,7 @@ pub struct ServerAuthResult {
 }
 
 /// Result of one step of a login at a server.
-#[derive(Debug)]
-pub enum ServerAuthStep {
-    /// Another packet of the server follows.
-    More(Box<ServerAuth>),
-    /// The login succeeded; the packet was an OK, which may have trackers.
-    Done(ServerAuthResult),
-    /// The login failed; close the connection. If the server refused it, the packet has the reason.
-    Refused(AuthFailure),
-}
+pub type ServerAuthStep = LoginStep<ServerAuth, ServerAuthResult, AuthFailure>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AuthStage {
@@ -179,10 +172,7 @@ impl ServerAuth {
     /// Processes the server's next packet. The reply is written to `out`.
     #[must_use]
     pub fn message(self: Box<Self>, frame: Frame<'_>, out: &mut Vec<u8>) -> ServerAuthStep {
-        match self.step(frame, out) {
-            Ok(step) => step,
-            Err(refusal) => ServerAuthStep::Refused(refusal),
-        }
+        self.step(frame, out).into()
     }
 
     fn step(

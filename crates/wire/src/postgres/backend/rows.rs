@@ -19,13 +19,13 @@ pub struct Column<'a> {
 /// Returns the columns in a RowDescription's body; ends at the first malformed one.
 pub fn columns(body: &[u8]) -> impl Iterator<Item = Column<'_>> {
     let mut rest = Cursor(body);
-    let count = rest.u16().unwrap_or(0);
+    let count = rest.be_u16().unwrap_or(0);
     let one = move |_| {
         let name = rest.text()?;
-        let (_table, _attribute) = (rest.u32()?, rest.u16()?);
-        let type_oid = rest.u32()?;
-        let (_size, _modifier) = (rest.u16()?, rest.u32()?);
-        let format = rest.u16()?;
+        let (_table, _attribute) = (rest.be_u32()?, rest.be_u16()?);
+        let type_oid = rest.be_u32()?;
+        let (_size, _modifier) = (rest.be_u16()?, rest.be_u32()?);
+        let format = rest.be_u16()?;
         Some(Column {
             name,
             type_oid,
@@ -56,8 +56,8 @@ pub fn rows(messages: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Returns the values in a DataRow's body, `None` for NULL; ends at the first malformed one.
 pub fn values(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = Cursor(body);
-    let count = rest.u16().unwrap_or(0);
-    let one = move |_| match rest.i32()? {
+    let count = rest.be_u16().unwrap_or(0);
+    let one = move |_| match rest.be_i32()? {
         -1 => Some(None),
         length => rest.bytes(usize::try_from(length).ok()?).map(Some),
     };

@@ -10,8 +10,9 @@
 //! Replication streams with COPY in both directions: each side sends until it ends its data, in
 //! either order, and the server's CommandComplete follows both.
 
-use super::types::{Delivery, Origin, Reply, ReplyOutcome, Request, RequestToken, Sending};
+use super::types::{Reply, ReplyOutcome, Request, Sending};
 use super::{Conversation, PendingReply, ends_in_ready};
+use super::{Delivery, Origin, RequestToken};
 use crate::postgres::TransactionStatus;
 use crate::postgres::build;
 use crate::postgres::frontend::Target;
@@ -72,15 +73,14 @@ impl Conversation {
     #[must_use]
     pub fn needs_fence(&self) -> bool {
         let may_fail = matches!(self.copy, CopyState::In { syncs, ended: true } if syncs > 0);
-        let is_sync = |pending| pending == PendingReply::Request(Request::Sync);
-        let is_sent = self.queue.back().is_some_and(|last| is_sync(last.pending));
+        let is_sent = self.queue.last() == Some(PendingReply::Request(Request::Sync));
         self.certain && is_sent && (may_fail || self.stray_replies > 0)
     }
 
     /// Writes the fence: requests whose reply proves that no reply to an earlier message follows.
     pub fn fence(&mut self, out: &mut Vec<u8>) {
         for request in [Request::Close, Request::Sync] {
-            self.push(
+            self.queue.push(
                 PendingReply::Request(request),
                 Origin::Ours,
                 RequestToken::default(),
@@ -93,7 +93,8 @@ impl Conversation {
     /// Returns whether the next reply other than ReadyForQuery proves that no earlier Sync will be
     /// answered.
     pub(super) fn is_fenced(&self) -> bool {
-        matches!(self.front(), Some(PendingReply::Request(request)) if !ends_in_ready(request))
+        let front = self.queue.front();
+        matches!(front, Some(PendingReply::Request(request)) if !ends_in_ready(request))
     }
 
     /// Returns whether a ReadyForQuery received now belongs to a Sync that the COPY has not
@@ -101,7 +102,7 @@ impl Conversation {
     pub(super) fn is_stray(&self) -> bool {
         let ends =
             |pending| matches!(pending, PendingReply::Request(request) if ends_in_ready(request));
-        self.stray_replies > 0 && !self.front().is_some_and(ends)
+        self.stray_replies > 0 && !self.queue.front().is_some_and(ends)
     }
 
     pub(super) fn handle_stray(&mut self, status: TransactionStatus) -> Reply {
@@ -148,7 +149,7 @@ impl Conversation {
             CopyState::In { ended, .. } | CopyState::Both { ended } if !*ended => *ended = ends,
             _ if self.queue.is_empty() => return Sending::Drop,
             // Sent before the server has reported the COPY: remember where the data ends.
-            _ if ends => self.push(
+            _ if ends => self.queue.push(
                 PendingReply::Request(request),
                 Origin::Client,
                 RequestToken::default(),
@@ -165,7 +166,7 @@ impl Conversation {
         let mut syncs = 0_u32;
         let mut ended = false;
         while !ended {
-            match self.queue.get(1).map(|entry| entry.pending) {
+            match self.queue.second() {
                 Some(PendingReply::Request(Request::Sync)) => syncs = syncs.saturating_add(1),
                 Some(PendingReply::Request(Request::CopyEnd)) => ended = true,
                 None => break,
@@ -174,7 +175,7 @@ impl Conversation {
                     break;
                 }
             }
-            self.queue.remove(1);
+            self.queue.remove_second();
         }
         self.copy = CopyState::In { syncs, ended };
     }
@@ -182,10 +183,10 @@ impl Conversation {
     /// Begins COPY in both directions. The client may have ended its data before it knew of the
     /// COPY. Any other message that it sent ahead is an error of unknown extent.
     pub(super) fn begin_copy_both(&mut self) {
-        let next = self.queue.get(1).map(|entry| entry.pending);
+        let next = self.queue.second();
         let ended = next == Some(PendingReply::Request(Request::CopyEnd));
         if ended {
-            self.queue.remove(1);
+            self.queue.remove_second();
         }
         self.certain &= ended || next.is_none();
         self.copy = CopyState::Both { ended };

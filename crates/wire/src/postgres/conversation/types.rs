@@ -1,13 +1,8 @@
 //! Types of the conversation's interface: requests, replies, due actions.
 
-use std::fmt;
-
 use crate::postgres::backend::SqlState;
 use crate::postgres::{TransactionStatus, build};
-
-/// Token that the caller receives with the outcome of its request; opaque to the conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct RequestToken(pub u64);
+use crate::reply_queue::{self, RequestToken};
 
 /// Kind of a message to the server, as relevant for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,15 +58,6 @@ impl Request {
             _ => return None,
         })
     }
-}
-
-/// Origin of a request, which decides the destination of its replies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// The client: replies are forwarded.
-    Client,
-    /// Evenkeel: replies are discarded.
-    Ours,
 }
 
 /// Reply that the caller gives in place of the server.
@@ -131,23 +117,8 @@ pub enum Sending {
     Drop,
 }
 
-/// Destination of bytes of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// The client.
-    Forward,
-    /// Discarded: they answer a request of Evenkeel.
-    Discard,
-}
-
 /// Result of processing a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
-    /// Destination of the reply's bytes.
-    pub delivery: Delivery,
-    /// Outcome of the reply.
-    pub outcome: ReplyOutcome,
-}
+pub type Reply = reply_queue::Reply<ReplyOutcome>;
 
 /// Outcome of a reply. Tokens are those of the request that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,15 +175,3 @@ pub enum DueAction {
     /// An error precedes this local reply: do not send it.
     AnswerDiscarded(LocalReply, RequestToken),
 }
-
-/// A reply that answers no request: the server, or this code, has lost count. Close the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutOfSync;
-
-impl fmt::Display for OutOfSync {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server sent an unexpected reply")
-    }
-}
-
-impl std::error::Error for OutOfSync {}

@@ -163,7 +163,7 @@ impl ClientAuth {
                 return Ok(ClientAuthStep::Collected(password));
             }
         };
-        Ok(ClientAuthStep::Done(Authenticated { user, credential }))
+        Ok(ClientAuthStep::Done(Authenticated::new(user, credential)))
     }
 }
 
@@ -198,7 +198,7 @@ fn password(body: &[u8]) -> Result<&[u8], AuthFailure> {
 fn sasl_initial(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut body = Cursor(body);
     let mechanism = body.text()?;
-    let length = usize::try_from(body.i32()?).ok()?;
+    let length = usize::try_from(body.be_i32()?).ok()?;
     let message = body.bytes(length)?;
     body.end((mechanism, message))
 }

@@ -1,6 +1,7 @@
 //! Authenticates Evenkeel to a server, by any requested method that the credential can answer.
 
 use super::{AuthFailure, Credential};
+use crate::login_step::LoginStep;
 use crate::postgres::backend::{Authentication, Mechanisms};
 use crate::postgres::build;
 use crate::postgres::md5;
@@ -27,15 +28,7 @@ pub struct ServerAuthResult {
 }
 
 /// Result of one step of a login at a server.
-#[derive(Debug)]
-pub enum ServerAuthStep {
-    /// Another message of the server follows.
-    More(Box<ServerAuth>),
-    /// The login succeeded; ParameterStatus, BackendKeyData and ReadyForQuery follow.
-    Done(ServerAuthResult),
-    /// The login failed; close the connection.
-    Refused(AuthFailure),
-}
+pub type ServerAuthStep = LoginStep<ServerAuth, ServerAuthResult, AuthFailure>;
 
 #[derive(Debug)]
 enum AuthStage {
@@ -72,10 +65,7 @@ impl ServerAuth {
     /// Processes the server's next Authentication message. The reply is written to `out`.
     #[must_use]
     pub fn message(self, request: Authentication<'_>, out: &mut Vec<u8>) -> ServerAuthStep {
-        match self.step(request, out) {
-            Ok(step) => step,
-            Err(refusal) => ServerAuthStep::Refused(refusal),
-        }
+        self.step(request, out).into()
     }
 
     fn step(
