@@ -37,6 +37,7 @@ mod lingering_close;
 mod login_connection;
 mod login_error;
 mod login_proof;
+mod login_source;
 pub(crate) mod mysql;
 pub(crate) mod password_rate_limit;
 pub(crate) mod pinning;

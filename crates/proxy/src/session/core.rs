@@ -67,6 +67,18 @@ impl<C, O> From<ClientLoss> for ExitReason<C, O> {
     }
 }
 
+/// Result of polling for replies to the client.
+pub(super) enum Replies<'a> {
+    /// Answers of Evenkeel were sent.
+    Answered,
+    /// Input of the server.
+    Server(Chunk<'a>),
+    /// The server's connection has ended, for this reason.
+    ServerLost(String),
+    /// There are none now. `is_client_ready`: the client has taken all that was sent.
+    None { is_client_ready: bool },
+}
+
 /// End of a session's wait for a connection.
 pub(super) enum WaitEnd {
     /// The client has cancelled it. The session is in no queue any more.
@@ -103,8 +115,7 @@ impl<'a, C: PoolableConnection> Core<'a, C> {
         &mut self.answers
     }
 
-    /// Sends the answers of Evenkeel.
-    pub(super) fn send_answers(&mut self) -> Result<(), ClientLoss> {
+    fn send_answers(&mut self) -> Result<(), ClientLoss> {
         let worker = self.worker;
         let out = std::mem::take(&mut self.answers);
         self.acquirer.count_answered(out.len());
@@ -120,9 +131,7 @@ impl<'a, C: PoolableConnection> Core<'a, C> {
         sent.map_err(|error| ClientLoss::Broke(error.to_string()))
     }
 
-    /// Returns whether the client has taken all that was sent. An idle session is not woken when
-    /// that changes.
-    pub(super) fn poll_client_sent(
+    fn poll_client_sent(
         &mut self,
         context: &mut Context<'_>,
         is_idle: bool,
@@ -160,20 +169,69 @@ impl<'a, C: PoolableConnection> Core<'a, C> {
         }
     }
 
-    /// Returns input of the server, or the reason why there will be none. `None`: nothing has
-    /// arrived.
-    pub(super) fn poll_server(
+    /// Sends the answers of Evenkeel, or receives input of the server, once the client has taken
+    /// all that was sent before. An idle session is not woken when it has.
+    pub(super) fn poll_replies(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Option<Result<Chunk<'a>, String>> {
-        let worker = self.worker;
-        let stream = &mut self.server.as_mut()?.core_mut().stream;
-        match stream.poll_chunk(worker, context) {
-            Poll::Ready(Ok(Some(chunk))) => Some(Ok(chunk)),
-            Poll::Ready(Ok(None)) => Some(Err("closed the connection".to_owned())),
-            Poll::Ready(Err(error)) => Some(Err(error.to_string())),
-            Poll::Pending => None,
+        is_idle: bool,
+    ) -> Result<Replies<'a>, ClientLoss> {
+        if !self.poll_client_sent(context, is_idle)? {
+            return Ok(Replies::None {
+                is_client_ready: false,
+            });
         }
+        if !self.answers.is_empty() {
+            self.send_answers()?;
+            return Ok(Replies::Answered);
+        }
+        Ok(self.poll_server(context))
+    }
+
+    fn poll_server(&mut self, context: &mut Context<'_>) -> Replies<'a> {
+        let none = Replies::None {
+            is_client_ready: true,
+        };
+        let worker = self.worker;
+        let Some(server) = &mut self.server else {
+            return none;
+        };
+        match server.core_mut().stream.poll_chunk(worker, context) {
+            Poll::Ready(Ok(Some(chunk))) => Replies::Server(chunk),
+            Poll::Ready(Ok(None)) => Replies::ServerLost("closed the connection".to_owned()),
+            Poll::Ready(Err(error)) => Replies::ServerLost(error.to_string()),
+            Poll::Pending => none,
+        }
+    }
+
+    /// Takes the server connection and its input out, for a scan of the input.
+    pub(super) fn take_input<'i>(&mut self, chunk: Chunk<'i>) -> Option<(Box<C>, ServerInput<'i>)> {
+        let mut server = self.server.take()?;
+        let input = ServerInput::behind(&mut server.core_mut().held, chunk, self.worker);
+        Some((server, input))
+    }
+
+    /// Takes the server connection out because it was lost, and records that.
+    pub(super) fn take_lost_server(&mut self, why: &str) -> Option<Box<C>> {
+        let server = self.server.take()?;
+        self.acquirer.note_loss(&server, why);
+        Some(server)
+    }
+
+    /// Marks the start of work on this connection. Returns the time in microseconds.
+    pub(super) fn begins_work(&self, server: &C) -> u64 {
+        self.handle.set_target(Some(&server.core().cancel_target));
+        self.acquirer.begins_work()
+    }
+
+    /// Releases the connection on which a request has failed. One that is not idle is unclean.
+    pub(super) fn release_failed(
+        &mut self,
+        is_idle: impl FnOnce(&C) -> bool,
+        condition: Condition,
+    ) {
+        let server = self.server.take();
+        self.acquirer.release_failed(server, is_idle, condition);
     }
 
     /// Returns the reason why an event from outside means the loss of the server. An event that

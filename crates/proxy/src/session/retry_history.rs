@@ -1,9 +1,12 @@
 //! Records the earlier attempts of a request, for the decision whether it is sent again.
 
-use evenkeel_policy::route::retry::{Destination, Resend};
+use evenkeel_policy::route::retry::{
+    Atomicity, Attempt, Destination, FailedServer, Progress, RequestEffect, Resend,
+};
 use smallvec::SmallVec;
 
-use super::placement::Placement;
+use super::acquirer::Acquirer;
+use crate::upstream::worker_pool::PoolableConnection;
 
 /// Earlier attempts of a request.
 #[derive(Default)]
@@ -18,9 +21,13 @@ pub(super) struct RetryHistory {
 
 impl RetryHistory {
     /// Records a retry after an attempt at this place.
-    pub(super) fn note(&mut self, resend: Resend, at: Option<&Placement>) {
+    pub(super) fn note<C: PoolableConnection>(
+        &mut self,
+        resend: Resend,
+        acquirer: &Acquirer<'_, C>,
+    ) {
         self.count += u32::from(resend.is_counted);
-        if let Some(at) = at
+        if let Some(at) = &acquirer.at
             && resend.target.avoids_failed_server()
         {
             self.tried.push(at.server.id);
@@ -28,9 +35,30 @@ impl RetryHistory {
         self.destination = self.destination.max(resend.target.destination());
     }
 
-    /// Returns whether the server at this place has failed the request before. Without a place,
-    /// this is assumed.
-    pub(super) fn has_tried(&self, at: Option<&Placement>) -> bool {
-        at.is_none_or(|at| self.tried.contains(&at.server.id))
+    /// Returns the facts about another attempt, as far as they follow from the earlier ones and the
+    /// server. The other values are the worst ones. `primary`: kind of the server if it is no
+    /// replica.
+    pub(super) fn attempt<C: PoolableConnection>(
+        &self,
+        acquirer: &Acquirer<'_, C>,
+        primary: FailedServer,
+    ) -> Attempt {
+        let at = acquirer.at.as_ref();
+        Attempt {
+            server: match acquirer.is_at_replica() {
+                true => FailedServer::Replica,
+                false => primary,
+            },
+            // Without a server, this is assumed.
+            was_tried: at.is_none_or(|at| self.tried.contains(&at.server.id)),
+            destination: self.destination,
+            effect: RequestEffect::Writes,
+            atomicity: Atomicity::Partial,
+            has_done: true,
+            is_held: true,
+            is_kept: false,
+            progress: Progress::Answered,
+            retries: self.count,
+        }
     }
 }

@@ -35,12 +35,17 @@ impl<C: PoolableConnection> Acquirer<'_, C> {
 
     /// Records that a request is sent again after this failure.
     pub(in crate::session) fn note_retry(&self, failure: FailureKind) {
-        if let Some(at) = &self.at
-            && failure.requires_role_check()
-        {
-            self.service.server_info.request_role_check(at.server.id);
+        if failure.requires_role_check() {
+            self.request_role_check();
         }
         self.service.stats()[self.worker.index()].rescued.add(1);
+    }
+
+    /// Requests a check of the role of the session's server, if it has one.
+    pub(in crate::session) fn request_role_check(&self) {
+        if let Some(at) = &self.at {
+            self.service.server_info.request_role_check(at.server.id);
+        }
     }
 
     /// Records that the connection to a server was lost.

@@ -131,10 +131,7 @@ impl Session<'_> {
             self.stage = Stage::Waiting;
             return false;
         }
-        self.core
-            .handle
-            .set_target(Some(&server.core.cancel_target));
-        self.active.since_us = self.core.acquirer.begins_work();
+        self.active.since_us = self.core.begins_work(&server);
         self.transcoder = Transcoder::new(server.agreed, self.handshake.agreed);
         self.stage = Stage::Command;
         self.core.server = Some(server);

@@ -39,17 +39,11 @@ pub(super) struct ScanResult {
 }
 
 impl Session<'_> {
-    /// Processes input of the server, or its loss.
-    pub(super) fn receive(&mut self, input: Result<Chunk<'_>, String>) -> Result<(), ExitReason> {
-        let chunk = match input {
-            Ok(chunk) => chunk,
-            Err(why) => return self.server_lost(&why),
-        };
-        let Some(mut server) = self.core.server.take() else {
+    pub(super) fn receive(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
+        let Some((mut server, mut input)) = self.core.take_input(chunk) else {
             return Ok(());
         };
         let mut scan = ScanResult::default();
-        let mut input = ServerInput::behind(&mut server.held, chunk, self.core.worker);
         input.is_whole = self.scan(&mut server, &mut input, &mut scan);
         self.core.server = Some(server);
         if matches!(self.stage, Stage::DiscardReply(_)) {
@@ -121,7 +115,7 @@ impl Session<'_> {
                 break;
             }
         }
-        flight.settle(&mut server.held)
+        flight.settle(&mut server.core.held)
     }
 
     /// Forwards or drops the rest of a packet of which only the beginning was held.
@@ -315,10 +309,7 @@ impl Session<'_> {
             || report.is_without_cluster()
             || report.is_read_only() && !at.is_replica;
         if is_doubtful {
-            self.core
-                .service
-                .server_info
-                .request_role_check(at.server.id);
+            self.core.acquirer.request_role_check();
         }
     }
 

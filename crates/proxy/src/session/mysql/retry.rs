@@ -34,22 +34,16 @@ impl Session<'_> {
     /// Returns the facts that decide on a retry.
     fn attempt(&self) -> Attempt {
         let active = &self.active;
-        let at = self.core.acquirer.at.as_ref();
+        // The error numbers of FailureKind::ReadOnly report the server's mode.
+        let primary = FailedServer::ReadOnlyPrimary;
         Attempt {
-            server: match self.core.acquirer.is_at_replica() {
-                true => FailedServer::Replica,
-                // The error numbers of FailureKind::ReadOnly report the server's mode.
-                false => FailedServer::ReadOnlyPrimary,
-            },
-            was_tried: active.retries.has_tried(at),
-            destination: active.retries.destination,
             effect: self.effect(),
             atomicity: active.atomicity,
             has_done: active.results > 0,
             is_held: self.was_bound(),
             is_kept: active.is_kept,
             progress: active.progress,
-            retries: active.retries.count,
+            ..active.retries.attempt(&self.core.acquirer, primary)
         }
     }
 
@@ -60,9 +54,7 @@ impl Session<'_> {
         scan: ScanResult,
     ) -> Result<(), ExitReason> {
         self.core.acquirer.note_retry(failure);
-        self.active
-            .retries
-            .note(resend, self.core.acquirer.at.as_ref());
+        self.active.retries.note(resend, &self.core.acquirer);
         self.forget_work();
         self.stage = Stage::DiscardReply(AfterDiscard::RunAgain(resend.target));
         self.swallowed(scan)
@@ -91,9 +83,7 @@ impl Session<'_> {
         let Retry::On(resend) = retry else {
             return None;
         };
-        self.active
-            .retries
-            .note(resend, self.core.acquirer.at.as_ref());
+        self.active.retries.note(resend, &self.core.acquirer);
         self.active.missing = None;
         self.core.acquirer.at = None;
         let outcome = match resend.target.waits_for_primary() {
@@ -135,9 +125,7 @@ impl Session<'_> {
         }
         let then = match self.retry_after_rejection(scan.broken.is_some()) {
             Retry::On(resend) => {
-                self.active
-                    .retries
-                    .note(resend, self.core.acquirer.at.as_ref());
+                self.active.retries.note(resend, &self.core.acquirer);
                 if resend.target == RetryTarget::PrimaryForRead {
                     self.unfit_since_ms = Some(clock::now_ms());
                 }
@@ -298,10 +286,8 @@ impl Session<'_> {
 
     /// Retries the command on another connection.
     fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
-        let server = self.core.server.take();
         self.core
-            .acquirer
-            .release_failed(server, ServerConnection::is_idle, condition);
+            .release_failed(ServerConnection::is_idle, condition);
         let active = &mut self.active;
         active.progress = Progress::Unsent;
         (active.missing, active.wait) = (None, None);
@@ -321,10 +307,9 @@ impl Session<'_> {
 
     /// Handles a server connection that failed or can no longer be parsed.
     pub(super) fn server_lost(&mut self, why: &str) -> Result<(), ExitReason> {
-        let Some(server) = self.core.server.take() else {
+        let Some(server) = self.core.take_lost_server(why) else {
             return Ok(());
         };
-        self.core.acquirer.note_loss(&server, why);
         let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
         let is_answered = self.active.progress == Progress::Answered;
         let is_in_reply = server.is_in_reply() || is_answered;

@@ -38,8 +38,6 @@ pub(crate) struct ServerConnection {
     pub(crate) core: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: ServerScanner,
-    /// Beginning of a packet that is still incomplete.
-    pub(crate) held: Vec<u8>,
     /// Number of outstanding bytes of a packet whose delivery was decided from its beginning.
     pub(crate) remainder: usize,
     pub(crate) passing: Delivery,
@@ -149,7 +147,6 @@ impl ServerConnection {
             core,
             conversation: Conversation::new(status),
             boundaries: ServerScanner::new(agreed),
-            held: Vec::new(),
             remainder: 0,
             passing: Delivery::Forward,
             agreed,
@@ -184,7 +181,7 @@ impl ServerConnection {
 
     /// Returns whether no part of a reply is buffered.
     pub(crate) fn is_between_replies(&self) -> bool {
-        self.held.is_empty()
+        self.core.held.is_empty()
             && self.remainder == 0
             && self.boundaries.is_at_border()
             && self.core.stream.is_at_border()
@@ -323,7 +320,7 @@ impl ServerConnection {
         sent.map_err(|error| self.broken(error))?;
         let mut refused = None;
         while self.conversation.pending_count() > 0 {
-            let mut bytes = std::mem::take(&mut self.held);
+            let mut bytes = std::mem::take(&mut self.core.held);
             match self.core.stream.receive(worker, &mut bytes).await {
                 Ok(true) => {}
                 Ok(false) => return Err(self.broken("closed the connection")),
@@ -331,7 +328,7 @@ impl ServerConnection {
             }
             let taken = self.handle_replies(worker, &bytes, &mut refused)?;
             bytes.drain(..taken);
-            self.held = bytes;
+            self.core.held = bytes;
         }
         refused.map_or(Ok(()), Err)
     }
@@ -451,7 +448,6 @@ impl PoolableConnection for ServerConnection {
             core,
             conversation: parked.conversation,
             boundaries: parked.boundaries,
-            held: Vec::new(),
             remainder: 0,
             passing: Delivery::Forward,
             agreed: parked.agreed,

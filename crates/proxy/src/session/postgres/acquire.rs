@@ -101,10 +101,7 @@ impl Session<'_> {
     /// Takes an acquired connection. Returns true if it is ready; otherwise the session's settings
     /// are being set on it first.
     fn accept_server(&mut self, mut server: Box<ServerConnection>) -> bool {
-        self.core
-            .handle
-            .set_target(Some(&server.core.cancel_target));
-        self.active.since_us = self.core.acquirer.begins_work();
+        self.active.since_us = self.core.begins_work(&server);
         self.stage = Stage::Ready;
         self.sequences.used_nextval = false;
         let session = self.core.handle.session_id();

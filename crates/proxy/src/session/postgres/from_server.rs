@@ -26,17 +26,11 @@ use crate::session::pinning;
 use evenkeel_sql::session_state::analysis::EffectKind;
 
 impl Session<'_> {
-    /// Processes input of the server, or its loss.
-    pub(super) fn receive(&mut self, input: Result<Chunk<'_>, String>) -> Result<(), ExitReason> {
-        let chunk = match input {
-            Ok(chunk) => chunk,
-            Err(why) => return self.server_lost(&why),
-        };
-        let Some(mut server) = self.core.server.take() else {
+    pub(super) fn receive(&mut self, chunk: Chunk<'_>) -> Result<(), ExitReason> {
+        let Some((mut server, mut input)) = self.core.take_input(chunk) else {
             return Ok(());
         };
         let mut scan = ScanResult::default();
-        let mut input = ServerInput::behind(&mut server.held, chunk, self.core.worker);
         input.is_whole = self.scan(&mut server, &mut input, &mut scan);
         self.core.server = Some(server);
         if let Stage::Rescue(target) = self.stage {
@@ -107,7 +101,7 @@ impl Session<'_> {
         if !server.conversation.is_reply_pending() && server.boundaries.is_at_border() {
             self.give_due(server, &mut flight);
         }
-        flight.settle(&mut server.held)
+        flight.settle(&mut server.core.held)
     }
 
     /// Delivers rows and COPY data like the reply they belong to, after Evenkeel's due replies.
@@ -310,13 +304,8 @@ impl Session<'_> {
             true => scan.fails(FailureKind::Unprepared),
             false => scan.fails(failure_of_error(sqlstate)),
         }
-        if let Some(at) = &self.core.acquirer.at
-            && matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03")
-        {
-            self.core
-                .service
-                .server_info
-                .request_role_check(at.server.id);
+        if matches!(&sqlstate.0, b"25006" | b"57P01" | b"57P02" | b"57P03") {
+            self.core.acquirer.request_role_check();
         }
     }
 

@@ -6,6 +6,7 @@ use evenkeel_engine::socket::Chunk;
 
 use super::held::HeldUntil;
 use super::{ExitReason, HELD_LENGTH_MAX, PIPELINED_MAX, Session, Stage};
+use crate::session::core::Replies;
 use crate::session::input::Input;
 use crate::session::steps::poll_steps;
 
@@ -34,15 +35,12 @@ impl Session<'_> {
             return Ok(true);
         }
         let is_idle = self.is_idle();
-        let is_client_ready = self.core.poll_client_sent(context, is_idle)?;
-        if is_client_ready && !self.core.answers.is_empty() {
-            self.core.send_answers()?;
-            return Ok(true);
-        }
-        if is_client_ready && let Some(input) = self.core.poll_server(context) {
-            self.receive(input)?;
-            return Ok(true);
-        }
+        let is_client_ready = match self.core.poll_replies(context, is_idle)? {
+            Replies::Answered => return Ok(true),
+            Replies::Server(chunk) => return self.receive(chunk).map(|()| true),
+            Replies::ServerLost(why) => return self.server_lost(&why).map(|()| true),
+            Replies::None { is_client_ready } => is_client_ready,
+        };
         if self.step_listening(context, is_client_ready)? {
             return Ok(true);
         }

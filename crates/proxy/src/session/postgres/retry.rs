@@ -81,15 +81,11 @@ impl Session<'_> {
     /// state of the session yet.
     fn attempt_without_connection(&self) -> Attempt {
         let active = &self.active;
-        let at = self.core.acquirer.at.as_ref();
+        let primary = match self.is_in_recovery() {
+            true => FailedServer::ReadOnlyPrimary,
+            false => FailedServer::Primary,
+        };
         Attempt {
-            server: match self.core.acquirer.is_at_replica() {
-                true => FailedServer::Replica,
-                false if self.is_in_recovery() => FailedServer::ReadOnlyPrimary,
-                false => FailedServer::Primary,
-            },
-            was_tried: active.retries.has_tried(at),
-            destination: active.retries.destination,
             effect: match active.access {
                 Access::Reads => RequestEffect::Reads,
                 Access::Unclassified | Access::Writes => RequestEffect::Writes,
@@ -99,7 +95,7 @@ impl Session<'_> {
             is_held: false,
             is_kept: true,
             progress: Progress::Unsent,
-            retries: active.retries.count,
+            ..active.retries.attempt(&self.core.acquirer, primary)
         }
     }
 
@@ -113,9 +109,7 @@ impl Session<'_> {
         let Retry::On(resend) = retry else {
             return None;
         };
-        self.active
-            .retries
-            .note(resend, self.core.acquirer.at.as_ref());
+        self.active.retries.note(resend, &self.core.acquirer);
         self.core.acquirer.at = None;
         Some(match resend.target.waits_for_primary() {
             true => {
@@ -141,9 +135,7 @@ impl Session<'_> {
         scan: &ScanResult,
     ) -> Result<(), ExitReason> {
         self.core.acquirer.note_retry(failure);
-        self.active
-            .retries
-            .note(resend, self.core.acquirer.at.as_ref());
+        self.active.retries.note(resend, &self.core.acquirer);
         self.state.pins = evenkeel_policy::pins::Pins::NONE;
         self.effects.settled();
         self.statements.undone();
@@ -177,10 +169,8 @@ impl Session<'_> {
     }
 
     fn run_again(&mut self, target: RetryTarget, condition: Condition) -> Result<(), ExitReason> {
-        let server = self.core.server.take();
         self.core
-            .acquirer
-            .release_failed(server, ServerConnection::is_idle, condition);
+            .release_failed(ServerConnection::is_idle, condition);
         let kept = self.active.kept.take().unwrap_or_default();
         let behind = std::mem::replace(&mut self.pending_input, kept);
         self.pending_input.extend_from_slice(&behind);
@@ -205,10 +195,9 @@ impl Session<'_> {
             // The client already has its reply.
             return self.release_server(Condition::Unclean);
         }
-        let Some(server) = self.core.server.take() else {
+        let Some(server) = self.core.take_lost_server(why) else {
             return Ok(());
         };
-        self.core.acquirer.note_loss(&server, why);
         let is_transaction = server.conversation.status() != TransactionStatus::Idle;
         let is_in_message = server.is_in_message();
         let was_preparing = self.is_preparing();

@@ -34,8 +34,6 @@ pub(crate) struct ServerConnection {
     pub(crate) core: ConnectionCore,
     pub(crate) conversation: Conversation,
     pub(crate) boundaries: ServerScanner,
-    /// Beginning of an incomplete message.
-    pub(crate) held: Vec<u8>,
     /// Delivery of the rest of a message whose beginning has been processed.
     pub(crate) passing: Delivery,
     pub(crate) prepared: ServerStatements,
@@ -102,7 +100,6 @@ impl PoolableConnection for ServerConnection {
             core,
             conversation: parked.conversation,
             boundaries: parked.boundaries,
-            held: Vec::new(),
             passing: Delivery::Forward,
             prepared: parked.prepared,
             unnamed: parked.unnamed,
@@ -136,7 +133,6 @@ impl ServerConnection {
             core: ConnectionCore::new::<Self>(stream, pooled),
             conversation: Conversation::new(),
             boundaries: ServerScanner::new(),
-            held: Vec::new(),
             passing: Delivery::Forward,
             prepared: ServerStatements::default(),
             unnamed: 0,
@@ -176,7 +172,7 @@ impl ServerConnection {
     /// shows.
     pub(crate) fn is_idle(&self) -> bool {
         self.conversation.is_idle()
-            && self.held.is_empty()
+            && self.core.held.is_empty()
             && self.boundaries.is_at_border()
             && self.core.stream.is_at_border()
             && self.core.stream.is_sent()
@@ -215,7 +211,7 @@ impl ServerConnection {
         sent.map_err(|error| self.broken(error))?;
         let mut refused = None;
         while self.conversation.pending_count() > 0 {
-            let mut bytes = std::mem::take(&mut self.held);
+            let mut bytes = std::mem::take(&mut self.core.held);
             match self.core.stream.receive(worker, &mut bytes).await {
                 Ok(true) => {}
                 Ok(false) => return Err(self.broken("closed the connection")),
@@ -223,7 +219,7 @@ impl ServerConnection {
             }
             let taken = self.handle_replies(worker, &bytes, &mut refused)?;
             bytes.drain(..taken);
-            self.held = bytes;
+            self.core.held = bytes;
         }
         refused.map_or(Ok(()), Err)
     }

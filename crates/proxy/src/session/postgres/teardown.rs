@@ -31,7 +31,7 @@ impl Session<'_> {
     /// Releases the connection, after a reset if the client has left state on it.
     fn release_on_exit(&mut self, server: Box<ServerConnection>) {
         let is_quiet = server.conversation.is_quiet()
-            && server.held.is_empty()
+            && server.core.held.is_empty()
             && server.boundaries.is_at_border()
             && server.core.stream.is_sent()
             && self.passing_is_over();

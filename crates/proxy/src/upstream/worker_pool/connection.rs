@@ -71,6 +71,8 @@ pub(crate) trait PoolableConnection: Sized + 'static {
 /// The part of a connection that pools use.
 pub(crate) struct ConnectionCore {
     pub(crate) stream: Stream,
+    /// Beginning of an incomplete message of the server. Empty while no session has the connection.
+    pub(crate) held: Vec<u8>,
     /// Set while a session has the connection.
     pub(crate) checkout: Option<HeldCheckout>,
     pub(crate) pool_handle: Arc<PoolHandle>,
@@ -100,6 +102,7 @@ impl ConnectionCore {
         let peer = stream.socket().peer();
         Self {
             stream,
+            held: Vec::new(),
             checkout: None,
             pool_handle: Arc::clone(pool_handle),
             cancel_target: CancelTarget::new(pool_handle, peer, None, C::send_cancel),
@@ -137,6 +140,7 @@ impl ConnectionTransfer {
         let socket = Socket::new(worker, socket2::Socket::from(self.socket)).ok()?;
         let core = ConnectionCore {
             stream: Stream::with(socket, self.tls),
+            held: Vec::new(),
             checkout: None,
             cancel_target: CancelTarget::new(
                 &self.pool_handle,

@@ -19,10 +19,10 @@ use super::password_cache::CacheLevel;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
-use crate::service::database::{AuthSource, FileCredential, FileUser};
+use crate::service::database::{FileCredential, FileUser};
 use crate::session::blocking;
+use crate::session::login_source::{Applicant, LoginSource, ServerAccount};
 use crate::upstream::kept_passwords::KeptPassword;
-use crate::upstream::pool_registry::generation_of;
 
 /// Rounds of mock hashes; MySQL's default.
 const MOCK_ROUNDS: u32 = 5_000;
@@ -63,8 +63,13 @@ impl LoginHandler<'_> {
         request: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
         let database = view.database().ok_or(LoginError::Disconnected)?;
-        let auth = &database.auth;
-        if !auth.may_come_from(&request.user, self.address()) {
+        let applicant = Applicant {
+            user: &request.user,
+            address: self.address(),
+            is_private: self.channel(packets) == Channel::Secure,
+        };
+        let found = applicant.source(&database.auth, || packets.client_name());
+        let Some((of_file, source)) = found else {
             let (user, peer) = (&request.user, self.peer);
             tracing::info!(
                 user,
@@ -72,37 +77,25 @@ impl LoginHandler<'_> {
                 "login refused: address not in allow_from of [service.auth]"
             );
             return Ok(self.mock(packets, request, "").await);
-        }
-        let of_file = auth.users.get(&request.user).cloned().unwrap_or_default();
-        if of_file.certificate && packets.client_name().as_deref() == Some(&*request.user) {
-            return Ok(AuthDecision::Certificate(file_grant(request, &of_file)));
-        }
-        if let Some(credential) = &of_file.credential {
-            return Ok(self.of_file(packets, request, &of_file, credential).await);
-        }
-        match auth.source {
-            AuthSource::Server => {}
-            AuthSource::File => return Ok(self.mock(packets, request, "").await),
-            AuthSource::Login if self.channel(packets) == Channel::Secure => {
-                return Ok(by_server(request, &of_file));
+        };
+        Ok(match source {
+            LoginSource::Certificate => AuthDecision::Certificate(file_grant(request, &of_file)),
+            LoginSource::File(credential) => {
+                self.of_file(packets, request, &of_file, &credential).await
             }
-            AuthSource::Login => {
+            LoginSource::Nowhere => self.mock(packets, request, "").await,
+            LoginSource::Server => by_server(request, &of_file),
+            LoginSource::ServerOverTls => {
                 return Err(ErrorReply::new(&error_catalog::LOGIN_REQUIRES_TLS).into());
             }
-        }
-        match self.service.server_info.accounts(&request.user).await {
-            Ok(accounts) => Ok(self.of_server(packets, request, &of_file, &accounts).await),
-            Err(LookupError::NoSuchUser) => Ok(self.mock(packets, request, "").await),
-            Err(LookupError::Unavailable(why)) => {
-                tracing::warn!(
-                    user = request.user,
-                    why,
-                    "cannot look up user on the servers"
-                );
-                let entry = &error_catalog::CREDENTIALS_UNAVAILABLE;
-                Err(ErrorReply::with(entry, &[&why]).into())
-            }
-        }
+            LoginSource::Verifier => match self.service.server_info.accounts(&request.user).await {
+                Ok(accounts) => self.of_server(packets, request, &of_file, &accounts).await,
+                Err(LookupError::NoSuchUser) => self.mock(packets, request, "").await,
+                Err(LookupError::Unavailable(why)) => {
+                    return Err(applicant.unavailable(&why).into());
+                }
+            },
+        })
     }
 
     /// Returns the decision for a user with a password or hash in the users file.
@@ -410,16 +403,11 @@ fn plugin_of(stored: &[u8]) -> &'static [u8] {
 }
 
 fn proof(request: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGrant {
-    let password = user.server_password.as_ref();
-    let server_user = user.server_user.clone();
-    let server_user = server_user.unwrap_or_else(|| request.user.clone());
-    let bytes = password.map_or(&b""[..], |password| password.as_bytes());
-    let all = [&[server_user.as_bytes(), bytes], secrets].concat();
+    let account = ServerAccount::new(&request.user, user, secrets);
     LoginGrant {
-        credential: password
-            .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
-        generation: generation_of(&all),
-        server_user,
+        credential: account.password.map(Credential::Password),
+        generation: account.generation,
+        server_user: account.user,
         kept: None,
         error_reply: None,
         keeps: CacheLevel::Nothing,

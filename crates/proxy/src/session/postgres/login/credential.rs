@@ -14,9 +14,9 @@ use super::super::error_reply::ErrorReply;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
-use crate::service::database::{AuthSource, FileCredential, FileUser};
+use crate::service::database::{FileCredential, FileUser};
+use crate::session::login_source::{Applicant, LoginSource, ServerAccount};
 use crate::upstream::kept_passwords::KeptPassword;
-use crate::upstream::pool_registry::generation_of;
 
 /// Iterations of mock verifiers: PostgreSQL's default.
 const MOCK_ITERATIONS: u32 = 4_096;
@@ -54,46 +54,41 @@ impl LoginHandler<'_> {
         request: &LoginRequest,
     ) -> Result<AuthDecision, LoginError> {
         let database = view.database().ok_or(LoginError::Disconnected)?;
-        let auth = &database.auth;
-        if !auth.may_come_from(&request.user, self.address()) {
+        let applicant = Applicant {
+            user: &request.user,
+            address: self.address(),
+            is_private: self.is_private(stream),
+        };
+        let found = applicant.source(&database.auth, || stream.client_name());
+        let Some((of_file, source)) = found else {
             let entry = &error_catalog::ADDRESS_NOT_ALLOWED;
             return Err(ErrorReply::with(entry, &[&request.user]).into());
-        }
-        let file = auth.users.get(&request.user);
-        let of_file = file.cloned().unwrap_or_default();
-        if of_file.certificate && stream.client_name().as_deref() == Some(&*request.user) {
+        };
+        if let LoginSource::Certificate = source {
             return Ok(AuthDecision::Certificate(file_grant(request, &of_file)));
         }
-        if of_file.cleartext && !self.is_private(stream) {
+        if of_file.cleartext && !applicant.is_private {
             return Err(in_the_open(&request.user).into());
         }
         let binding = stream.end_point();
-        if let Some(credential) = &of_file.credential {
-            return Ok(self.of_file(request, &of_file, credential, binding));
-        }
-        match auth.source {
-            AuthSource::Server => {}
-            AuthSource::File => return Ok(self.mock(request, binding)),
-            AuthSource::Login if self.is_private(stream) => {
+        match source {
+            LoginSource::File(credential) => {
+                return Ok(self.of_file(request, &of_file, &credential, binding));
+            }
+            LoginSource::Nowhere => return Ok(self.mock(request, binding)),
+            LoginSource::Server => {
                 return Ok(AuthDecision::ByServer(proof(request, &of_file, [b""; 2])));
             }
-            AuthSource::Login => {
+            LoginSource::ServerOverTls => {
                 return Err(ErrorReply::new(&error_catalog::LOGIN_REQUIRES_TLS).into());
             }
+            LoginSource::Certificate | LoginSource::Verifier => {}
         }
         let found = self.shared.server_info.login(&request.user).await;
         let login = match found {
             Ok(login) => login,
             Err(LookupError::NoSuchUser) => return Ok(self.mock(request, binding)),
-            Err(LookupError::Unavailable(why)) => {
-                tracing::warn!(
-                    user = request.user,
-                    why,
-                    "cannot look up user on the servers"
-                );
-                let entry = &error_catalog::CREDENTIALS_UNAVAILABLE;
-                return Err(ErrorReply::with(entry, &[&why]).into());
-            }
+            Err(LookupError::Unavailable(why)) => return Err(applicant.unavailable(&why).into()),
         };
         let error_reply = objection(request, &login);
         let pending = match &login.verifier {
@@ -228,16 +223,12 @@ fn in_the_open(user: &str) -> ErrorReply {
 /// Builds the grant. `secret`: what the login is checked against; `role`: fingerprint of the role.
 /// Both affect the generation.
 fn proof(request: &LoginRequest, user: &FileUser, [secret, role]: [&[u8]; 2]) -> LoginGrant {
-    let password = user.server_password.as_ref();
-    let server_user = user.server_user.clone();
-    let server_user = server_user.unwrap_or_else(|| request.user.clone());
-    let bytes = password.map_or(&b""[..], |password| password.as_bytes());
+    let account = ServerAccount::new(&request.user, user, &[secret, role]);
     LoginGrant {
-        credential: password
-            .map(|password| Credential::Password(Zeroizing::new(password.as_bytes().to_vec()))),
-        generation: generation_of(&[server_user.as_bytes(), bytes, secret, role]),
+        credential: account.password.map(Credential::Password),
+        generation: account.generation,
+        server_user: account.user,
         kept: None,
-        server_user,
         error_reply: None,
         last_word: Vec::new(),
     }
