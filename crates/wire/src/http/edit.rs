@@ -6,7 +6,7 @@
 
 use super::framing::Framing;
 use super::grammar;
-use super::head::{Fields, KnownName, RequestHead, ResponseHead, Version};
+use super::head::{Field, FieldSpan, Fields, KnownName, RequestHead, ResponseHead, Version};
 use super::hops;
 
 /// Field to write: name and value.
@@ -152,24 +152,14 @@ pub fn write_response(
     out.reserve(head.length().saturating_add(256));
     write_status_line(out, head.status(), head.reason(bytes));
     let framing = head.framing().towards(edit.client);
-    let removal = Removal::new([edit.remove], [edit.set, &[]]);
-    let without = match framing {
-        Framing::Chunked => 0,
-        _ => KnownName::Trailer.bit(),
-    };
+    let removal = removal_of_response(edit);
+    let without = left_out_of_response(framing);
     copy_fields(out, head.parts(), bytes, &removal, without);
     for (name, value) in edit.set.iter().chain(edit.add) {
         write_field(out, name, value);
     }
     let upgrade = edit.upgrade && head.status() == 101;
-    match (framing, head.content_length(), head.status()) {
-        // RFC 9110 §8.6: no Content-Length in 1xx and 204.
-        (Framing::None, _, 100..200 | 204) | (Framing::None, None, _) => {}
-        // HEAD and 304 keep the length of the body that they do not have, if it is certain.
-        (Framing::None, Some(_), _) if head.has(KnownName::TransferEncoding) => {}
-        (Framing::None, Some(length), _) => write_framing(out, Framing::Length(length)),
-        (framing, _, _) => write_framing(out, framing),
-    }
+    write_framing(out, written_framing(head, framing));
     let persistence = match framing {
         Framing::UntilClose => Persistence::Close,
         _ => edit.persistence,
@@ -183,6 +173,31 @@ pub fn write_response(
     Written {
         framing,
         persistence,
+    }
+}
+
+/// Returns what the edits remove from a response.
+fn removal_of_response<'a>(edit: &ResponseEdit<'a>) -> Removal<'a> {
+    Removal::new([edit.remove], [edit.set, &[]])
+}
+
+/// Returns the framing that the head of a response states, if its body is sent with `framing`.
+fn written_framing(head: &ResponseHead, framing: Framing) -> Framing {
+    match (framing, head.content_length(), head.status()) {
+        // RFC 9110 §8.6: no Content-Length in 1xx and 204.
+        (Framing::None, _, 100..200 | 204) | (Framing::None, None, _) => Framing::None,
+        // HEAD and 304 keep the length of the body that they do not have, if it is certain.
+        (Framing::None, Some(_), _) if head.has(KnownName::TransferEncoding) => Framing::None,
+        (Framing::None, Some(length), _) => Framing::Length(length),
+        (framing, _, _) => framing,
+    }
+}
+
+/// Returns the known names that a response does not keep: `Trailer`, if none can follow.
+fn left_out_of_response(framing: Framing) -> u64 {
+    match framing {
+        Framing::Chunked => 0,
+        _ => KnownName::Trailer.bit(),
     }
 }
 
@@ -227,8 +242,26 @@ fn length_bit(length: usize) -> u64 {
     1_u64.wrapping_shl(grammar::offset(length))
 }
 
-/// Copies the fields that are neither generated, nor nominated, nor removed. Neighbours whose lines
-/// are in the usual form are copied together.
+/// Returns the fields that are neither generated, nor nominated, nor removed, with their places.
+#[inline]
+fn kept<'a>(
+    fields: &'a Fields,
+    bytes: &'a [u8],
+    removal: &'a Removal<'_>,
+    without: u64,
+) -> impl Iterator<Item = (&'a FieldSpan, Field<'a>)> {
+    fields.spans().iter().filter_map(move |span| {
+        let known = span.known();
+        if hops::is_generated(known) || known.bit() & without != 0 || span.is_nominated() {
+            return None;
+        }
+        let field = fields.field(span, bytes);
+        (!removal.has(field.name)).then_some((span, field))
+    })
+}
+
+/// Copies the fields that are kept. Neighbours whose lines are in the usual form are copied
+/// together.
 fn copy_fields(
     out: &mut Vec<u8>,
     fields: &Fields,
@@ -237,15 +270,7 @@ fn copy_fields(
     without: u64,
 ) {
     let mut run = 0..0;
-    for span in fields.spans() {
-        let known = span.known();
-        if hops::is_generated(known) || known.bit() & without != 0 || span.is_nominated() {
-            continue;
-        }
-        let field = fields.field(span, bytes);
-        if removal.has(field.name) {
-            continue;
-        }
+    for (span, field) in kept(fields, bytes, removal, without) {
         match span.copyable() {
             Some((start, end)) if start == run.end => run.end = end,
             copyable => {
@@ -308,7 +333,7 @@ fn write_path_byte(out: &mut Vec<u8>, start: usize, byte: u8) {
 /// Appends a generated field. One whose name or value breaks the grammar is left out: it would be
 /// read as other fields than are meant.
 pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    let is_valid = grammar::is_token_text(name) && grammar::is_value_text(value);
+    let is_valid = is_field(name, value);
     debug_assert!(
         is_valid,
         "{:?}: {:?}",
@@ -318,6 +343,11 @@ pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     if is_valid {
         write_line(out, name, value);
     }
+}
+
+/// Returns whether name and value keep the grammar of fields.
+fn is_field(name: &[u8], value: &[u8]) -> bool {
+    grammar::is_token_text(name) && grammar::is_value_text(value)
 }
 
 #[inline]
@@ -371,17 +401,32 @@ fn write_options(out: &mut Vec<u8>, options: [(bool, &str); 3]) {
 }
 
 /// Appends a number in decimal digits.
-pub(super) fn write_number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut count = 0_usize;
-    for place in digits.iter_mut().rev() {
-        *place = b'0'.wrapping_add((number % 10) as u8);
-        number /= 10;
-        count = count.saturating_add(1);
-        if number == 0 {
-            break;
+pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(Decimal::of(number).digits());
+}
+
+/// Decimal digits of a number.
+struct Decimal {
+    digits: [u8; 20],
+    start: usize,
+}
+
+impl Decimal {
+    fn of(mut number: u64) -> Self {
+        let mut digits = [0; 20];
+        let mut start = digits.len();
+        for place in digits.iter_mut().rev() {
+            *place = b'0'.wrapping_add((number % 10) as u8);
+            number /= 10;
+            start = start.saturating_sub(1);
+            if number == 0 {
+                break;
+            }
         }
+        Decimal { digits, start }
     }
-    let start = digits.len().saturating_sub(count);
-    out.extend_from_slice(digits.get(start..).unwrap_or_default());
+
+    fn digits(&self) -> &[u8] {
+        self.digits.get(self.start..).unwrap_or_default()
+    }
 }

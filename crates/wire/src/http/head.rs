@@ -11,11 +11,12 @@ mod response;
 mod trailers;
 
 pub use fields::Field;
-pub(super) use fields::{Fields, Occurrence};
+pub(super) use fields::{FieldSpan, Fields, Occurrence};
 pub use names::KnownName;
 pub use request::{Expectation, Method, RequestHead};
 pub use response::ResponseHead;
-pub(super) use trailers::{Trailers, may_be_trailer};
+pub(super) use trailers::Trailers;
+pub(crate) use trailers::may_be_trailer;
 
 /// The largest head that can be configured, in bytes.
 pub const HEAD_BYTES_MAX: usize = 1 << 24;
