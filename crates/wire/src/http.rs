@@ -9,14 +9,14 @@ mod answer;
 pub mod basic;
 pub mod chunked;
 pub mod cookie;
-mod edit;
+pub(crate) mod edit;
 mod fault;
 pub mod forwarded;
 mod framing;
-mod grammar;
-mod head;
-mod hops;
-mod target;
+pub(crate) mod grammar;
+pub(crate) mod head;
+pub(crate) mod hops;
+pub(crate) mod target;
 mod websocket;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 mod cursor;
 pub mod gtid;
 pub mod http;
+pub mod http2;
 mod login_step;
 pub mod lsn;
 pub mod mysql;

@@ -21,6 +21,13 @@ pub struct Answer<'a> {
     pub persistence: Persistence,
 }
 
+impl Answer<'_> {
+    /// Returns whether the status has a body, whose length is stated also where it is left out.
+    pub(crate) fn has_content(&self) -> bool {
+        !matches!(self.status, 100..200 | 204 | 304)
+    }
+}
+
 /// The interim response that lets a client send its body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -30,13 +37,12 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer<'_>) {
     for (name, value) in answer.fields {
         edit::write_field(out, name, value);
     }
-    let has_content = !matches!(answer.status, 100..200 | 204 | 304);
-    if has_content {
+    if answer.has_content() {
         edit::write_framing(out, Framing::Length(answer.body.len() as u64));
     }
     edit::write_persistence(out, answer.persistence, answer.client);
     out.extend_from_slice(b"\r\n");
-    if has_content && answer.method != Method::Head {
+    if answer.has_content() && answer.method != Method::Head {
         out.extend_from_slice(answer.body);
     }
 }

@@ -177,12 +177,23 @@ pub fn write_response(
 }
 
 /// Returns what the edits remove from a response.
-fn removal_of_response<'a>(edit: &ResponseEdit<'a>) -> Removal<'a> {
+pub(crate) fn removal_of_response<'a>(edit: &ResponseEdit<'a>) -> Removal<'a> {
     Removal::new([edit.remove], [edit.set, &[]])
 }
 
+/// Returns the fields that a response keeps, in their order, if its body is sent with `framing`.
+pub(crate) fn kept_of_response<'a>(
+    head: &'a ResponseHead,
+    bytes: &'a [u8],
+    removal: &'a Removal<'_>,
+    framing: Framing,
+) -> impl Iterator<Item = Field<'a>> {
+    let kept = kept(head.parts(), bytes, removal, left_out_of_response(framing));
+    kept.map(|(_, field)| field)
+}
+
 /// Returns the framing that the head of a response states, if its body is sent with `framing`.
-fn written_framing(head: &ResponseHead, framing: Framing) -> Framing {
+pub(crate) fn written_framing(head: &ResponseHead, framing: Framing) -> Framing {
     match (framing, head.content_length(), head.status()) {
         // RFC 9110 §8.6: no Content-Length in 1xx and 204.
         (Framing::None, _, 100..200 | 204) | (Framing::None, None, _) => Framing::None,
@@ -202,7 +213,7 @@ fn left_out_of_response(framing: Framing) -> u64 {
 }
 
 /// Names of the fields to leave out, and the lengths that they have.
-struct Removal<'a> {
+pub(crate) struct Removal<'a> {
     names: [&'a [&'a [u8]]; 1],
     fields: [&'a [NewField<'a>]; 2],
     /// Bit n: a name has n bytes, or more by a multiple of 64.
@@ -346,7 +357,7 @@ pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Returns whether name and value keep the grammar of fields.
-fn is_field(name: &[u8], value: &[u8]) -> bool {
+pub(crate) fn is_field(name: &[u8], value: &[u8]) -> bool {
     grammar::is_token_text(name) && grammar::is_value_text(value)
 }
 
@@ -406,13 +417,13 @@ pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Decimal digits of a number.
-struct Decimal {
+pub(crate) struct Decimal {
     digits: [u8; 20],
     start: usize,
 }
 
 impl Decimal {
-    fn of(mut number: u64) -> Self {
+    pub(crate) fn of(mut number: u64) -> Self {
         let mut digits = [0; 20];
         let mut start = digits.len();
         for place in digits.iter_mut().rev() {
@@ -426,7 +437,7 @@ impl Decimal {
         Decimal { digits, start }
     }
 
-    fn digits(&self) -> &[u8] {
+    pub(crate) fn digits(&self) -> &[u8] {
         self.digits.get(self.start..).unwrap_or_default()
     }
 }

@@ -69,23 +69,23 @@ fn class(byte: u8) -> u8 {
 
 /// Returns whether the byte may stand in a token.
 #[inline]
-pub(super) fn is_token(byte: u8) -> bool {
+pub(crate) fn is_token(byte: u8) -> bool {
     class(byte) & TOKEN != 0
 }
 
 /// Returns whether the byte may stand in a registered name of a host.
 #[inline]
-pub(super) fn is_host(byte: u8) -> bool {
+pub(crate) fn is_host(byte: u8) -> bool {
     class(byte) & HOST != 0
 }
 
 /// Returns whether all of the bytes form a token.
-pub(super) fn is_token_text(bytes: &[u8]) -> bool {
+pub(crate) fn is_token_text(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token(byte))
 }
 
 /// Returns whether the bytes form a field value, which may be empty.
-pub(super) fn is_value_text(bytes: &[u8]) -> bool {
+pub(crate) fn is_value_text(bytes: &[u8]) -> bool {
     value_end(bytes, 0) >= bytes.len()
 }
 
@@ -99,14 +99,14 @@ fn end_of(bytes: &[u8], at: usize, wanted: u8) -> usize {
 
 /// Returns the end of the token that begins at `at`.
 #[inline]
-pub(super) fn token_end(bytes: &[u8], at: usize) -> usize {
+pub(crate) fn token_end(bytes: &[u8], at: usize) -> usize {
     end_of(bytes, at, TOKEN)
 }
 
 /// Returns the end of the token that begins at `at`, and whether it has a `_` or a `.`. Most names
 /// have letters, digits and `-` only, and are read by words of 8 bytes.
 #[inline]
-pub(super) fn name_end(bytes: &[u8], mut at: usize) -> (usize, bool) {
+pub(crate) fn name_end(bytes: &[u8], mut at: usize) -> (usize, bool) {
     while let Some(word) = word(bytes, at) {
         let stops = not_in_names(word);
         if stops == 0 {
@@ -133,13 +133,13 @@ pub(super) fn name_end(bytes: &[u8], mut at: usize) -> (usize, bool) {
 
 /// Returns the end of the target that begins at `at`.
 #[inline]
-pub(super) fn target_end(bytes: &[u8], at: usize) -> usize {
+pub(crate) fn target_end(bytes: &[u8], at: usize) -> usize {
     end_of(bytes, at, TARGET)
 }
 
 /// Returns the offset of the first byte from `at` on that no field value has.
 #[inline]
-pub(super) fn value_end(bytes: &[u8], mut at: usize) -> usize {
+pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
         // The compiler makes vector instructions of this.
         let is_control = |byte: u8| u8::from(byte < b' ') | u8::from(byte == 0x7f);
@@ -202,13 +202,13 @@ fn not_in_names(word: u64) -> u64 {
 
 /// Returns whether the byte is optional whitespace (RFC 9110 §5.6.3).
 #[inline]
-pub(super) fn is_space(byte: u8) -> bool {
+pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
 /// Returns the bytes without optional whitespace around them.
 #[inline]
-pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
         && is_space(*first)
     {
@@ -228,7 +228,7 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
 /// RFC 9112 §2.2 permits a bare LF; it is refused here, because a program that does not permit it
 /// would read other lines.
 #[inline]
-pub(super) fn line_end(bytes: &[u8], at: usize) -> Result<Option<usize>, Fault> {
+pub(crate) fn line_end(bytes: &[u8], at: usize) -> Result<Option<usize>, Fault> {
     match bytes.get(at..).unwrap_or_default() {
         [b'\r', b'\n', ..] => Ok(Some(at.wrapping_add(2))),
         [] | [b'\r'] => Ok(None),
@@ -243,13 +243,13 @@ pub(super) fn line_end(bytes: &[u8], at: usize) -> Result<Option<usize>, Fault> 
 
 /// Returns the elements of a comma-separated list without quoted strings. Empty elements, which
 /// RFC 9110 §5.6.1.2 has recipients ignore, are left out.
-pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let elements = value.split(|&byte| byte == b',').map(trim);
     elements.filter(|element| !element.is_empty())
 }
 
 /// Returns whether two field names are equal to a program that reads `-`, `_` and `.` as one.
-pub(super) fn folded_eq(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn folded_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| fold(a) == fold(b))
 }
 
@@ -261,7 +261,7 @@ fn fold(byte: u8) -> u8 {
 }
 
 /// Returns the number that decimal digits write, if it fits into 63 bits.
-pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for byte in digits {
         let digit = u64::from(byte.wrapping_sub(b'0'));
@@ -275,6 +275,6 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
 
 /// Returns an offset in a head as a span has it. Heads are shorter than 16 MB.
 #[inline]
-pub(super) fn offset(at: usize) -> u32 {
+pub(crate) fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

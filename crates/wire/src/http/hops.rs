@@ -61,18 +61,18 @@ const NEVER_NOMINATED: [KnownName; 26] = [
 
 /// Returns whether a field of the name is never copied.
 #[inline]
-pub(super) fn is_generated(known: KnownName) -> bool {
+pub(crate) fn is_generated(known: KnownName) -> bool {
     known.bit() & GENERATED != 0
 }
 
 /// Returns whether `Connection` may remove a field of the name.
-pub(super) fn may_be_nominated(name: &[u8]) -> bool {
+pub(crate) fn may_be_nominated(name: &[u8]) -> bool {
     !(NEVER_NOMINATED.iter()).any(|known| grammar::folded_eq(known.text().as_bytes(), name))
 }
 
 /// Returns whether a request field with `_` or `.` in its name is dropped: because it could pose as
 /// another one.
-pub(super) fn poses(name: &[u8], underscores: Underscores) -> bool {
+pub(crate) fn poses(name: &[u8], underscores: Underscores) -> bool {
     if underscores == Underscores::Drop && name.contains(&b'_') {
         return true;
     }

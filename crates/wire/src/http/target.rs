@@ -134,15 +134,10 @@ impl Target {
             return Ok(());
         };
         let default_port = if self.is_https == Some(true) { 443 } else { 80 };
-        let same_host = target
-            .host
-            .of(bytes)
-            .eq_ignore_ascii_case(named.host.of(bytes));
-        let port = |authority: Authority| authority.port.unwrap_or(default_port);
-        if same_host && port(target) == port(named) {
-            return Ok(());
+        match same_authority((target, bytes), (named, bytes), default_port) {
+            true => Ok(()),
+            false => Err(Fault::HostDiffers),
         }
-        Err(Fault::HostDiffers)
     }
 
     pub(super) fn form(&self) -> TargetForm {
@@ -212,6 +207,28 @@ impl Authority {
             port,
         })
     }
+}
+
+/// Returns whether the text is a host with an optional port.
+pub(crate) fn is_authority(text: &[u8]) -> bool {
+    Authority::read(text, Span::new(0, text.len())).is_ok()
+}
+
+/// Returns whether two texts name the same host and port.
+pub(crate) fn is_same_authority(a: &[u8], b: &[u8], default_port: u16) -> bool {
+    let read = |text: &[u8]| Authority::read(text, Span::new(0, text.len()));
+    match (read(a), read(b)) {
+        (Ok(of_a), Ok(of_b)) => same_authority((of_a, a), (of_b, b), default_port),
+        _ => false,
+    }
+}
+
+/// Compares two authorities, each with the bytes that it was read from: hosts in any case of their
+/// letters and without a final dot, ports with the default one.
+fn same_authority(a: (Authority, &[u8]), b: (Authority, &[u8]), default_port: u16) -> bool {
+    let port = |authority: Authority| authority.port.unwrap_or(default_port);
+    let (host_of_a, host_of_b) = (a.0.host.of(a.1), b.0.host.of(b.1));
+    host_of_a.eq_ignore_ascii_case(host_of_b) && port(a.0) == port(b.0)
 }
 
 /// Returns the length of an IPv6 address with its brackets. Zones and addresses of later versions

@@ -148,7 +148,7 @@ impl KnownName {
 
     /// Returns the known name that a token writes, in any case.
     #[inline]
-    pub(in crate::http) fn of_token(name: &[u8]) -> Self {
+    pub(crate) fn of_token(name: &[u8]) -> Self {
         let (Some(&first), Some(&last)) = (name.first(), name.last()) else {
             return KnownName::Other;
         };
@@ -163,7 +163,7 @@ impl KnownName {
 
     /// Returns the bit of the name in a set of known names.
     #[inline]
-    pub(in crate::http) const fn bit(self) -> u64 {
+    pub(crate) const fn bit(self) -> u64 {
         1 << (self as u8)
     }
 }

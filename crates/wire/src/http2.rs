@@ -1,0 +1,12 @@
+//! HTTP/2 (RFC 9113): frames, fields and streams, without sockets and clock.
+//!
+//! A request becomes the text of an HTTP/1.1 head, which [`crate::http::RequestHead`] parses, so
+//! that the rules of HTTP/1.1 apply to both versions. A response is written from the head that a
+//! server of HTTP/1.1 has sent.
+
+mod head;
+pub mod hpack;
+mod response;
+
+pub use head::{HeadFault, HeadListLimits, RequestFacts, RequestText, TrailerText};
+pub use response::{write_answer, write_response, write_trailers};

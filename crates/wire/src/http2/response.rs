@@ -1,0 +1,107 @@
+//! Heads and trailers of responses: fields of HTTP/1.1 become field blocks (RFC 9113 §8).
+//!
+//! The same functions as for HTTP/1.1 decide which fields are kept, removed and generated. HTTP/2
+//! has no fields of a connection, and a flag of a frame ends a body.
+
+use super::hpack::{Encoder, Indexing};
+use crate::http::edit::{self, Decimal};
+use crate::http::head::may_be_trailer;
+use crate::http::{Answer, Framing, KnownName, ResponseEdit, ResponseHead};
+
+/// Appends the head of a response as a field block. Returns the framing of the body as the server
+/// sends it.
+///
+/// `client`, `persistence` and `upgrade` of the edit have no effect. A response 101 must not be
+/// written: HTTP/2 has none (RFC 9113 §8.6).
+pub fn write_response(
+    out: &mut Vec<u8>,
+    encoder: &mut Encoder,
+    head: &ResponseHead,
+    bytes: &[u8],
+    edit: &ResponseEdit<'_>,
+) -> Framing {
+    begin(out, encoder, head.status());
+    let removal = edit::removal_of_response(edit);
+    for field in edit::kept_of_response(head, bytes, &removal, head.framing()) {
+        write_field(out, encoder, field.known, field.name, field.value);
+    }
+    for (name, value) in edit.set.iter().chain(edit.add) {
+        write_generated(out, encoder, name, value);
+    }
+    if let Framing::Length(length) = edit::written_framing(head, head.framing()) {
+        write_length(out, encoder, length);
+    }
+    head.framing()
+}
+
+/// Appends the head of an answer as a field block. The body is not written.
+pub fn write_answer(out: &mut Vec<u8>, encoder: &mut Encoder, answer: &Answer<'_>) {
+    begin(out, encoder, answer.status);
+    for (name, value) in answer.fields {
+        write_generated(out, encoder, name, value);
+    }
+    if answer.has_content() {
+        write_length(out, encoder, answer.body.len() as u64);
+    }
+}
+
+/// Appends those fields that may be trailers as a field block. Returns false, and appends nothing,
+/// if there are none: the body must be ended without trailers then.
+#[must_use]
+pub fn write_trailers<'a>(
+    out: &mut Vec<u8>,
+    encoder: &mut Encoder,
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> bool {
+    let mut fields = fields
+        .filter(|(name, value)| may_be_trailer(name) && edit::is_field(name, value))
+        .peekable();
+    if fields.peek().is_none() {
+        return false;
+    }
+    encoder.begin(out);
+    for (name, value) in fields {
+        write_field(out, encoder, KnownName::of(name), name, value);
+    }
+    true
+}
+
+/// Begins a field block with the status.
+fn begin(out: &mut Vec<u8>, encoder: &mut Encoder, status: u16) {
+    encoder.begin(out);
+    let status = Decimal::of(u64::from(status));
+    encoder.field(out, b":status", status.digits(), Indexing::Repeated);
+}
+
+fn write_length(out: &mut Vec<u8>, encoder: &mut Encoder, length: u64) {
+    let length = Decimal::of(length);
+    encoder.field(out, b"content-length", length.digits(), Indexing::Repeated);
+}
+
+/// Appends a field of Evenkeel's own. One that breaks the grammar is left out, as in HTTP/1.1.
+fn write_generated(out: &mut Vec<u8>, encoder: &mut Encoder, name: &[u8], value: &[u8]) {
+    if edit::is_field(name, value) {
+        write_field(out, encoder, KnownName::of(name), name, value);
+    }
+}
+
+fn write_field(
+    out: &mut Vec<u8>,
+    encoder: &mut Encoder,
+    known: KnownName,
+    name: &[u8],
+    value: &[u8],
+) {
+    let indexing = match known {
+        // Secrets, and answers to them.
+        KnownName::Authorization
+        | KnownName::ProxyAuthenticate
+        | KnownName::ProxyAuthorization
+        | KnownName::SetCookie
+        | KnownName::WwwAuthenticate => Indexing::Never,
+        // A target may have a code or token in its query.
+        KnownName::Location => Indexing::Without,
+        _ => Indexing::Repeated,
+    };
+    encoder.field(out, name, value, indexing);
+}
