@@ -84,6 +84,20 @@ pub(crate) fn is_token_text(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token(byte))
 }
 
+/// Returns whether all of the bytes form a token without upper-case letters, as HTTP/2 has field
+/// names.
+pub(crate) fn is_lower_token_text(bytes: &[u8]) -> bool {
+    let mut at = 0_usize;
+    while let Some(word) = word(bytes, at)
+        && not_in_names(word) | upper_in_names(word) == 0
+    {
+        at = at.wrapping_add(8);
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    let is_lower = |&byte: &u8| is_token(byte) && !byte.is_ascii_uppercase();
+    !bytes.is_empty() && rest.iter().all(is_lower)
+}
+
 /// Returns whether the bytes form a field value, which may be empty.
 pub(crate) fn is_value_text(bytes: &[u8]) -> bool {
     value_end(bytes, 0) >= bytes.len()
@@ -198,6 +212,13 @@ fn not_in_names(word: u64) -> u64 {
     let digit = at_least(low, b'0') & !at_least(low, b'9'.wrapping_add(1));
     let differs_from_dash = at_least(low ^ all(b'-'), 1);
     (!(letter | digit) & differs_from_dash | word) & HIGH
+}
+
+/// Returns a word that is not zero if one of the bytes, which are letters, digits or `-`, is an
+/// upper-case letter.
+#[inline]
+fn upper_in_names(word: u64) -> u64 {
+    (word >> 1) & !word & all(0x20)
 }
 
 /// Returns whether the byte is optional whitespace (RFC 9110 §5.6.3).

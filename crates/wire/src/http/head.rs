@@ -13,6 +13,7 @@ mod trailers;
 pub use fields::Field;
 pub(super) use fields::{FieldSpan, Fields, Occurrence};
 pub use names::KnownName;
+pub(crate) use names::same_token;
 pub use request::{Expectation, Method, RequestHead};
 pub use response::ResponseHead;
 pub(super) use trailers::Trailers;

@@ -1,7 +1,7 @@
 //! Heads and trailers of responses: fields of HTTP/1.1 become field blocks (RFC 9113 §8).
 //!
-//! The same functions as for HTTP/1.1 decide which fields are kept, removed and generated. HTTP/2
-//! has no fields of a connection, and a flag of a frame ends a body.
+//! Functions of HTTP/1.1 decide which fields are kept, removed and generated. HTTP/2 has no fields
+//! of a connection, and a flag of a frame ends a body.
 
 use super::hpack::{Encoder, Indexing};
 use crate::http::edit::{self, Decimal};

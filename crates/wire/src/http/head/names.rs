@@ -168,10 +168,10 @@ impl KnownName {
     }
 }
 
-/// Returns whether two tokens are equal in any case, where the first has only letters, digits and
-/// `-`: no other byte of a token becomes one of these with its bit 0x20 set.
+/// Returns whether two tokens are equal in any case, where the first has only letters, digits, `-`
+/// and `:`: no other byte of a token becomes one of these with its bit 0x20 set.
 #[inline]
-fn same_token(known: &[u8], name: &[u8]) -> bool {
+pub(crate) fn same_token(known: &[u8], name: &[u8]) -> bool {
     const CASE: u64 = u64::from_ne_bytes([0x20; 8]);
     if known.len() != name.len() {
         return false;

@@ -47,7 +47,7 @@ impl Spent {
 /// Checks the grammar of a field, and that it does not belong to a connection. Returns its name.
 #[inline]
 pub(super) fn check_field(name: &[u8], value: &[u8]) -> Result<KnownName, HeadFault> {
-    if !grammar::is_token_text(name) || name.iter().any(u8::is_ascii_uppercase) {
+    if !grammar::is_lower_token_text(name) {
         return Err(HeadFault::Malformed("a name is no token in lower case"));
     }
     check_value(value)?;

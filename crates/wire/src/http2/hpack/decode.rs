@@ -17,7 +17,7 @@ pub trait FieldSink {
 /// Decoder of the field blocks of one connection.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    pub(super) table: Table,
     /// Names and values of one field that are not in the block as they are.
     scratch: Vec<u8>,
     /// Our setting.

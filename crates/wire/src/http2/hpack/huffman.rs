@@ -43,7 +43,7 @@ struct Code {
     length: u32,
 }
 
-/// Symbol whose code begins the bits of a look-up. The length is zero if the code is longer.
+/// Symbol whose code begins the bits of a look-up. The length is zero if it is longer.
 #[derive(Clone, Copy)]
 struct Short {
     symbol: u8,
@@ -62,14 +62,6 @@ struct Group {
     length: u32,
 }
 
-/// Returns the number of bytes of the code of a text.
-#[inline]
-pub(super) fn encoded_length(text: impl Iterator<Item = u8>) -> usize {
-    let bits = |byte: u8| usize::from(LENGTHS.get(usize::from(byte)).copied().unwrap_or(0));
-    let sum = text.map(bits).fold(0, usize::wrapping_add);
-    sum.div_ceil(8)
-}
-
 /// Appends the code of a text.
 #[inline]
 pub(super) fn encode(out: &mut Vec<u8>, text: impl Iterator<Item = u8>) {
@@ -86,25 +78,58 @@ pub(super) fn encode(out: &mut Vec<u8>, text: impl Iterator<Item = u8>) {
         }
     }
     // RFC 7541 §5.2: the most significant bits of EOS, which are ones, fill the last octet.
-    while count > 0 {
-        let octet = match count {
-            0..8 => {
-                let free = 8_u32.wrapping_sub(count);
-                word.wrapping_shl(free) as u8 | 0xff_u8.wrapping_shr(count)
-            }
-            _ => word.wrapping_shr(count.wrapping_sub(8)) as u8,
-        };
-        out.push(octet);
-        count = count.saturating_sub(8);
-    }
+    let free = 32_u32.wrapping_sub(count);
+    let last = word.wrapping_shl(free) as u32 | u32::MAX.checked_shr(count).unwrap_or(0);
+    let octets = count.div_ceil(8) as usize;
+    out.extend_from_slice(last.to_be_bytes().get(..octets).unwrap_or_default());
 }
 
 /// Appends the text of a code.
 pub(super) fn decode(out: &mut Vec<u8>, mut code: &[u8]) -> Result<(), CompressionError> {
     // No symbol has fewer than 5 bits.
     out.reserve(code.len().saturating_mul(8) / 5);
-    // The unread bits in the highest places, and their number. Lower bits are zero.
+    // The unread bits in the highest places, and their number. Lower bits are zero, or those that
+    // follow.
     let (mut word, mut count) = (0_u64, 0_u32);
+    while let Some(octets) = code.first_chunk::<8>() {
+        word |= u64::from_be_bytes(*octets).wrapping_shr(count);
+        let taken = 63_u32.wrapping_sub(count) >> 3;
+        code = code.get(taken as usize..).unwrap_or_default();
+        count = count.wrapping_add(taken << 3);
+        // There are 56 bits and more: five short codes, or a long one.
+        let mut symbols = [0; 5];
+        let mut known = 0_usize;
+        for place in &mut symbols {
+            let short = short(word);
+            if short.length == 0 {
+                break;
+            }
+            *place = short.symbol;
+            known = known.wrapping_add(1);
+            word = word.wrapping_shl(u32::from(short.length));
+            count = count.wrapping_sub(u32::from(short.length));
+        }
+        match known {
+            5 => out.extend_from_slice(&symbols),
+            known => out.extend_from_slice(symbols.get(..known).unwrap_or_default()),
+        }
+        if known == 0 {
+            let (symbol, length) = long(word);
+            out.push(u8::try_from(symbol).map_err(|_| CompressionError::Huffman)?);
+            word = word.wrapping_shl(length);
+            count = count.wrapping_sub(length);
+        }
+    }
+    decode_end(out, code, word, count)
+}
+
+/// Appends the text of the last bits of a code: `count` bits of `word`, and fewer than 8 octets.
+fn decode_end(
+    out: &mut Vec<u8>,
+    mut code: &[u8],
+    mut word: u64,
+    mut count: u32,
+) -> Result<(), CompressionError> {
     loop {
         while count <= 56
             && let Some((&octet, rest)) = code.split_first()
@@ -113,38 +138,35 @@ pub(super) fn decode(out: &mut Vec<u8>, mut code: &[u8]) -> Result<(), Compressi
             count = count.wrapping_add(8);
             code = rest;
         }
-        let Some((symbol, length)) = first_symbol(word, count)? else {
+        // After the end there are ones, as if EOS followed.
+        let bits = word | u64::MAX.checked_shr(count).unwrap_or(0);
+        if count < 8 && bits == u64::MAX {
             return Ok(());
+        }
+        let short = short(bits);
+        let (symbol, length) = match short.length {
+            0 => long(bits),
+            length => (u16::from(short.symbol), u32::from(length)),
         };
-        out.push(symbol);
+        match u8::try_from(symbol) {
+            Ok(symbol) if length <= count => out.push(symbol),
+            _ => return Err(CompressionError::Huffman),
+        }
         word = word.wrapping_shl(length);
         count = count.wrapping_sub(length);
     }
 }
 
-/// Returns the first symbol of `count` bits of code, and its length. `None` at the end.
+/// Returns the symbol whose code begins `bits`, if it is short.
 #[inline]
-fn first_symbol(word: u64, count: u32) -> Result<Option<(u8, u32)>, CompressionError> {
-    // After the end there are ones, as if EOS followed.
-    let bits = word | u64::MAX.checked_shr(count).unwrap_or(0);
-    if count < 8 && bits == u64::MAX {
-        return Ok(None);
-    }
+fn short(bits: u64) -> Short {
     let index = bits.wrapping_shr(64_u32.wrapping_sub(LOOKUP_BITS)) as usize;
-    let short = SHORT.get(index).copied().unwrap_or(Short::NONE);
-    let (symbol, length) = match u32::from(short.length) {
-        0 => long_symbol(bits),
-        length => (u16::from(short.symbol), length),
-    };
-    match u8::try_from(symbol) {
-        Ok(symbol) if length <= count => Ok(Some((symbol, length))),
-        _ => Err(CompressionError::Huffman),
-    }
+    SHORT.get(index).copied().unwrap_or(Short::NONE)
 }
 
 /// Returns the symbol whose code begins `bits`, where the code is longer than a look-up reads.
 #[cold]
-fn long_symbol(bits: u64) -> (u16, u32) {
+fn long(bits: u64) -> (u16, u32) {
     let bits = bits >> 32;
     for group in &LONG {
         if bits < group.end {

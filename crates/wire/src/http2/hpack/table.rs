@@ -119,6 +119,18 @@ impl Table {
         self.size_max
     }
 
+    /// Returns the size of all entries.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Returns the bytes of memory for names and values.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
