@@ -8,5 +8,8 @@ mod head;
 pub mod hpack;
 mod response;
 
+#[cfg(test)]
+mod tests;
+
 pub use head::{HeadFault, HeadListLimits, RequestFacts, RequestText, TrailerText};
 pub use response::{write_answer, write_response, write_trailers};

@@ -149,7 +149,7 @@ fn c_4_requests_with_huffman_code() {
     check_all(TABLE_BYTES_DEFAULT, &examples, &REQUESTS_HUFFMAN);
 }
 
-/// The blocks of C.6, but for one: 307 is not shorter as Huffman code, and is encoded as it is.
+/// The blocks of C.6, except one: 307 is not shorter as Huffman code, and is encoded as it is.
 const RESPONSES_ENCODED: [&str; 3] = [
     RESPONSES_HUFFMAN[0],
     "4803 3330 37c1 c0bf",
