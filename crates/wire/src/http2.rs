@@ -4,12 +4,22 @@
 //! that the rules of HTTP/1.1 apply to both versions. A response is written from the head that a
 //! server of HTTP/1.1 has sent.
 
+mod budget;
+mod connection;
+mod error;
+mod frame;
 mod head;
 pub mod hpack;
 mod response;
+mod settings;
+mod stream;
+mod window;
 
 #[cfg(test)]
 mod tests;
 
+pub use budget::{BudgetLimits, Rate};
+pub use connection::{Connection, DataHeader, Event, Limits, Read};
+pub use error::{ConnectionError, ErrorCode, StreamId};
 pub use head::{HeadFault, HeadListLimits, RequestFacts, RequestText, TrailerText};
 pub use response::{write_answer, write_response, write_trailers};
