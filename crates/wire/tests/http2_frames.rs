@@ -1,0 +1,110 @@
+//! Sequences of frames: the fuzzer's corpus, and sequences drawn by a seed, which another server
+//! must accept where ours does.
+//!
+//! `HTTP2_SEQUENCES=n` sets the number of sequences.
+
+use std::path::Path;
+use std::{env, fs, io};
+
+#[path = "http2_peer/chance.rs"]
+mod chance;
+#[path = "../../../fuzz/invariants/http2_frames.rs"]
+mod invariants;
+#[path = "http2_frames/other_server.rs"]
+mod other_server;
+#[path = "http2_frames/our_server.rs"]
+mod our_server;
+#[path = "http2_frames/sequence.rs"]
+mod sequence;
+
+use chance::Chance;
+
+fn count(otherwise: u64) -> u64 {
+    let count = env::var("HTTP2_SEQUENCES").ok();
+    count.map_or(otherwise, |count| count.parse().expect("a number"))
+}
+
+fn corpus() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/http2_frames");
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        inputs.push((name, fs::read(entry.path())?));
+    }
+    inputs.sort();
+    Ok(inputs)
+}
+
+/// Checks every file of the corpus, and all beginnings of it.
+#[test]
+fn every_corpus_file_keeps_the_promises_of_the_server() {
+    let inputs = corpus().expect("a corpus");
+    assert!(inputs.len() >= 20, "{} seeds", inputs.len());
+    for (name, bytes) in inputs {
+        println!("{name}");
+        for cut in 0..=bytes.len() {
+            invariants::check(&bytes[..cut]);
+        }
+        let error = invariants::converse(&bytes, usize::MAX).error;
+        let kind = name.split('-').next();
+        let is_right = match kind {
+            Some("ok") => error.is_none(),
+            Some("bad") => error.is_some(),
+            _ => true,
+        };
+        assert!(is_right, "{name}: {error:?}");
+    }
+}
+
+#[test]
+fn any_sequence_of_frames_keeps_the_promises_of_the_server() {
+    let count = count(4_000);
+    let mut failed = 0;
+    for seed in 0..count {
+        let bytes = sequence::draw(&mut Chance::of(seed).fork(), true);
+        let result = std::panic::catch_unwind(|| invariants::check(&bytes));
+        assert!(result.is_ok(), "seed {seed}: {}", bytes.escape_ascii());
+        failed += u64::from(invariants::converse(&bytes, usize::MAX).error.is_some());
+    }
+    println!("{failed} of {count} failed");
+    assert!(failed > count / 10 && failed < count * 9 / 10);
+}
+
+/// Returns the frames without the last one, if that is cut: ours returns a part of its data. An
+/// unfinished field block is cut, too: ours decodes it at its end.
+fn whole_frames(bytes: &[u8]) -> &[u8] {
+    const END_HEADERS: u8 = 4;
+    let (mut end, mut at) = (0, 0);
+    while let Some([a, b, c, kind, flags, ..]) = bytes.get(at..) {
+        at += 9 + u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        let is_unfinished = matches!(kind, 1 | 9) && flags & END_HEADERS == 0;
+        if at > bytes.len() {
+            break;
+        }
+        if !is_unfinished {
+            end = at;
+        }
+    }
+    &bytes[..end]
+}
+
+#[test]
+fn another_server_accepts_what_ours_accepts() {
+    let count = count(100_000);
+    let mut accepted = 0;
+    for seed in 0..count {
+        let chance = &mut Chance::of(!seed);
+        let is_damaged = chance.one_in(2);
+        let bytes = sequence::draw(chance, is_damaged);
+        let bytes = whole_frames(&bytes);
+        let Some(ours) = our_server::read(bytes) else {
+            continue;
+        };
+        accepted += 1;
+        let theirs = other_server::read(bytes);
+        assert_eq!(theirs, Ok(ours), "seed {seed}: {}", bytes.escape_ascii());
+    }
+    println!("{accepted} of {count} were accepted");
+    assert!(accepted > count / 4);
+}
