@@ -18,7 +18,8 @@ pub struct Rate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Streams that were reset, by either side: rapid reset (CVE-2023-44487), and resets that the
-    /// peer provokes by faults (CVE-2025-8671).
+    /// peer provokes by faults (CVE-2025-8671). Two complete answers refill one: deadlines of
+    /// gRPC's clients reset a part of many requests.
     pub resets: Rate,
     /// Streams over the limit of concurrent ones that were refused before the client acknowledged
     /// our SETTINGS: it may not know the limit (RFC 9113 §6.5.3).
@@ -127,18 +128,25 @@ impl Budget {
         paid.then_some(()).ok_or(ConnectionError::too_much(why))
     }
 
+    /// Counts an answer that was sent to its end.
+    #[inline]
+    pub(super) fn answered(&mut self, limits: &BudgetLimits) {
+        self.resets.refill(PIECE / 2, limits.resets.burst);
+    }
+
     /// Counts a HEADERS frame that was sent.
     #[inline]
     pub(super) fn sent_head(&mut self, limits: &BudgetLimits) {
-        self.control.refill(1, limits.control.burst);
+        self.control.refill(PIECE, limits.control.burst);
     }
 
     /// Counts a DATA frame that was sent, and not made short by the peer's window.
     #[inline]
     pub(super) fn sent_data(&mut self, limits: &BudgetLimits) {
-        self.control.refill(1, limits.control.burst);
+        self.control.refill(PIECE, limits.control.burst);
         // The peer may acknowledge a large answer after it has received all of it.
-        self.window_updates.refill(2, u32::MAX);
+        self.window_updates
+            .refill(PIECE.saturating_mul(2), u32::MAX);
     }
 }
 
@@ -175,12 +183,12 @@ impl Bucket {
         rest.is_some()
     }
 
+    /// Adds thousandths of a piece, up to a number of pieces.
     #[inline]
-    fn refill(&mut self, pieces: u32, up_to: u32) {
+    fn refill(&mut self, thousandths: u64, up_to: u32) {
         let up_to = u64::from(up_to).saturating_mul(PIECE);
         if self.level < up_to {
-            let pieces = u64::from(pieces).saturating_mul(PIECE);
-            self.level = self.level.saturating_add(pieces).min(up_to);
+            self.level = self.level.saturating_add(thousandths).min(up_to);
         }
     }
 }

@@ -307,6 +307,15 @@ impl Connection {
         self.release_connection(held, out);
     }
 
+    /// Releases memory that a connection without exchanges does not need: call it when one rests.
+    pub fn rest(&mut self) {
+        if self.streams.len() == 0 {
+            self.streams.release();
+            self.text.release();
+            self.trailers = TrailerText::default();
+        }
+    }
+
     /// Returns the limits of a header list.
     fn head_limits(&self) -> HeadListLimits {
         HeadListLimits {

@@ -146,9 +146,6 @@ impl Stream {
 /// Number of streams that we reset and whose frames may still be under way.
 const RESET_MAX: usize = 128;
 
-/// Number of streams for which memory is kept while there is none.
-const KEPT: usize = 16;
-
 /// All streams whose exchange is unfinished, and what is known of the others.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
@@ -214,11 +211,13 @@ impl Streams {
             .list
             .binary_search_by_key(&id, |stream| stream.id)
             .ok()?;
-        let stream = self.list.remove(at);
-        if self.list.is_empty() && self.list.capacity() > KEPT {
-            self.list.shrink_to(KEPT);
-        }
-        Some(stream)
+        Some(self.list.remove(at))
+    }
+
+    /// Releases the memory of streams, of which there must be none.
+    pub(super) fn release(&mut self) {
+        self.list.shrink_to_fit();
+        self.reset.shrink_to_fit();
     }
 
     /// Remembers that we reset a stream while the client was sending.

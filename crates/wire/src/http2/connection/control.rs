@@ -150,7 +150,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ConnectionError> {
         let Some(stream) = self.streams.find(id).filter(|stream| stream.may_send()) else {
-            return self.without_effect(id, "WINDOW_UPDATE on an idle stream");
+            self.check_opened(id, "WINDOW_UPDATE on an idle stream")?;
+            return Ok(None);
         };
         let fault = if increment == 0 {
             (ErrorCode::ProtocolError, "WINDOW_UPDATE of 0")
@@ -194,7 +195,9 @@ impl Connection {
     ) -> Result<Option<Event>, ConnectionError> {
         let found = self.streams.find(id);
         let Some(stream) = found.filter(|stream| !stream.is_closed()) else {
-            return self.without_effect(id, "RST_STREAM on an idle stream");
+            self.check_opened(id, "RST_STREAM on an idle stream")?;
+            self.charge(Work::Control)?;
+            return Ok(None);
         };
         stream.advance(Change::Reset);
         self.charge(Work::Reset)?;
@@ -253,17 +256,12 @@ impl Connection {
         Ok(Step::Event(used, Event::GoAway { code }))
     }
 
-    /// Counts a frame of a stream that has ended; the stream must have been opened.
-    fn without_effect(
-        &mut self,
-        id: StreamId,
-        why: &'static str,
-    ) -> Result<Option<Event>, ConnectionError> {
-        if !self.is_ignored(id) && self.streams.gone(id) == Gone::Idle {
-            return Err(ConnectionError::protocol(why));
+    /// Fails if a stream without an exchange was never opened.
+    fn check_opened(&self, id: StreamId, why: &'static str) -> Result<(), ConnectionError> {
+        match !self.is_ignored(id) && self.streams.gone(id) == Gone::Idle {
+            true => Err(ConnectionError::protocol(why)),
+            false => Ok(()),
         }
-        self.charge(Work::Control)?;
-        Ok(None)
     }
 
     /// Ends a frame that was read as a whole.

@@ -113,10 +113,20 @@ impl Connection {
         })
     }
 
+    /// Returns how many bytes the windows let [`Connection::send_data`] take now.
+    pub fn room(&mut self, stream: StreamId) -> usize {
+        let found = self.streams.find(stream);
+        let room = found
+            .filter(|stream| stream.may_send())
+            .map_or(0, |stream| stream.send.room());
+        room.min(self.send.room())
+    }
+
     fn end(&mut self, stream: StreamId) {
         if let Some(stream) = self.streams.find(stream) {
             stream.advance(Change::ServerEnded);
         }
+        self.budget.answered(&self.limits.budget);
     }
 
     /// Resets a stream, unless it is ended on both sides or reset. NO_ERROR after the end of an

@@ -351,3 +351,26 @@ fn a_client_that_takes_data_slowly_is_served() {
     assert_eq!(server.send(1, b"xx", true), 2);
     assert_eq!(check(&mut server, 10_000_000), Ok(()));
 }
+
+#[test]
+fn answers_pay_for_half_as_many_resets() {
+    let mut server = Server::new();
+    let mut next = (1..).step_by(2);
+    let mut stream = || next.next().expect("a number");
+    for _ in 0..300 {
+        for _ in 0..2 {
+            let served = stream();
+            server.accepts(&get(served));
+            server.serve(served);
+        }
+        let cancelled = stream();
+        server.accepts(&[get(cancelled), reset(cancelled, 8)].concat());
+        server.finish(cancelled);
+    }
+    let rest = flood(
+        &mut server,
+        |number| rapid_reset(number + 1_000),
+        "reset streams",
+    );
+    assert_eq!(rest, 99, "only the last one is not paid for");
+}

@@ -150,3 +150,31 @@ fn a_frame_of_data_can_be_sent_without_a_copy() {
     );
     assert_eq!(server.connection.data_header(id(1), 1, true), None);
 }
+
+#[test]
+fn the_room_is_that_of_both_windows() {
+    let mut server = answering();
+    assert_eq!(server.connection.room(id(1)), 65_535);
+    server.accepts(&window_update(1, 10));
+    assert_eq!(server.connection.room(id(1)), 65_535);
+    server.accepts(&window_update(0, 100));
+    assert_eq!(server.connection.room(id(1)), 65_545);
+    assert_eq!(server.send(1, b"end", true), 3);
+    assert_eq!(server.connection.room(id(1)), 0);
+}
+
+#[test]
+fn a_connection_serves_after_it_rested() {
+    let mut server = Server::new();
+    for stream in [1, 3] {
+        server.accepts(&get(stream));
+        server.connection.rest();
+        assert!(server.answer(stream, true));
+        server.finish(stream);
+        server.connection.rest();
+    }
+    assert_eq!(
+        server.seen(),
+        [Seen::Request(1, true), Seen::Request(3, true)]
+    );
+}
