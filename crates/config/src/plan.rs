@@ -26,7 +26,7 @@ use crate::setting::{DAY_MS, HOUR_MS, TEN_MINUTES_MS, WEEK_MS, number, settings,
 pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
 pub use http::{
-    AccessLog, AccessLogPlan, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpLimitsPlan,
+    AccessLog, AccessLogPlan, ErrorPagePlan, HashKeyPlan, Http2, HttpClientsPlan, HttpLimitsPlan,
     HttpPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, SameSite, StickyPlan,
 };
 pub(crate) use peers::INSTANCE_MAX;

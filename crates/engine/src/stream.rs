@@ -80,6 +80,12 @@ impl Stream {
         self.tls.as_ref()?.policy()
     }
 
+    /// Returns the protocol that was negotiated by ALPN (RFC 7301). `None`: none, or the stream is
+    /// not encrypted.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.tls.as_ref()?.alpn()
+    }
+
     /// Returns whether the stream does not leave this machine.
     pub fn is_local(&self) -> bool {
         self.socket.is_local()

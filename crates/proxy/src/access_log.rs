@@ -8,8 +8,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use evenkeel_wire::http::Version;
-
 /// Number of requests at which a batch is handed over.
 const REQUESTS_MAX: usize = 256;
 
@@ -59,6 +57,17 @@ pub enum RequestEnd {
     Terminated,
 }
 
+/// Version that a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientVersion {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+    /// HTTP/2.
+    Http2,
+}
+
 /// Progress of a request at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestPhase {
@@ -80,7 +89,7 @@ pub struct RequestFacts {
     /// Format of its line.
     pub format: AccessLogFormat,
     /// Version of the client's request.
-    pub version: Version,
+    pub version: ClientVersion,
     /// Status of the response; 0: none was sent.
     pub status: u16,
     /// End of the request.
@@ -333,7 +342,7 @@ mod tests {
     fn facts(status: u16) -> RequestFacts {
         RequestFacts {
             format: AccessLogFormat::Json,
-            version: Version::Http11,
+            version: ClientVersion::Http11,
             status,
             end: RequestEnd::Complete,
             phase: RequestPhase::Body,

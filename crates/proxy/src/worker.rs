@@ -105,6 +105,16 @@ impl Worker {
         }
     }
 
+    /// Registers a stream of a session, which is swept and interrupted as a session is, but does
+    /// not count as one.
+    pub(crate) fn register_stream(self: &Rc<Self>, handle: Rc<SessionHandle>) -> RegisteredStream {
+        let key = self.sessions.borrow_mut().insert(handle);
+        RegisteredStream {
+            worker: Rc::clone(self),
+            key,
+        }
+    }
+
     pub(crate) fn each_session(&self, mut act: impl FnMut(&SessionHandle)) {
         for (_, handle) in self.sessions.borrow().iter() {
             act(handle);
@@ -163,6 +173,18 @@ impl Worker {
 pub(crate) struct RegisteredSession {
     worker: Rc<Worker>,
     pub(crate) key: usize,
+}
+
+/// Entry of a stream in the list of sessions, which is removed on drop.
+pub(crate) struct RegisteredStream {
+    worker: Rc<Worker>,
+    key: usize,
+}
+
+impl Drop for RegisteredStream {
+    fn drop(&mut self) {
+        self.worker.sessions.borrow_mut().remove(self.key);
+    }
 }
 
 impl RegisteredSession {

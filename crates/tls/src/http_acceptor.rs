@@ -12,6 +12,9 @@ use super::certificate::Hashes;
 use super::tickets::PolicyTickets;
 use super::{Authorities, Channel, ChannelError, ClientPolicy, SetupError, TicketKeys};
 
+/// Name of HTTP/2 over TLS (RFC 9113 §3.2).
+pub const ALPN_HTTP2: &[u8] = b"h2";
+
 /// State shared by all clients of an HTTP service. A reload creates a new one; connections keep
 /// theirs.
 #[derive(Debug)]
@@ -22,6 +25,25 @@ pub struct HttpAcceptor {
     hashes: Arc<Hashes>,
 }
 
+/// Versions of HTTP that clients may choose by ALPN (RFC 7301).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpProtocols {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, and HTTP/1.1 for clients that do not offer it.
+    Http1And2,
+}
+
+impl HttpProtocols {
+    fn names(self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self {
+            Self::Http1 => &[b"http/1.1"],
+            Self::Http1And2 => &[ALPN_HTTP2, b"http/1.1"],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
+}
+
 #[derive(Debug)]
 struct Policy {
     identity: ClientPolicy,
@@ -29,9 +51,9 @@ struct Policy {
 }
 
 impl HttpAcceptor {
-    /// Creates an acceptor for HTTP/1.1, with the certificate of the name that a client asks for,
-    /// else the first one. Clients must show a certificate of `client_ca`, or of the authorities of
-    /// the name's certificate if that has its own.
+    /// Creates an acceptor for these versions, with the certificate of the name that a client asks
+    /// for, else the first one. Clients must show a certificate of `client_ca`, or of the
+    /// authorities of the name's certificate if that has its own.
     ///
     /// Clients may resume sessions by tickets, whose keys all workers share. A ticket is valid for
     /// its service and policy only.
@@ -39,6 +61,7 @@ impl HttpAcceptor {
         service: &str,
         identities: &[NamedIdentity],
         client_ca: Option<&Authorities>,
+        protocols: HttpProtocols,
         keys: &Arc<TicketKeys>,
     ) -> Result<Self, SetupError> {
         let first = identities.first();
@@ -51,7 +74,7 @@ impl HttpAcceptor {
             let names = Arc::clone(&names);
             let resolver = Arc::new(PolicyResolver { names, policy });
             let mut config = acceptor::config(client_ca, resolver, DEMANDED)?;
-            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            config.alpn_protocols = protocols.names();
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.ticketer = Arc::new(PolicyTickets {
                 keys: Arc::clone(keys),

@@ -31,7 +31,7 @@ pub use fault::{Fault, Limit};
 pub use framing::Framing;
 pub use head::{
     Expectation, Field, HEAD_BYTES_MAX, HeadLimits, KnownName, Method, Parsed, RequestHead,
-    ResponseHead, Underscores, Version,
+    ResponseHead, Underscores, Version, may_be_trailer,
 };
 pub use target::{HOST_BYTES_MAX, PathAndQuery, TargetForm};
 pub use websocket::WebSocketKey;

@@ -19,7 +19,7 @@ mod window;
 mod tests;
 
 pub use budget::{BudgetLimits, Rate};
-pub use connection::{Connection, DataHeader, Event, Limits, Read};
+pub use connection::{Connection, DataHeader, Event, Limits, PREFACE, Read};
 pub use error::{ConnectionError, ErrorCode, StreamId};
 pub use head::{HeadFault, HeadListLimits, RequestFacts, RequestText, TrailerText};
 pub use response::{write_answer, write_response, write_trailers};

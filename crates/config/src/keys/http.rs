@@ -2,8 +2,8 @@
 
 use super::{Kind, PATH, Section, TEXT, section};
 use crate::plan::{
-    AccessLog, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, RouteLimitsPlan,
-    StickyPlan,
+    AccessLog, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
+    RouteLimitsPlan, StickyPlan,
 };
 use crate::setting::{Setting, keys};
 
@@ -50,6 +50,9 @@ pub(crate) static HTTP: Section = section(
             /// Requests without TLS: served, redirected to the same URL with TLS, or refused.
             /// Requires `[service.tls]`.
             "https" = "off", Https::KIND;
+            /// Clients that may use HTTP/2: `tls`: those with TLS that offer it; `all`: also those
+            /// without TLS that begin with it; `off`: none. Servers get HTTP/1.1.
+            "http2" = "tls", Http2::KIND;
             /// Days for which browsers use TLS only (`Strict-Transport-Security`); requires
             /// `[service.tls]`. Browsers remember it: begin with 1. Not announced when absent.
             "hsts_days", Kind::Number(0, 3_650);

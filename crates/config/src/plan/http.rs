@@ -37,6 +37,8 @@ pub struct HttpPlan {
 pub struct HttpClientsPlan {
     /// Treatment of requests without TLS. Default off.
     pub https: Https,
+    /// Clients that may use HTTP/2. Default: those with TLS.
+    pub http2: Http2,
     /// Days for which browsers use TLS only, up to 3 650 (RFC 6797). Default 0 = not announced.
     pub hsts_days: u32,
     /// Networks of proxies whose `X-Forwarded-For` and `Forwarded` are read. Default none.
@@ -71,6 +73,20 @@ words! {
         Redirect = "redirect",
         /// Refused.
         Only = "only",
+    }
+}
+
+words! {
+    /// Clients that may use HTTP/2.
+    #[derive(Default)]
+    pub enum Http2 {
+        /// None.
+        Off = "off",
+        /// Clients with TLS that offer it.
+        #[default]
+        Tls = "tls",
+        /// Also clients without TLS that begin with its preface.
+        All = "all",
     }
 }
 

@@ -25,8 +25,21 @@ enum Memory<'a> {
 }
 
 impl Chunk<'_> {
-    pub(crate) fn own(bytes: Vec<u8>) -> Self {
+    /// Wraps bytes in memory.
+    pub fn own(bytes: Vec<u8>) -> Self {
         Self(Memory::Own(bytes))
+    }
+
+    /// Returns the bytes in memory of their own, which may be that of [`Worker::take_spare`].
+    pub fn into_own(self, worker: &Worker) -> Vec<u8> {
+        match self.0 {
+            Memory::Own(bytes) => bytes,
+            memory => {
+                let mut own = worker.take_spare();
+                own.extend_from_slice(Chunk(memory).bytes());
+                own
+            }
+        }
     }
 
     /// Returns the bytes.

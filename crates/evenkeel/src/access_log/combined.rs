@@ -3,8 +3,7 @@
 
 use std::io::Write as _;
 
-use evenkeel_proxy::access_log::{RequestFacts, RequestTexts};
-use evenkeel_wire::http::Version;
+use evenkeel_proxy::access_log::{ClientVersion, RequestFacts, RequestTexts};
 
 /// Appends the line of a request that ended at `time`.
 pub(super) fn write(out: &mut Vec<u8>, time: &str, facts: &RequestFacts, texts: &RequestTexts<'_>) {
@@ -39,8 +38,9 @@ fn write_request(out: &mut Vec<u8>, facts: &RequestFacts, texts: &RequestTexts<'
     out.push(b' ');
     write_escaped(out, texts.target);
     out.extend_from_slice(match facts.version {
-        Version::Http10 => b" HTTP/1.0",
-        Version::Http11 => b" HTTP/1.1",
+        ClientVersion::Http10 => b" HTTP/1.0",
+        ClientVersion::Http11 => b" HTTP/1.1",
+        ClientVersion::Http2 => b" HTTP/2.0",
     });
 }
 

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use evenkeel_proxy::access_log::{RequestEnd, RequestFacts, RequestTexts};
-use evenkeel_wire::http::Version;
+use evenkeel_proxy::access_log::{ClientVersion, RequestEnd, RequestFacts, RequestTexts};
 use serde::Serialize;
 
 /// Fields of a line, in the order in which people read them.
@@ -71,10 +70,11 @@ pub(super) fn write(out: &mut Vec<u8>, time: &str, facts: &RequestFacts, texts: 
     out.push(b'\n');
 }
 
-fn version(version: Version) -> &'static str {
+fn version(version: ClientVersion) -> &'static str {
     match version {
-        Version::Http10 => "1.0",
-        Version::Http11 => "1.1",
+        ClientVersion::Http10 => "1.0",
+        ClientVersion::Http11 => "1.1",
+        ClientVersion::Http2 => "2",
     }
 }
 

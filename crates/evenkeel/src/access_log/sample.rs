@@ -1,15 +1,14 @@
 //! A finished request for tests.
 
 use evenkeel_proxy::access_log::{
-    AccessLogFormat, RequestEnd, RequestFacts, RequestPhase, RequestTexts,
+    AccessLogFormat, ClientVersion, RequestEnd, RequestFacts, RequestPhase, RequestTexts,
 };
-use evenkeel_wire::http::Version;
 
 /// Returns the properties of a request that was answered.
 pub(super) fn facts() -> RequestFacts {
     RequestFacts {
         format: AccessLogFormat::Json,
-        version: Version::Http11,
+        version: ClientVersion::Http11,
         status: 200,
         end: RequestEnd::Complete,
         phase: RequestPhase::Body,

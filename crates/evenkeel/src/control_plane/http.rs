@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_config::plan::{
-    AccessLog, AccessLogPlan, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan, TlsPlan,
+    AccessLog, AccessLogPlan, Http2, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan,
+    TlsPlan,
 };
 use evenkeel_policy::connection_pool::PoolSettings;
 use evenkeel_policy::server_set::Member;
@@ -19,7 +20,9 @@ use evenkeel_proxy::http::{
     HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits, RetrySettings,
 };
 
-use evenkeel_tls::{Authorities, HttpAcceptor, NamedIdentity, SetupError, TicketKeys, TlsIdentity};
+use evenkeel_tls::{
+    Authorities, HttpAcceptor, HttpProtocols, NamedIdentity, SetupError, TicketKeys, TlsIdentity,
+};
 
 pub(super) use self::routes::HttpParts;
 
@@ -36,6 +39,7 @@ pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {
 pub(super) fn acceptor(
     service: &str,
     plan: Option<&TlsPlan>,
+    http2: Http2,
     keys: &Arc<TicketKeys>,
 ) -> Result<Option<Arc<HttpAcceptor>>, SetupError> {
     let Some(plan) = plan else { return Ok(None) };
@@ -47,7 +51,12 @@ pub(super) fn acceptor(
     let identities = std::iter::once(first).chain(more);
     let identities: Vec<NamedIdentity> = identities.collect::<Result<_, _>>()?;
     let client_ca = authorities(plan.client_ca.as_ref())?;
-    let acceptor = HttpAcceptor::new(service, &identities, client_ca.as_ref(), keys)?;
+    let protocols = match http2 {
+        Http2::Off => HttpProtocols::Http1,
+        Http2::Tls | Http2::All => HttpProtocols::Http1And2,
+    };
+    let client_ca = client_ca.as_ref();
+    let acceptor = HttpAcceptor::new(service, &identities, client_ca, protocols, keys)?;
     Ok(Some(Arc::new(acceptor)))
 }
 

@@ -114,7 +114,8 @@ impl ManagedService {
         let acceptor = match &self.plan.protocol {
             Protocol::Tcp => Ok(TlsAcceptor::Tcp),
             Protocol::Http(http) => {
-                http::acceptor(&self.plan.name, http.tls.as_ref(), keys).map(TlsAcceptor::Http)
+                http::acceptor(&self.plan.name, http.tls.as_ref(), http.clients.http2, keys)
+                    .map(TlsAcceptor::Http)
             }
             Protocol::Sql(database) => {
                 snapshot::acceptor(database.tls.as_ref()).map(TlsAcceptor::Sql)

@@ -9,10 +9,12 @@ mod admit;
 mod answer;
 mod auth;
 mod bulk;
+mod client;
 mod exchange;
 mod finish;
 mod forward;
 mod greet;
+mod http2;
 mod limits;
 mod log;
 mod request;
@@ -33,21 +35,23 @@ use std::task::{Context, Poll};
 use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Socket;
-use evenkeel_engine::stream::Stream;
 use evenkeel_policy::connection_pool::Condition;
 use evenkeel_wire::http::{RequestHead, ResponseHead};
 
 use self::auth::{Checking, KnownPasswords};
+use self::client::Client;
 use self::exchange::{Download, Exchange};
+use self::greet::Greeted;
 use self::server::ServerConnection;
 use self::target::Target;
+use super::proxy_protocol;
 use super::steps::poll_steps;
-use super::{lingering_close, proxy_protocol};
 use crate::access_log::AccessLog;
 use crate::record::{Record, TerminationReason};
-use crate::service::ClientPermit;
+use crate::server::Server;
 use crate::service::http::HttpService;
 use crate::service::http::stats::HttpStats;
+use crate::service::{ClientPermit, Service};
 use crate::session::handle::{SessionEvent, SessionHandle};
 use crate::upstream::worker_pool::{WaitResult, WaitSlot};
 use crate::worker::Worker;
@@ -68,22 +72,29 @@ struct Heads {
 /// Session of one client.
 struct Session<'a> {
     worker: &'a Rc<Worker>,
-    permit: &'a ClientPermit,
-    handle: &'a SessionHandle,
     /// The service that the client has connected to.
+    service: &'a Arc<Service>,
+    handle: &'a SessionHandle,
+    /// Servers of that service.
     own: Rc<Target>,
     slot: Rc<WaitSlot<ServerConnection>>,
     heads: Rc<Heads>,
     log: Rc<AccessLog>,
     passwords: Rc<KnownPasswords>,
-    client: Stream,
-    peer: Option<SocketAddr>,
-    /// The peer's address as text; empty on a Unix socket.
-    peer_text: Box<str>,
+    client: Client,
+    peer: Peer,
     /// Bytes of the client that have not been processed.
     input: Vec<u8>,
     stage: Stage,
     exchange: Exchange,
+}
+
+/// Address of a client.
+#[derive(Clone)]
+struct Peer {
+    address: Option<SocketAddr>,
+    /// The address as text; empty on a Unix socket.
+    text: Rc<str>,
 }
 
 /// Progress of a session with its current request.
@@ -154,41 +165,79 @@ pub(super) async fn serve_session(
     }
     let mut early = Vec::new();
     let greeting = Box::pin(greet::greet(worker, permit, socket, &mut early));
-    let client = match handle.run_interruptible(greeting).await {
-        Ok(Ok(client)) => client,
+    let greeted = match handle.run_interruptible(greeting).await {
+        Ok(Ok(greeted)) => greeted,
         Ok(Err(ending)) => return ending,
         Err(interrupt) => return interrupt.ending(),
     };
     handle.serve_requests();
-    let mut session = Session {
-        worker,
-        permit,
-        handle,
-        own,
-        slot: WaitSlot::new(),
-        heads: worker.local::<Heads>(),
-        log: worker.local::<AccessLog>(),
-        passwords: worker.local::<KnownPasswords>(),
-        client,
-        peer: record.client,
-        peer_text: record
-            .client
-            .map(|peer| peer.ip().to_canonical().to_string())
-            .unwrap_or_default()
-            .into(),
-        stage: Stage::Head(match early.is_empty() {
-            true => HeadProgress::Nothing,
-            false => HeadProgress::Unread,
-        }),
-        input: early,
-        exchange: Exchange::default(),
-    };
-    session.await_head();
-    let polling = poll_fn(|context| session.poll(context));
-    let outcome = handle.run_interruptible(polling).await;
-    match outcome {
-        Ok(exit) => session.end(exit),
-        Err(interrupt) => session.end_cut(interrupt.ending()),
+    let peer = Peer::new(record.client);
+    match greeted {
+        Greeted::Http1(stream) => {
+            let client = Client::Http1(stream);
+            let mut session = Session::new((worker, permit.service(), handle), own, client, peer);
+            session.begin_with(early);
+            session.await_head();
+            session.run().await
+        }
+        Greeted::Http2(stream) => {
+            let server = (worker, permit.service(), handle);
+            http2::serve_connection(server, own, stream, peer, early).await
+        }
+    }
+}
+
+impl Peer {
+    fn new(address: Option<SocketAddr>) -> Self {
+        let text = address.map(|peer| peer.ip().to_canonical().to_string());
+        Self {
+            address,
+            text: text.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        (worker, service, handle): (&'a Rc<Worker>, &'a Arc<Service>, &'a SessionHandle),
+        own: Rc<Target>,
+        client: Client,
+        peer: Peer,
+    ) -> Self {
+        Self {
+            worker,
+            service,
+            handle,
+            own,
+            slot: WaitSlot::new(),
+            heads: worker.local::<Heads>(),
+            log: worker.local::<AccessLog>(),
+            passwords: worker.local::<KnownPasswords>(),
+            client,
+            peer,
+            stage: Stage::Head(HeadProgress::Nothing),
+            input: Vec::new(),
+            exchange: Exchange::default(),
+        }
+    }
+
+    /// Continues with bytes that the client has sent already.
+    fn begin_with(&mut self, early: Vec<u8>) {
+        if !early.is_empty() {
+            self.stage = Stage::Head(HeadProgress::Unread);
+            self.input = early;
+        }
+    }
+
+    /// Runs until the session ends.
+    async fn run(mut self) -> TerminationReason {
+        let handle = self.handle;
+        let polling = poll_fn(|context| self.poll(context));
+        let outcome = handle.run_interruptible(polling).await;
+        match outcome {
+            Ok(exit) => self.end(exit),
+            Err(interrupt) => self.end_cut(interrupt.ending()),
+        }
     }
 }
 
@@ -243,6 +292,9 @@ impl Session<'_> {
             Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
         }
         if let Stage::Closing(ending) = std::mem::replace(&mut self.stage, Stage::Tunnel) {
+            if !self.client.serves_more() {
+                return Err(ExitReason::Closed(ending));
+            }
             self.handle
                 .set_request_deadline(clock::now_ms() + LINGER_MS);
             self.stage = Stage::Lingering(ending);
@@ -315,8 +367,15 @@ impl Session<'_> {
             ByteDirection::FromClient => {}
         }
         let server = self.exchange.place.as_ref().map(|place| &*place.server);
-        self.handle
-            .count_bytes(self.worker, direction, length as u64, server);
+        let length = length as u64;
+        match &self.client {
+            Client::Http1(_) => {
+                let handle = self.handle;
+                handle.count_bytes(self.worker, direction, length, server);
+            }
+            // The connection counts those of its client.
+            Client::Http2(_) => count_server_bytes(self.worker, direction, length, server),
+        }
     }
 
     fn stats(&self) -> &HttpStats {
@@ -328,25 +387,21 @@ impl Session<'_> {
         let is_whole = matches!(exit, ExitReason::Done(_) | ExitReason::Closed(_));
         self.log_exit(&exit);
         self.abandon_exchange(is_whole);
-        let worker = self.worker;
         let client = self.client;
         match exit {
             ExitReason::Done(ending) => {
-                let mut client = client;
-                client.send_and_close(&[]);
-                let (socket, _) = client.into_parts();
-                lingering_close::close_gracefully(worker, socket);
+                client.close(self.worker);
                 ending
             }
             ExitReason::Closed(ending) => ending,
             ExitReason::ClientLeft => TerminationReason::ClientClosed,
             ExitReason::ClientBroke(why) => TerminationReason::ResetByClient(why),
             ExitReason::ServerBroke(why) => {
-                client.socket().reset_on_close();
+                client.reset();
                 TerminationReason::ResetByServer(why)
             }
             ExitReason::TimedOut(ending) => {
-                client.socket().reset_on_close();
+                client.reset();
                 ending
             }
         }
@@ -361,12 +416,8 @@ impl Session<'_> {
         self.log_cut(&ending);
         self.abandon_exchange(is_idle);
         match is_idle {
-            true => {
-                let (worker, mut client) = (self.worker, self.client);
-                client.send_and_close(&[]);
-                lingering_close::close_gracefully(worker, client.into_parts().0);
-            }
-            false => self.client.socket().reset_on_close(),
+            true => self.client.close(self.worker),
+            false => self.client.reset(),
         }
         ending
     }
@@ -387,5 +438,19 @@ impl Session<'_> {
         }
         self.end_retry();
         self.exchange.place = None;
+    }
+}
+
+fn count_server_bytes(
+    worker: &Worker,
+    direction: ByteDirection,
+    length: u64,
+    server: Option<&Server>,
+) {
+    let bytes = server.map(|server| server.counters.bytes.of(worker.index()));
+    match (direction, bytes) {
+        (ByteDirection::FromClient, Some(bytes)) => bytes.add_from_client(length),
+        (ByteDirection::ToClient, Some(bytes)) => bytes.add_to_client(length),
+        (_, None) => {}
     }
 }

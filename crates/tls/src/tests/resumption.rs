@@ -9,7 +9,8 @@ use rustls::{ClientConfig, HandshakeKind, version};
 use super::papers::{Authority, Paper, expired, named};
 use crate::trust::{ServerVerifier, Trust, provider};
 use crate::{
-    Authorities, Channel, ChannelError, HttpAcceptor, NamedIdentity, TicketKey, TicketKeys,
+    Authorities, Channel, ChannelError, HttpAcceptor, HttpProtocols, NamedIdentity, TicketKey,
+    TicketKeys,
 };
 
 /// Clients that remember their sessions.
@@ -74,7 +75,7 @@ fn acceptor(
     keys: &Arc<TicketKeys>,
 ) -> HttpAcceptor {
     let identities = [identity(authority, "shop.test", None)];
-    HttpAcceptor::new(service, &identities, client_ca, keys).unwrap()
+    HttpAcceptor::new(service, &identities, client_ca, HttpProtocols::Http1, keys).unwrap()
 }
 
 const FULL: Result<Option<HandshakeKind>, ChannelError> = Ok(Some(HandshakeKind::Full));
@@ -142,7 +143,8 @@ fn a_name_with_own_authorities_demands_their_certificates() {
             identity(&authority, "shop.test", None),
             identity(&authority, "partner.test", Some(partners.trusted())),
         ];
-        let acceptor = HttpAcceptor::new("web", &identities, None, &keys).unwrap();
+        let acceptor =
+            HttpAcceptor::new("web", &identities, None, HttpProtocols::Http1, &keys).unwrap();
         assert!(acceptor.has_policies_by_name() && acceptor.demands_certificates());
         let paper = partners.client("alice");
         assert_eq!(
@@ -168,7 +170,8 @@ fn a_name_that_was_read_differently_is_refused() {
         identity(&authority, "shop.test", None),
         identity(&authority, "partner.test", Some(partners.trusted())),
     ];
-    let acceptor = HttpAcceptor::new("web", &identities, None, &keys).unwrap();
+    let acceptor =
+        HttpAcceptor::new("web", &identities, None, HttpProtocols::Http1, &keys).unwrap();
     let client = Client::new("partner.test", None, false);
     let name = ServerName::try_from("partner.test").unwrap();
     let client = UnbufferedClientConnection::new(client.config, name).unwrap();

@@ -17,7 +17,7 @@ pub(crate) use names::same_token;
 pub use request::{Expectation, Method, RequestHead};
 pub use response::ResponseHead;
 pub(super) use trailers::Trailers;
-pub(crate) use trailers::may_be_trailer;
+pub use trailers::may_be_trailer;
 
 /// The largest head that can be configured, in bytes.
 pub const HEAD_BYTES_MAX: usize = 1 << 24;

@@ -20,6 +20,7 @@ mod send;
 #[cfg(test)]
 mod tests;
 
+pub use read::PREFACE;
 pub use send::DataHeader;
 
 use std::ops::Range;

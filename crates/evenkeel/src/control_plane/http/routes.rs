@@ -19,8 +19,8 @@ use evenkeel_proxy::http::basic_auth::BasicAuth;
 use evenkeel_proxy::http::error_pages::{ErrorPage, ErrorPages};
 use evenkeel_proxy::http::route_stats::RouteStats;
 use evenkeel_proxy::http::routes::{
-    ClientSettings, FixedAnswer, HashSource, Https, RouteAction, RouteLimits, RouteTarget, Routes,
-    StickyCookie,
+    ClientSettings, FixedAnswer, HashSource, Http2, Https, RouteAction, RouteLimits, RouteTarget,
+    Routes, StickyCookie,
 };
 use sha2::{Digest, Sha256};
 
@@ -147,6 +147,11 @@ fn clients(plan: &HttpClientsPlan) -> ClientSettings {
             plan::Https::Off => Https::Off,
             plan::Https::Redirect => Https::Redirect,
             plan::Https::Only => Https::Only,
+        },
+        http2: match plan.http2 {
+            plan::Http2::Off => Http2::Off,
+            plan::Http2::Tls => Http2::Tls,
+            plan::Http2::All => Http2::All,
         },
         hsts: (plan.hsts_days > 0)
             .then(|| format!("max-age={}", u64::from(plan.hsts_days) * 86_400)),

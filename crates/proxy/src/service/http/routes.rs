@@ -87,6 +87,8 @@ pub struct FixedAnswer {
 pub struct ClientSettings {
     /// Treatment of requests without TLS.
     pub https: Https,
+    /// Clients that may use HTTP/2.
+    pub http2: Http2,
     /// Value of `Strict-Transport-Security` in responses over TLS (RFC 6797). `None`: not sent.
     pub hsts: Option<String>,
     /// Proxies whose reports of client addresses are read. `None`: none.
@@ -109,6 +111,18 @@ pub enum Https {
     Redirect,
     /// Refused.
     Only,
+}
+
+/// Clients that may use HTTP/2.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Http2 {
+    /// None.
+    Off,
+    /// Clients with TLS that offer it (ALPN, RFC 7301).
+    #[default]
+    Tls,
+    /// Also clients without TLS that begin with its preface (RFC 9113 §3.3).
+    All,
 }
 
 /// Value that the `source` algorithm hashes.

@@ -51,7 +51,7 @@ impl Session<'_> {
         bytes: &[u8],
         http: &HttpSnapshot,
     ) -> Option<IpAddr> {
-        let peer = self.peer?.ip().to_canonical();
+        let peer = self.peer.address?.ip().to_canonical();
         let Some(trusted) = &http.clients.forwarded_from else {
             return Some(peer);
         };

@@ -2,10 +2,9 @@
 
 use std::task::{Context, Poll};
 
-use evenkeel_wire::http::{Answer, Persistence, reason_phrase, write_answer};
+use evenkeel_wire::http::{Answer, Persistence, reason_phrase};
 
 use super::admit::Admitted;
-use super::log::head_length;
 use super::{ExitReason, Session, Stage};
 use crate::access_log::RequestEnd;
 use crate::calendar::http_date_now;
@@ -42,7 +41,7 @@ impl Session<'_> {
     ) -> Result<(), ExitReason> {
         self.note_own_end(RequestEnd::Answered, why);
         let text = format!("{status} {}: {why}\n", reason_phrase(status));
-        let view = self.permit.service().snapshot_owned();
+        let view = self.service.snapshot_owned();
         let page = view
             .http()
             .and_then(|http| http.clients.error_pages.of(status));
@@ -83,7 +82,7 @@ impl Session<'_> {
                 set_response,
                 ..
             }) => {
-                let view = self.permit.service().snapshot_owned();
+                let view = self.service.snapshot_owned();
                 let media_type = fixed.media_type.map(str::as_bytes);
                 let mut fields: Vec<(&[u8], &[u8])> = set_response
                     .iter()
@@ -100,15 +99,8 @@ impl Session<'_> {
     }
 
     fn redirect(&mut self, status: u16, location: &[u8]) -> Result<(), ExitReason> {
-        let view = self.permit.service().snapshot_owned();
+        let view = self.service.snapshot_owned();
         self.answer_with(&view, status, &[(b"Location", location)], b"")
-    }
-
-    /// Returns the field by which browsers use TLS only, for responses over TLS (RFC 6797 §7.1).
-    pub(super) fn hsts<'v>(&self, view: &'v ServiceSnapshot) -> Option<(&'v [u8], &'v [u8])> {
-        let hsts = view.http()?.clients.hsts.as_ref()?;
-        let is_encrypted = self.client.is_encrypted();
-        is_encrypted.then_some((b"Strict-Transport-Security", hsts.as_bytes()))
     }
 
     /// Answers with these fields and this body. `view` is that of the client's service.
@@ -123,7 +115,7 @@ impl Session<'_> {
         self.close_server();
         let is_draining = self.own.shared.is_draining();
         let mut fields = fields.to_vec();
-        fields.extend(self.hsts(view));
+        fields.extend(hsts(view, self.client.is_encrypted()));
         let exchange = &mut self.exchange;
         exchange.keeps_client &= exchange.upload.is_done() && !is_draining;
         exchange.status = status;
@@ -147,8 +139,8 @@ impl Session<'_> {
             },
         };
         let mut out = self.worker.take_spare();
-        write_answer(&mut out, &answer);
-        self.exchange.sent.head_bytes = self.exchange.sent.bytes + head_length(&out);
+        let head_length = self.client.write_answer(&mut out, &answer);
+        self.exchange.sent.head_bytes = self.exchange.sent.bytes + head_length;
         self.stats().own_responses.add(1);
         self.exchange.outgoing = out;
         self.stage = Stage::Answer;
@@ -167,6 +159,12 @@ impl Session<'_> {
         self.finish()?;
         Ok(true)
     }
+}
+
+/// Returns the field by which browsers use TLS only, for responses over TLS (RFC 6797 §7.1).
+pub(super) fn hsts(view: &ServiceSnapshot, is_encrypted: bool) -> Option<(&[u8], &[u8])> {
+    let hsts = view.http()?.clients.hsts.as_ref()?;
+    is_encrypted.then_some((b"Strict-Transport-Security", hsts.as_bytes()))
 }
 
 /// Returns the type of a proxy error (RFC 9209 §2.3) for a status.

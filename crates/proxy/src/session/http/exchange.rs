@@ -109,6 +109,8 @@ pub(super) enum Upload {
     /// Number of bytes that have not been received.
     Length(u64),
     Chunked(Box<Recoding>),
+    /// Sent as chunks. Its end comes apart from its bytes, as in HTTP/2.
+    Unframed(ChunkEncoder),
 }
 
 /// Rest of the response body, on its way to the client.

@@ -28,7 +28,7 @@ impl Session<'_> {
         bytes: &[u8],
         client: Option<IpAddr>,
     ) {
-        let peer = self.peer.map(|peer| peer.ip().to_canonical());
+        let peer = self.peer.address.map(|peer| peer.ip().to_canonical());
         let is_proxy = client.is_some() && client != peer;
         let chain = peer
             .filter(|_| is_proxy)
@@ -37,7 +37,7 @@ impl Session<'_> {
         let new = [
             (
                 &b"X-Forwarded-For"[..],
-                chain.as_deref().unwrap_or(self.peer_text.as_bytes()),
+                chain.as_deref().unwrap_or(self.peer.text.as_bytes()),
             ),
             (b"X-Forwarded-Proto", self.scheme()),
             (b"X-Forwarded-Host", host.unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! Begins a client connection: TLS, if the service has it.
+//! Begins a client connection: TLS, if the service has it, and the choice of the version.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,15 +6,23 @@ use std::time::Duration;
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_engine::timers;
-use evenkeel_tls::HttpAcceptor;
+use evenkeel_tls::{ALPN_HTTP2, HttpAcceptor};
+use evenkeel_wire::http2::PREFACE;
 use evenkeel_wire::tls_hello::{self, HANDSHAKE_RECORD, Parsed};
 
 use crate::record::TerminationReason;
 use crate::service::ClientPermit;
+use crate::service::http::routes::Http2;
 use crate::worker::Worker;
 
 /// Time in which a client must complete its TLS handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Client connection of a version of HTTP.
+pub(super) enum Greeted {
+    Http1(Stream),
+    Http2(Stream),
+}
 
 /// Begins TLS, if the service has it and the client begins with a handshake. Bytes of requests are
 /// added to `early`.
@@ -23,19 +31,61 @@ pub(super) async fn greet(
     permit: &ClientPermit,
     socket: Socket,
     early: &mut Vec<u8>,
-) -> Result<Stream, TerminationReason> {
+) -> Result<Greeted, TerminationReason> {
     let mut stream = Stream::plain(socket);
     let view = permit.service().snapshot_owned();
-    let Some(acceptor) = view.http().and_then(|http| http.tls.as_ref()) else {
-        return Ok(stream);
+    let Some(http) = view.http() else {
+        return Ok(Greeted::Http1(stream));
     };
-    let greeting = begin(worker, &mut stream, acceptor, early);
-    match timers::timeout(HANDSHAKE_LIMIT, greeting).await {
-        Ok(greeted) => greeted.map(|()| stream),
-        Err(_) => Err(failed(format!(
-            "handshake not completed within {} ms",
-            HANDSHAKE_LIMIT.as_millis()
-        ))),
+    if let Some(acceptor) = http.tls.as_ref() {
+        let greeting = begin(worker, &mut stream, acceptor, early);
+        match timers::timeout(HANDSHAKE_LIMIT, greeting).await {
+            Ok(greeted) => greeted?,
+            Err(_) => {
+                return Err(failed(format!(
+                    "handshake not completed within {} ms",
+                    HANDSHAKE_LIMIT.as_millis()
+                )));
+            }
+        }
+    }
+    if stream.alpn() == Some(ALPN_HTTP2) {
+        return Ok(Greeted::Http2(stream));
+    }
+    if http.clients.http2 != Http2::All || stream.is_encrypted() {
+        return Ok(Greeted::Http1(stream));
+    }
+    let choice = has_preface(worker, &mut stream, early);
+    let is_http2 = match http.time_limits.keepalive {
+        Duration::ZERO => choice.await?,
+        limit => timers::timeout(limit, choice)
+            .await
+            .map_err(|_| TerminationReason::IdleTimeout)??,
+    };
+    Ok(match is_http2 {
+        true => Greeted::Http2(stream),
+        false => Greeted::Http1(stream),
+    })
+}
+
+/// Returns whether the client begins with the preface of HTTP/2 (RFC 9113 §3.4). Bytes of it, or of
+/// a request of HTTP/1.1, are added to `early`.
+async fn has_preface(
+    worker: &Rc<Worker>,
+    stream: &mut Stream,
+    early: &mut Vec<u8>,
+) -> Result<bool, TerminationReason> {
+    loop {
+        let length = early.len().min(PREFACE.len());
+        if early[..length] != PREFACE[..length] {
+            return Ok(false);
+        }
+        if length == PREFACE.len() {
+            return Ok(true);
+        }
+        if !receive(worker, stream, early).await? {
+            return Err(TerminationReason::ClientClosed);
+        }
     }
 }
 

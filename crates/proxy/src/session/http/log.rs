@@ -77,7 +77,7 @@ impl Session<'_> {
 
     /// Keeps that a request without a valid head is logged.
     pub(super) fn note_invalid_head(&mut self, length: usize) {
-        let view = self.permit.service().snapshot();
+        let view = self.service.snapshot();
         let settings = view.http().and_then(|http| http.access_log);
         self.exchange.noted = settings.map(|settings| Noted {
             settings,
@@ -164,7 +164,7 @@ impl Session<'_> {
         };
         let facts = RequestFacts {
             format: noted.settings.format,
-            version: exchange.version,
+            version: self.client.version(exchange.version),
             status,
             end: end.0,
             phase: end.1,
@@ -177,15 +177,15 @@ impl Session<'_> {
             to_client: exchange.sent.bytes,
             body_to_client: exchange.sent.bytes.saturating_sub(exchange.sent.head_bytes),
         };
-        let peer = self.peer.map(|peer| peer.ip().to_canonical());
+        let peer = self.peer.address.map(|peer| peer.ip().to_canonical());
         let client = exchange.client.filter(|client| Some(*client) != peer);
         let client = client.map(|client| client.to_string());
-        let service = self.permit.service();
+        let service = self.service;
         let server = exchange.place.as_ref().map(|place| &*place.server.name);
         let route = exchange.action().map(|action| &*action.stats.name);
         let texts = RequestTexts {
             service: service.name.as_bytes(),
-            client: client.as_deref().unwrap_or(&self.peer_text).as_bytes(),
+            client: client.as_deref().unwrap_or(&self.peer.text).as_bytes(),
             server: server.unwrap_or_default().as_bytes(),
             route: route.unwrap_or_default().as_bytes(),
             user: exchange.user.as_deref().unwrap_or_default().as_bytes(),

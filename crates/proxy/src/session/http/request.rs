@@ -7,10 +7,12 @@ use std::task::{Context, Poll};
 use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_policy::http::replay::{Body, may_race};
+use evenkeel_wire::http::chunked::ChunkEncoder;
 use evenkeel_wire::http::{Fault, Framing, HeadLimits, Limit, Parsed, RequestHead};
 
 use super::acquire::method_text;
 use super::admit::Admitted;
+use super::client::Client;
 use super::exchange::{Exchange, Kept, Upload};
 use super::forward::sticky_cookie;
 use super::limits::RequestLimits;
@@ -41,7 +43,7 @@ impl Session<'_> {
             }
             Poll::Ready(Ok(None)) => Err(match self.stage {
                 Stage::Head(HeadProgress::Nothing) => {
-                    self.client.send_and_close(&[]);
+                    self.client.send_close();
                     ExitReason::Closed(TerminationReason::ClientClosed)
                 }
                 _ => ExitReason::ClientLeft,
@@ -62,7 +64,7 @@ impl Session<'_> {
         let heads = Rc::clone(&self.heads);
         let head = &mut *heads.request.borrow_mut();
         head.clear();
-        let view = self.permit.service().snapshot_owned();
+        let view = self.service.snapshot_owned();
         let Some(http) = view.http() else {
             return Err(ExitReason::Done(TerminationReason::NoServer));
         };
@@ -104,10 +106,10 @@ impl Session<'_> {
         let exchange = Exchange {
             method: head.method(),
             version: head.version(),
-            keeps_client: head.keeps_connection(),
+            keeps_client: head.keeps_connection() && self.client.serves_more(),
             awaits_continue: head.expects_continue(),
             websocket: head.upgrade(),
-            upload: Upload::new(head.framing()),
+            upload: self.upload(head),
             began_us: clock::now_us(),
             noted: self.noted(head, http, bytes),
             ..Exchange::default()
@@ -150,6 +152,14 @@ impl Session<'_> {
         };
         self.hold_rest(rest.get(used..).unwrap_or_default());
         self.acquire()
+    }
+
+    /// Returns the state of the request's body.
+    fn upload(&self, head: &RequestHead) -> Upload {
+        match (head.framing(), &self.client) {
+            (Framing::Chunked, Client::Http2(_)) => Upload::Unframed(ChunkEncoder::new()),
+            (framing, _) => Upload::new(framing),
+        }
     }
 
     /// Sets the service whose servers answer the request. Returns false if the service has no
@@ -222,6 +232,14 @@ impl Session<'_> {
             (_, BodyFault::Malformed(fault)) => self.refuse(&fault),
             (_, BodyFault::TooLong(limit)) => self.refuse_body(limit),
         }
+    }
+
+    /// Begins a request that is refused before its head is known.
+    pub(super) fn begin_refused(&mut self, fault: &Fault) {
+        self.exchange.began_us = clock::now_us();
+        self.note_invalid_head(0);
+        // No server was asked, so that the answer ends nothing.
+        let _ = self.refuse(fault);
     }
 
     fn refuse_body(&mut self, limit: u64) -> Result<(), ExitReason> {

@@ -51,7 +51,7 @@ impl Session<'_> {
         if !clients.makes_request_ids {
             return None;
         }
-        let peer = self.peer.map(|peer| peer.ip().to_canonical());
+        let peer = self.peer.address.map(|peer| peer.ip().to_canonical());
         let trusted = clients.forwarded_from.as_ref();
         let is_proxy = trusted
             .zip(peer)

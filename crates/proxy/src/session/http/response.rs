@@ -10,9 +10,11 @@ use evenkeel_policy::http::eject::Outcome;
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{
     Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit, ResponseHead,
-    Version, Written, write_response,
+    Version, write_response,
 };
 
+use super::answer::hsts;
+use super::client::HeadWritten;
 use super::exchange::{Download, Recoded, Recoding};
 use super::request::limit_key;
 use super::{ExitReason, Session, Stage};
@@ -123,7 +125,7 @@ impl Session<'_> {
     fn pass_interim(&mut self, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
         let is_wanted = match head.status() {
             100 => std::mem::take(&mut self.exchange.awaits_continue),
-            103 => false,
+            103 => !self.client.serves_more(),
             _ => true,
         };
         if is_wanted && self.exchange.version == Version::Http11 {
@@ -131,7 +133,8 @@ impl Session<'_> {
                 client: self.exchange.version,
                 ..ResponseEdit::default()
             };
-            write_response(out, head, bytes, &edit);
+            let sent = self.client.write_interim(out, head, bytes, &edit);
+            self.count(ByteDirection::ToClient, sent);
         }
     }
 
@@ -156,7 +159,8 @@ impl Session<'_> {
             note_idle_limit(value, &place.of_service);
         }
         self.end_retry();
-        let written = self.write_response(head, bytes, &mut out);
+        let HeadWritten { written, sent } = self.write_response(head, bytes, &mut out);
+        self.count(ByteDirection::ToClient, sent);
         let exchange = &mut self.exchange;
         exchange.sent.head_bytes = exchange.sent.bytes + out.len() as u64;
         exchange.keeps_client = written.persistence == Persistence::Keep;
@@ -172,15 +176,20 @@ impl Session<'_> {
     }
 
     /// Writes the head of the final response for the client.
-    fn write_response(&self, head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) -> Written {
+    fn write_response(
+        &mut self,
+        head: &ResponseHead,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> HeadWritten {
         let exchange = &self.exchange;
         let mut set: Vec<(&[u8], &[u8])> = Vec::new();
         if let Some(action) = exchange.action() {
             let fields = action.set_response.iter();
             set.extend(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         }
-        let view = self.permit.service().snapshot();
-        set.extend(self.hsts(&view));
+        let view = self.service.snapshot();
+        set.extend(hsts(&view, self.client.is_encrypted()));
         // A recipient with a clock adds the time of receipt to a response that it forwards without
         // a date (RFC 9110 §6.6.1).
         let is_date = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"Date");
@@ -199,7 +208,7 @@ impl Session<'_> {
             },
             ..ResponseEdit::default()
         };
-        write_response(out, head, bytes, &edit)
+        self.client.write_response(out, head, bytes, &edit)
     }
 
     fn note_first_byte(&mut self) {
@@ -282,7 +291,7 @@ impl Session<'_> {
             }
             Ok(Passed::Complete(used)) => {
                 self.exchange.keeps_server &= used == length;
-                self.send_last_part(out)?;
+                self.send_end(out)?;
                 self.finish()
             }
             Err(fault) => {
@@ -292,14 +301,30 @@ impl Session<'_> {
         }
     }
 
+    /// Sends the last part of a body, and the trailers of a chunked one to a client of HTTP/2.
+    fn send_end(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
+        let Stage::Body(Download::Unchunked(decoder)) = &self.stage else {
+            return self.send_last_part(out);
+        };
+        if self.client.serves_more() || decoder.trailers().next().is_none() {
+            return self.send_last_part(out);
+        }
+        self.send_to_client(out)?;
+        let Stage::Body(Download::Unchunked(decoder)) = &self.stage else {
+            return Ok(());
+        };
+        let sent = self.client.send_trailers(decoder.trailers());
+        sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
+    }
+
     /// Ends a response whose body ends with the connection.
     fn end_with_server(&mut self) -> Result<(), ExitReason> {
+        let mut out = self.worker.take_spare();
         if let Stage::Body(Download::UntilClose(encoder)) = &mut self.stage {
-            let mut out = self.worker.take_spare();
             let finished = encoder.finish(std::iter::empty(), &mut out);
             debug_assert!(finished, "a body ends once");
-            self.send_last_part(out)?;
         }
+        self.send_last_part(out)?;
         self.exchange.keeps_server = false;
         self.finish()
     }

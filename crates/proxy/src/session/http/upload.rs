@@ -8,7 +8,7 @@ use evenkeel_wire::http::Fault;
 
 use super::exchange::{Recoded, Upload};
 use super::{ExitReason, Session, Stage};
-use crate::session::http::bulk::{is_bulk, receive_bulk};
+use crate::session::http::bulk::is_bulk;
 
 /// Reason for which the body of a request is refused.
 pub(super) enum BodyFault {
@@ -36,6 +36,10 @@ impl Session<'_> {
             let used = self.forward_body(&held)?;
             self.input = held;
             self.input.drain(..used);
+            return Ok(true);
+        }
+        if self.client.has_ended_body() && matches!(self.exchange.upload, Upload::Unframed(_)) {
+            self.end_unframed();
             return Ok(true);
         }
         let chunk = match self.client.poll_chunk(self.worker, context) {
@@ -80,7 +84,7 @@ impl Session<'_> {
             return Ok(true);
         };
         let first = chunk.bytes().len();
-        let bulk = receive_bulk(self.worker, &mut self.client, chunk, *left);
+        let bulk = self.client.receive_bulk(self.worker, chunk, *left);
         let bulk = bulk.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
         *left -= bulk.len() as u64;
         self.exchange.body_bytes += bulk.len() as u64;
@@ -149,7 +153,30 @@ impl Session<'_> {
                     }
                 }
             }
+            Upload::Unframed(encoder) => {
+                exchange.body_bytes += bytes.len() as u64;
+                if exchange.body_bytes > length_max {
+                    return Err(BodyFault::TooLong(length_max));
+                }
+                encoder.whole(bytes, &mut exchange.outgoing);
+                Ok(bytes.len())
+            }
         }
+    }
+
+    /// Sends the end of a body whose end comes apart from its bytes, with its trailers.
+    fn end_unframed(&mut self) {
+        if let Upload::Unframed(encoder) = &mut self.exchange.upload {
+            let mut out = self.worker.take_spare();
+            let finished = encoder.finish(self.client.request_trailers(), &mut out);
+            debug_assert!(finished, "a body ends once");
+            self.exchange.kept.add(&out, self.kept_length_max());
+            if let Some(server) = &mut self.exchange.server {
+                // A failed send is noticed when the response is received.
+                drop(server.core.stream.send_own(self.worker, out));
+            }
+        }
+        self.end_upload();
     }
 
     fn end_upload(&mut self) {

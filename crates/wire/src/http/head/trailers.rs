@@ -99,7 +99,7 @@ impl Trailers {
 }
 
 /// Returns whether a field of the name may be a trailer.
-pub(crate) fn may_be_trailer(name: &[u8]) -> bool {
+pub fn may_be_trailer(name: &[u8]) -> bool {
     let is = |refused: &&str| grammar::folded_eq(refused.as_bytes(), name);
     let begins = |beginning: &&str| {
         let part = name.get(..beginning.len());

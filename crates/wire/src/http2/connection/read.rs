@@ -7,7 +7,7 @@ use crate::http2::frame::{FrameHeader, HEADER_LENGTH, Kind, PAYLOAD_MAX, flag};
 use crate::http2::stream::Waiting;
 
 /// First bytes of a client (RFC 9113 §3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Place in the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
