@@ -24,6 +24,9 @@ pub enum Indexing {
 }
 
 /// Encoder of the field blocks of one connection.
+///
+/// Each block that was begun must be sent, in the order of encoding: the peer's table follows from
+/// all of them, also from those of streams that were reset since.
 #[derive(Debug)]
 pub struct Encoder {
     pub(super) table: Table,

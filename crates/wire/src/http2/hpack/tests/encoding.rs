@@ -30,6 +30,26 @@ fn names_are_written_in_lower_case_and_found_in_any() {
     }
 }
 
+/// The mark of an entry is made of a part of its value only.
+#[test]
+fn values_that_differ_in_one_byte_are_different() {
+    for length in [1, 7, 8, 9, 16, 17, 40, 64] {
+        let mut encoder = Encoder::new();
+        let mut decoder = Decoder::new(TABLE_BYTES_DEFAULT);
+        for place in 0..=length {
+            let mut value = "v".repeat(length);
+            if place < length {
+                value.replace_range(place..=place, "w");
+            }
+            for _ in 0..2 {
+                let list = list("x", &value);
+                let block = encode(&mut encoder, &list, Indexing::Incremental);
+                assert_eq!(decode(&mut decoder, &block), Ok(list), "{length}, {place}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_static_entry_is_found() {
     for (place, (name, value)) in table::STATIC.iter().enumerate() {
