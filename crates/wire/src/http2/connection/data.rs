@@ -43,7 +43,9 @@ impl Connection {
         let used = HEADER_LENGTH.saturating_add(padding.field as usize);
         let accepted = self.accept(stream, header.length, left, end, out)?;
         if let Accepted::Held = accepted {
-            self.release(stream, padding.overhead() as usize, out);
+            if padding.overhead() > 0 {
+                self.release(stream, padding.overhead() as usize, out);
+            }
             self.reading = Reading::Data(Part {
                 stream,
                 left,
@@ -71,11 +73,9 @@ impl Connection {
         end: bool,
         out: &mut Vec<u8>,
     ) -> Result<Accepted, ConnectionError> {
-        let Some(body) = self.streams.find(id).and_then(|stream| stream.body()) else {
+        let found = self.streams.find(id);
+        let Some(stream) = found.filter(|stream| stream.body().is_some()) else {
             return self.data_on_closed(id, out);
-        };
-        let Some(stream) = self.streams.find(id) else {
-            return Ok(Accepted::Discarded);
         };
         let fault = if !stream.receive.receive(length) {
             Some((ErrorCode::FlowControlError, "DATA beyond the window"))
@@ -88,19 +88,16 @@ impl Connection {
         if let Some((code, why)) = fault {
             return Ok(Accepted::Fault(self.stream_fault(id, code, why, out)?));
         }
-        stream.held = stream.held.saturating_add(length);
-        if body == Body::Discarded {
-            if end {
-                stream.advance(Change::ClientEnded);
-            }
-            stream.held = stream.held.saturating_sub(length);
-            let increment = stream.receive.release(length);
-            if let Some(increment) = increment.filter(|_| !end) {
-                frame::write_window_update(out, Some(id), increment);
-            }
-            return Ok(Accepted::Discarded);
+        if stream.body() != Some(Body::Discarded) {
+            stream.held = stream.held.saturating_add(length);
+            return Ok(Accepted::Held);
         }
-        Ok(Accepted::Held)
+        if end {
+            stream.advance(Change::ClientEnded);
+        } else if let Some(increment) = stream.receive.release(length) {
+            frame::write_window_update(out, Some(id), increment);
+        }
+        Ok(Accepted::Discarded)
     }
 
     /// Decides about a DATA frame of a stream on which the client sends nothing any more.
@@ -113,11 +110,8 @@ impl Connection {
             return Ok(Accepted::Discarded);
         }
         let why = "DATA after the end of the request";
-        if self
-            .streams
-            .find(id)
-            .is_some_and(|stream| stream.may_send())
-        {
+        let found = self.streams.find(id);
+        if found.is_some_and(|stream| stream.may_send()) {
             let code = ErrorCode::StreamClosed;
             return Ok(Accepted::Fault(self.stream_fault(id, code, why, out)?));
         }

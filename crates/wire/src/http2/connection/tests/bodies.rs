@@ -125,6 +125,14 @@ fn more_is_not_released_than_is_held() {
 }
 
 #[test]
+fn what_one_stream_releases_is_not_of_another() {
+    let mut server = holding();
+    server.accepts(&[data(1, &[0; 100]), much_data(3, 60_000)].concat());
+    server.connection.release(id(1), 1_000_000, &mut server.out);
+    assert!(server.sent().is_empty());
+}
+
+#[test]
 fn no_credit_of_the_connection_is_lost() {
     type Step = fn(&mut Server);
     let steps: [(&str, u32, Step); 6] = [

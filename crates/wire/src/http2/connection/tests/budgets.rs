@@ -165,6 +165,26 @@ fn concurrent_streams_are_limited() {
 }
 
 #[test]
+fn a_block_of_a_refused_stream_enters_the_table() {
+    let limits = Limits {
+        streams_max: 1,
+        ..Limits::default()
+    };
+    let mut server = Server::with(limits);
+    server.accepts(HELLO);
+    server.accepts(&get(1));
+    let mut with_entry = request_block("GET", &[]);
+    with_entry.extend(b"\x40\x01a\x01b");
+    server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 3, &with_entry));
+    server.serve(1);
+    let mut next = request_block("GET", &[]);
+    next.push(0x80 | 62);
+    server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 5, &next));
+    let text = server.connection.request().text().to_vec();
+    assert!(text.ends_with(b"a: b\r\n\r\n"), "{}", text.escape_ascii());
+}
+
+#[test]
 fn a_client_that_does_not_know_the_limit_may_exceed_it_by_a_thousand() {
     let mut server = Server::with(Limits::default());
     server.accepts(HELLO);

@@ -93,6 +93,17 @@ fn a_malformed_request_is_reset_without_an_event() {
     assert_eq!(server.seen(), [Seen::Request(3, true)]);
 }
 
+#[test]
+fn the_body_of_a_malformed_request_is_ignored() {
+    let mut server = Server::new();
+    server.accepts(&post(1, &[("connection", "close")]));
+    server.accepts(&data(1, b"under way"));
+    let trailers = block(&[("a", "b")]);
+    server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &trailers));
+    assert_eq!(server.seen(), []);
+    assert_eq!(server.sent().len(), 1);
+}
+
 /// Returns a server with a small limit of heads, and a request that exceeds it.
 fn refusing() -> (Server, Vec<u8>) {
     let limits = Limits {
@@ -144,6 +155,17 @@ fn the_body_of_a_refused_head_opens_its_windows_again() {
     server.serve(1);
     let kinds: Vec<_> = server.sent().iter().map(|sent| sent.kind).collect();
     assert_eq!(kinds, [HEADERS], "the client has ended its side");
+}
+
+#[test]
+fn the_trailers_of_a_refused_head_are_discarded() {
+    let (mut server, bytes) = refusing();
+    server.accepts(&bytes);
+    let trailers = block(&[("a", "b")]);
+    server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &trailers));
+    assert_eq!(server.seen(), [Seen::Refused(1)]);
+    server.serve(1);
+    assert_eq!(server.sent().len(), 1, "the client has ended its side");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn data_wait_for_the_window_of_the_stream() {
     assert_eq!(server.send(1, &[0; 70_000], true), 65_535);
     assert_eq!(server.send(1, &[0; 4_465], true), 0);
     assert_eq!(server.send(3, &[0; 10], false), 10);
-    server.accepts(&window_update(3, 1));
+    server.accepts(&[window_update(3, 1), window_update(0, 1)].concat());
     server.accepts(&window_update(1, 4_464));
     assert_eq!(server.seen(), [Seen::WindowOpened(Some(1))]);
     server.sent();
