@@ -7,6 +7,7 @@
 //! have; [`settings::difference`] writes the SQL that sets them.
 
 pub mod analysis;
+mod effects;
 pub mod mysql;
 mod pin_source;
 pub mod settings;

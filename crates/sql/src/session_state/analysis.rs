@@ -21,19 +21,17 @@ pub use split::parts;
 
 use std::sync::Arc;
 
-use crate::hint;
 use crate::postgres::{self, Discard};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::{
-    self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
+    RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::PinSource;
+pub use super::effects::RoutingHint;
+use super::effects::{EFFECTS_MAX, PinEffect, is_one_plain, unknown_effects, unknown_statements};
 use crate::catalog::Catalog;
-
-/// Maximum effects of a tracked text, since each execution carries them.
-pub(super) const EFFECTS_MAX: usize = 1_000;
 
 /// Information about the functions and relations of a database.
 pub trait CatalogLookup {
@@ -258,37 +256,8 @@ pub struct DatabaseChange {
     pub is_rename: bool,
 }
 
-/// Routing hint from a comment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RoutingHint {
-    /// The primary.
-    Primary,
-    /// A replica.
-    Replica,
-    /// The server of that name.
-    Server(Box<[u8]>),
-}
-
-impl RoutingHint {
-    /// Resolves the hint for the router; `position` returns the index of the named server.
-    #[must_use]
-    pub fn resolve(&self, position: impl FnOnce(&[u8]) -> Option<usize>) -> route::ResolvedHint {
-        match self {
-            RoutingHint::Primary => route::ResolvedHint::Primary,
-            RoutingHint::Replica => route::ResolvedHint::Replica,
-            RoutingHint::Server(name) => route::ResolvedHint::Server(position(name)),
-        }
-    }
-}
-
 /// Effect of a statement on its session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
-    /// Index of the statement in the text, from 0.
-    pub statement: u32,
-    /// Kind of the effect.
-    pub kind: EffectKind,
-}
+pub type Effect = super::effects::Effect<EffectKind>;
 
 /// Kind of an effect on the session. All but [`EffectKind::Pin`] apply only after the server
 /// reports that the statement is complete.
@@ -338,16 +307,22 @@ pub enum EffectKind {
     Discard(Discard),
 }
 
+impl PinEffect for EffectKind {
+    fn pin(pin: Pin) -> Self {
+        EffectKind::Pin(pin)
+    }
+
+    fn pin_on_success(pin: Pin) -> Self {
+        EffectKind::PinOnSuccess(pin)
+    }
+}
+
 impl TextAnalysis {
     /// Returns whether other literals in the text leave the analysis unchanged: the text is one
     /// plain read or write without effects.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        let is_plain = |one: &RoutedStatement| {
-            matches!(one.kind, StatementClass::Read | StatementClass::Write)
-        };
-        self.statements.len() == 1
-            && self.statements.iter().all(is_plain)
+        is_one_plain(&self.statements)
             && self.effects.is_empty()
             && self.hint.is_none()
             && self.catalog_change == CatalogChange::None
@@ -392,11 +367,7 @@ impl TextAnalysis {
 
     /// Returns the effects of one statement of the text.
     pub fn effects_of(&self, statement: usize) -> &[Effect] {
-        let statement = u32::try_from(statement).unwrap_or(u32::MAX);
-        let effects = &self.effects;
-        let begin = effects.partition_point(|effect| effect.statement < statement);
-        let end = effects.partition_point(|effect| effect.statement <= statement);
-        effects.get(begin..end).unwrap_or_default()
+        super::effects::effects_of(&self.effects, statement)
     }
 
     /// Returns the analysis of a text with more effects or statements than are tracked.
@@ -414,16 +385,9 @@ impl TextAnalysis {
     #[must_use]
     pub fn unreadable() -> TextAnalysis {
         TextAnalysis {
-            statements: smallvec![RoutedStatement {
-                kind: StatementClass::Unknown,
-                traits: RoutingTraits::OBSCURE,
-                calls: Volatility::Unknown,
-            }],
+            statements: unknown_statements(),
             hint: None,
-            effects: smallvec![Effect {
-                statement: 0,
-                kind: EffectKind::Pin(Pin::Unknown),
-            }],
+            effects: unknown_effects(),
             catalog_change: CatalogChange::Functions,
             may_shadow_tables: true,
             sequences: SequenceUse {
@@ -462,11 +426,11 @@ pub fn analyze_with_doubts(
 ) -> TextAnalysis {
     let facts = postgres::facts(text, backslashes);
     if facts.is_cut() {
-        return TextAnalysis::too_large(facts.hint().map(owned_hint));
+        return TextAnalysis::too_large(facts.hint().map(RoutingHint::of));
     }
     let mut analysis = TextAnalysis {
         statements: SmallVec::new(),
-        hint: facts.hint().map(owned_hint),
+        hint: facts.hint().map(RoutingHint::of),
         effects: SmallVec::new(),
         catalog_change: CatalogChange::None,
         may_shadow_tables: false,
@@ -491,15 +455,14 @@ pub fn analyze_with_doubts(
         let mut routed = routing::statement(&context, statement);
         let catalog_change = routing::catalog_change(&context, statement, &routed);
         analysis.catalog_change = analysis.catalog_change.max(catalog_change);
-        let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
         effects::collect(&context, statement, &mut effects);
         routed.calls = effects.volatility(routed.calls);
         analysis.writes |= routing::may_write(statement.kind, &routed);
         analysis.statements.push(routed);
-        analysis.object = analysis.object.take().or_else(|| effects.object.take());
+        analysis.object = analysis.object.take().or_else(|| effects.own.object.take());
         analysis.may_shadow_tables |= effects.may_shadow_tables(statement);
-        analysis.sequences.add(effects.sequences);
+        analysis.sequences.add(effects.own.sequences);
         analysis.database_change = analysis
             .database_change
             .or_else(|| database_change(&context, statement));
@@ -542,12 +505,4 @@ fn database_change(
         affected_names,
         is_rename: found.is_rename,
     }))
-}
-
-fn owned_hint(hint: hint::HintComment<'_>) -> RoutingHint {
-    match hint {
-        hint::HintComment::Primary => RoutingHint::Primary,
-        hint::HintComment::Replica => RoutingHint::Replica,
-        hint::HintComment::Server(name) => RoutingHint::Server(name.into()),
-    }
 }

@@ -62,12 +62,12 @@ pub(super) fn collect(
             read(reader, &code, true, effects);
             let body = Body::read("plpgsql", &code);
             // What it makes of its strings may draw and ask, too.
-            effects.sequences.draws |= body.pins.has(Pin::Sequence);
+            effects.own.sequences.draws |= body.pins.has(Pin::Sequence);
             if body.pins.has(Pin::SequenceRead) {
                 effects.reads_sequence(SequenceReads::Some);
             }
-            effects.shadows_tables |= body.pins.has(Pin::TableShadowing);
-            effects.changes_parsing |= body.pins.has(Pin::ParseSettings);
+            effects.own.shadows_tables |= body.pins.has(Pin::TableShadowing);
+            effects.own.changes_parsing |= body.pins.has(Pin::ParseSettings);
             for relation in body.relations {
                 pins::changed(reader, &relation, effects);
             }
@@ -102,13 +102,13 @@ pub(super) fn bound_by_code(code: &[u8], custom_settings: &mut BTreeSet<Box<[u8]
     let mut effects = EffectCollector::of(0, &mut list);
     read(&reader, code, false, &mut effects);
     let passing = [
-        (effects.sequences.draws, Pin::Sequence),
+        (effects.own.sequences.draws, Pin::Sequence),
         (
-            effects.sequences.reads == SequenceReads::Some,
+            effects.own.sequences.reads == SequenceReads::Some,
             Pin::SequenceRead,
         ),
-        (effects.shadows_tables, Pin::TableShadowing),
-        (effects.changes_parsing, Pin::ParseSettings),
+        (effects.own.shadows_tables, Pin::TableShadowing),
+        (effects.own.changes_parsing, Pin::ParseSettings),
     ];
     let mut pins = Pins::NONE;
     for (_, pin) in passing.iter().filter(|(is_so, _)| *is_so) {
@@ -158,7 +158,7 @@ fn read(
             .collect(),
     };
     // What may be for longer binds, which says as much.
-    effects.changes_parsing |= !sets.anything && sets_what_is_read_by(code, &whole);
+    effects.own.changes_parsing |= !sets.anything && sets_what_is_read_by(code, &whole);
     let mut tokens = Tokens::new(code, false);
     let mut last = Token::default();
     let mut dropped = Dropped::default();
@@ -184,7 +184,7 @@ fn read(
             }
             TokenKind::Word if is_temporary(token, last, next) => {
                 match dropped.on_commit(token, &tokens) {
-                    true => effects.shadows_tables = true,
+                    true => effects.own.shadows_tables = true,
                     false => effects.pin_on_success(Pin::TemporaryTable),
                 }
             }
@@ -272,7 +272,8 @@ fn set(name: Option<&[u8]>, effects: &mut EffectCollector<'_>) {
 fn set_locally(code: &[u8], behind: &Tokens<'_>, effects: &mut EffectCollector<'_>) {
     let name = behind.clone().next_token();
     let name = (name.kind == TokenKind::Word).then(|| identifier(name.span.of(code)));
-    effects.changes_parsing |= parsing_change::of_name(name.as_deref()) > ParsingChange::Nothing;
+    effects.own.changes_parsing |=
+        parsing_change::of_name(name.as_deref()) > ParsingChange::Nothing;
 }
 
 /// Whether it runs SQL that is made at run time; GRANT EXECUTE ON … and CREATE TRIGGER … EXECUTE

@@ -7,20 +7,21 @@ use crate::postgres::{
     TransactionModes,
 };
 use crate::token::Span;
-use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
+use evenkeel_policy::pins::{Pin, UnpinEvent};
 use evenkeel_policy::route::Volatility;
-use smallvec::SmallVec;
 
+use super::super::effects;
 use super::super::settings::values;
 use super::{
-    AnalysisContext, Effect, EffectKind, SequenceReads, SequenceUse, do_block, implicit_code, pins,
-    routing,
+    AnalysisContext, EffectKind, SequenceReads, SequenceUse, do_block, implicit_code, pins, routing,
 };
 
 /// Collector of the effects of one statement.
-pub(super) struct EffectCollector<'a> {
-    pub(super) statement: u32,
-    pub(super) list: &'a mut SmallVec<[Effect; 1]>,
+pub(super) type EffectCollector<'a> = effects::EffectCollector<'a, EffectKind, OwnEffects>;
+
+/// Notes of the collector besides the list of effects.
+#[derive(Default)]
+pub(super) struct OwnEffects {
     /// Use of sequences, which pins only if `lastval()` or `currval()` is read.
     pub(super) sequences: SequenceUse,
     /// True if called code may create temporary objects until the end of the transaction.
@@ -30,47 +31,23 @@ pub(super) struct EffectCollector<'a> {
     pub(super) changes_parsing: bool,
     /// Setting, function, table or view that pins.
     pub(super) object: Option<Box<str>>,
-    /// Number of effects that were in the list before this statement.
-    before: usize,
-    /// Pins of this statement that are already in the list.
-    pins: Pins,
-    pins_on_success: Pins,
 }
 
-impl<'a> EffectCollector<'a> {
-    pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
-        Self {
-            statement,
-            before: list.len(),
-            list,
-            sequences: SequenceUse::default(),
-            shadows_tables: false,
-            changes_parsing: false,
-            object: None,
-            pins: Pins::NONE,
-            pins_on_success: Pins::NONE,
-        }
-    }
-
+impl EffectCollector<'_> {
     /// Records a call of `nextval()`.
     pub(super) fn draws_sequence(&mut self) {
-        self.sequences.draws = true;
+        self.own.sequences.draws = true;
     }
 
     /// Records calls of `lastval()` or `currval()`.
     pub(super) fn reads_sequence(&mut self, reads: SequenceReads) {
-        self.sequences.reads = self.sequences.reads.max(reads);
-    }
-
-    /// Returns the effects of this statement.
-    pub(super) fn of_statement(&self) -> &[Effect] {
-        self.list.get(self.before..).unwrap_or_default()
+        self.own.sequences.reads = self.own.sequences.reads.max(reads);
     }
 
     /// Returns the volatility of the statement. It is unknown if the statement may run code that
     /// was not read: the session may then be pinned, and a replica cannot serve all that follows.
     pub(super) fn volatility(&self, of_names: Volatility) -> Volatility {
-        match self.pins.has(Pin::Code) {
+        match self.pins().0.has(Pin::Code) {
             true => Volatility::Unknown,
             false => of_names,
         }
@@ -79,38 +56,24 @@ impl<'a> EffectCollector<'a> {
     /// Returns whether temporary objects may now shadow others of the same names, even if only
     /// until the end of the transaction.
     pub(super) fn may_shadow_tables(&self, statement: &StatementFacts) -> bool {
-        let pins = self.pins.and(self.pins_on_success);
+        let (pins, on_success) = self.pins();
+        let pins = pins.and(on_success);
         let is_run = statement.kind != (StatementKind::Explain { analyze: false });
         pins.has(Pin::TemporaryTable)
-            || self.shadows_tables
+            || self.own.shadows_tables
             || is_run
                 && statement
                     .traits
                     .any(StatementTraits::TEMPORARY.and(StatementTraits::OBSCURE))
     }
 
-    pub(super) fn push(&mut self, does: EffectKind) {
-        self.list.push(Effect {
-            statement: self.statement,
-            kind: does,
-        });
-    }
-
     /// Collects the effects of an object. If it is the first that pins, it is recorded as `object`.
     pub(super) fn of_object(&mut self, what: &str, name: &[u8], collect: impl FnOnce(&mut Self)) {
-        let before = (self.pins, self.pins_on_success);
+        let before = self.pins();
         collect(self);
-        if self.object.is_none() && before != (self.pins, self.pins_on_success) {
+        if self.own.object.is_none() && before != self.pins() {
             let name = String::from_utf8_lossy(name);
-            self.object = Some(format!("{what} {name}").into());
-        }
-    }
-
-    /// Adds a pin, unless it is already in the list.
-    pub(super) fn pin(&mut self, pin: Pin) {
-        if !self.pins.has(pin) {
-            self.pins.add(pin);
-            self.push(EffectKind::Pin(pin));
+            self.own.object = Some(format!("{what} {name}").into());
         }
     }
 
@@ -126,13 +89,6 @@ impl<'a> EffectCollector<'a> {
                     self.push(set);
                 }
             }
-        }
-    }
-
-    pub(super) fn pin_on_success(&mut self, pin: Pin) {
-        if !self.pins.and(self.pins_on_success).has(pin) {
-            self.pins_on_success.add(pin);
-            self.push(EffectKind::PinOnSuccess(pin));
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn of(
     };
     let by_pin = match effects.of_statement().iter().any(is_pin) {
         true => ParsingChange::Anything,
-        false if effects.changes_parsing => ParsingChange::Values,
+        false if effects.own.changes_parsing => ParsingChange::Values,
         false => ParsingChange::Nothing,
     };
     by_pin.max(of_statement(context, statement))
@@ -90,7 +90,7 @@ pub(super) fn sets_path(
     };
     let mut names = postgres::set_config_names(context.text, statement, context.backslashes);
     // Functions may set anything in their bodies, which are not checked here.
-    effects.changes_parsing || statement.traits.any(sets) && names.any(is_path)
+    effects.own.changes_parsing || statement.traits.any(sets) && names.any(is_path)
 }
 
 /// Returns the parsing change of a setting. `name` is in lower case; `None`: unknown.

@@ -480,8 +480,8 @@ pub(super) fn add_pins(
         match pin {
             Pin::Sequence => effects.draws_sequence(),
             Pin::SequenceRead => effects.reads_sequence(SequenceReads::Some),
-            Pin::TableShadowing => effects.shadows_tables = true,
-            Pin::ParseSettings => effects.changes_parsing = true,
+            Pin::TableShadowing => effects.own.shadows_tables = true,
+            Pin::ParseSettings => effects.own.changes_parsing = true,
             pin => effects.pin(pin),
         }
     }

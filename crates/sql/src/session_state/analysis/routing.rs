@@ -9,6 +9,7 @@ use evenkeel_policy::route::{
     Isolation, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
 };
 
+use super::super::effects::{has_writing_words, is_writing_class};
 use super::CatalogChange;
 use super::effects::setting_name;
 use super::{AnalysisContext, functional_notation};
@@ -28,20 +29,9 @@ pub(super) fn statement(
 
 /// Returns whether other sessions may see new data after the statement commits.
 pub(super) fn may_write(facts: postgres::StatementKind, statement: &RoutedStatement) -> bool {
-    const WRITING: RoutingTraits = RoutingTraits::WRITES
-        .and(RoutingTraits::MAKES_TABLE)
-        .and(RoutingTraits::SEQUENCE)
-        .and(RoutingTraits::LARGE_OBJECT)
-        .and(RoutingTraits::RUNS_TEXT)
-        .and(RoutingTraits::OBSCURE);
     match statement.kind {
-        StatementClass::Write
-        | StatementClass::Ddl
-        | StatementClass::Routine
-        | StatementClass::Unknown => true,
-        StatementClass::Read => {
-            statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
-        }
+        class if is_writing_class(class) => true,
+        StatementClass::Read => has_writing_words(statement),
         // The calls of their queries are not checked: these run on the primary anyway.
         _ => matches!(
             facts,

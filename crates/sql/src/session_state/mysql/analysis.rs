@@ -17,17 +17,16 @@ mod trackers;
 
 use std::sync::Arc;
 
-use crate::hint;
 use crate::mysql::{self, LexerModes};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
-use evenkeel_policy::route::{
-    RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
-};
-use smallvec::{SmallVec, smallvec};
+use evenkeel_policy::route::{RoutedStatement, RoutingTraits, TransactionModes, Volatility};
+use smallvec::SmallVec;
 
 use super::super::PinSource;
-use super::super::analysis::EFFECTS_MAX;
-pub use super::super::analysis::RoutingHint;
+pub use super::super::effects::RoutingHint;
+use super::super::effects::{
+    EFFECTS_MAX, PinEffect, is_one_plain, unknown_effects, unknown_statements,
+};
 use super::previous_results::ResultReads;
 use super::variables;
 pub use body::bound_by_body;
@@ -151,13 +150,7 @@ pub enum TextForm {
 }
 
 /// Effect of a statement on its session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
-    /// Index of the statement in the text, from 0.
-    pub statement: u32,
-    /// Kind of the effect.
-    pub kind: EffectKind,
-}
+pub type Effect = super::super::effects::Effect<EffectKind>;
 
 /// Kind of effect of a statement on its session. Most kinds apply only if the statement succeeds.
 /// [`EffectKind::Pin`], [`EffectKind::Execute`], [`EffectKind::CreateUnknown`],
@@ -272,16 +265,22 @@ pub(super) const ANYTHING: [Pin; 6] = [
     Pin::Sequence,
 ];
 
+impl PinEffect for EffectKind {
+    fn pin(pin: Pin) -> Self {
+        EffectKind::Pin(pin)
+    }
+
+    fn pin_on_success(pin: Pin) -> Self {
+        EffectKind::PinOnSuccess(pin)
+    }
+}
+
 impl TextAnalysis {
     /// Returns whether its text with other literals has the same analysis: one plain read or write
     /// that leaves no state.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
-        let is_plain = |one: &RoutedStatement| {
-            matches!(one.kind, StatementClass::Read | StatementClass::Write)
-        };
-        self.statements.len() == 1
-            && self.statements.iter().all(is_plain)
+        is_one_plain(&self.statements)
             && self.effects.is_empty()
             && self.hint.is_none()
             && self.change < DataChange::Catalog
@@ -325,15 +324,8 @@ impl TextAnalysis {
     #[must_use]
     pub fn unreadable() -> TextAnalysis {
         TextAnalysis {
-            statements: smallvec![RoutedStatement {
-                kind: StatementClass::Unknown,
-                traits: RoutingTraits::OBSCURE,
-                calls: Volatility::Unknown,
-            }],
-            effects: smallvec![Effect {
-                statement: 0,
-                kind: EffectKind::Pin(Pin::Unknown),
-            }],
+            statements: unknown_statements(),
+            effects: unknown_effects(),
             change: DataChange::Catalog,
             needs: ResultReads::ALL.as_possible(),
             runs_routines: true,
@@ -385,11 +377,7 @@ impl TextAnalysis {
 
     /// Returns the effects of one statement, provided that each statement has one reply.
     pub(super) fn effects_of(&self, statement: usize) -> &[Effect] {
-        let statement = u32::try_from(statement).unwrap_or(u32::MAX);
-        let effects = &self.effects;
-        let begin = effects.partition_point(|effect| effect.statement < statement);
-        let end = effects.partition_point(|effect| effect.statement <= statement);
-        effects.get(begin..end).unwrap_or_default()
+        super::super::effects::effects_of(&self.effects, statement)
     }
 }
 
@@ -424,7 +412,7 @@ fn read_at(
 ) -> TextAnalysis {
     let facts = mysql::facts(text, modes);
     if facts.is_cut() || mysql::has_nbsp_outside_quotes(text, modes) {
-        return TextAnalysis::too_large(facts.hint().map(owned_hint));
+        return TextAnalysis::too_large(facts.hint().map(RoutingHint::of));
     }
     let context = AnalysisContext {
         text,
@@ -435,14 +423,14 @@ fn read_at(
     };
     if let Some(inner) = facts.single().and_then(|one| context.inner(one)) {
         return TextAnalysis {
-            hint: facts.hint().map(owned_hint),
+            hint: facts.hint().map(RoutingHint::of),
             form: inner.form.max(TextForm::LiteralText),
             read_for: inner.read_for.max(context.read_for(&facts)),
             ..inner
         };
     }
     let mut analysis = TextAnalysis {
-        hint: facts.hint().map(owned_hint),
+        hint: facts.hint().map(RoutingHint::of),
         is_counted: true,
         is_tableless: true,
         counts_rows: true,
@@ -466,10 +454,9 @@ fn read_at(
             analysis.kill = Kill::Unknown;
         }
         analysis.statements.push(routed);
-        let index = u32::try_from(index).unwrap_or(u32::MAX);
         let mut effects = effects::EffectCollector::of(index, &mut analysis.effects);
         effects::collect(&context, statement, &mut effects);
-        analysis.runs_routines |= effects.runs_routines;
+        analysis.runs_routines |= effects.own.runs_routines;
         if analysis.effects.len() > EFFECTS_MAX {
             return TextAnalysis::too_large(analysis.hint);
         }
@@ -578,13 +565,5 @@ impl<'a> AnalysisContext<'a> {
             analysis.kill = Kill::Unknown;
         }
         Some(analysis)
-    }
-}
-
-fn owned_hint(hint: hint::HintComment<'_>) -> RoutingHint {
-    match hint {
-        hint::HintComment::Primary => RoutingHint::Primary,
-        hint::HintComment::Replica => RoutingHint::Replica,
-        hint::HintComment::Server(name) => RoutingHint::Server(name.into()),
     }
 }

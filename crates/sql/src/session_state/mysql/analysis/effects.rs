@@ -4,60 +4,26 @@ use crate::mysql::{self, StatementKind, StatementTraits, TokenKind, VariableScop
 use crate::token::{Span, Word};
 use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::TransactionModes;
-use smallvec::SmallVec;
 
 use super::{
-    ANYTHING, AnalysisContext, Effect, EffectKind, SessionObject, calls, routing, set, split,
-    tables,
+    ANYTHING, AnalysisContext, EffectKind, SessionObject, calls, routing, set, split, tables,
 };
+use crate::session_state::effects;
 use crate::session_state::mysql::values;
 
 /// Collector of the effects of one statement.
-pub(super) struct EffectCollector<'a> {
-    pub(super) statement: u32,
-    pub(super) list: &'a mut SmallVec<[Effect; 1]>,
-    /// Pins that are already in the list; `sets_within`: so is [`EffectKind::SetByRoutine`].
-    pins: Pins,
-    pins_on_success: Pins,
+pub(super) type EffectCollector<'a> = effects::EffectCollector<'a, EffectKind, OwnEffects>;
+
+/// Notes of the collector besides the list of effects.
+#[derive(Default)]
+pub(super) struct OwnEffects {
+    /// True if [`EffectKind::SetByRoutine`] is in the list.
     sets_within: bool,
     /// True if the list contains effects of routines and triggers.
     pub(super) runs_routines: bool,
 }
 
-impl<'a> EffectCollector<'a> {
-    pub(super) fn of(statement: u32, list: &'a mut SmallVec<[Effect; 1]>) -> Self {
-        Self {
-            statement,
-            list,
-            pins: Pins::NONE,
-            pins_on_success: Pins::NONE,
-            sets_within: false,
-            runs_routines: false,
-        }
-    }
-
-    pub(super) fn push(&mut self, kind: EffectKind) {
-        self.list.push(Effect {
-            statement: self.statement,
-            kind,
-        });
-    }
-
-    /// Adds a pin, unless it is already in the list.
-    pub(super) fn pin(&mut self, pin: Pin) {
-        if !self.pins.has(pin) {
-            self.pins.add(pin);
-            self.push(EffectKind::Pin(pin));
-        }
-    }
-
-    pub(super) fn pin_on_success(&mut self, pin: Pin) {
-        if !self.pins_on_success.has(pin) {
-            self.pins_on_success.add(pin);
-            self.push(EffectKind::PinOnSuccess(pin));
-        }
-    }
-
+impl EffectCollector<'_> {
     /// Adds that the statement may have set each user variable in it. Pins if it names none, or one
     /// whose name cannot be read.
     pub(super) fn compute_users(
@@ -92,15 +58,15 @@ impl<'a> EffectCollector<'a> {
 
     /// Adds the pins of a routine, a trigger or a view ([`super::bound_by_body`]).
     pub(super) fn add_pins(&mut self, pins: Pins) {
-        self.runs_routines |= !pins.is_empty();
+        self.own.runs_routines |= !pins.is_empty();
         for pin in pins.iter() {
             match pin {
                 // Reading it concerns the connection before the statement: [`calls::bonds`].
                 Pin::FoundRows => {}
                 Pin::InsertId => self.push(EffectKind::InsertIdUnknown),
-                Pin::Settings if self.sets_within => {}
+                Pin::Settings if self.own.sets_within => {}
                 Pin::Settings => {
-                    self.sets_within = true;
+                    self.own.sets_within = true;
                     self.push(EffectKind::SetByRoutine);
                 }
                 pin => self.pin(pin),
@@ -110,7 +76,7 @@ impl<'a> EffectCollector<'a> {
 
     /// Adds all effects that unreadable SQL may have.
     pub(super) fn anything(&mut self) {
-        self.runs_routines = true;
+        self.own.runs_routines = true;
         ANYTHING.into_iter().for_each(|pin| self.pin(pin));
     }
 }

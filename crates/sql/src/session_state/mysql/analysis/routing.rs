@@ -10,6 +10,7 @@ use evenkeel_policy::route::{
 
 use super::super::previous_results::ResultReads;
 use super::{AnalysisContext, DataChange, TextForm, TransactionPart, calls, set};
+use crate::session_state::effects::{has_writing_words, is_writing_class};
 
 /// Returns the statement in the form that the router uses.
 pub(super) fn statement(
@@ -45,22 +46,13 @@ pub(super) fn change(facts: &mysql::StatementFacts, statement: &RoutedStatement)
 
 /// Returns whether other sessions may see new data after the statement commits.
 pub(super) fn may_write(statement: &RoutedStatement) -> bool {
-    const WRITING: RoutingTraits = RoutingTraits::WRITES
-        .and(RoutingTraits::MAKES_TABLE)
-        .and(RoutingTraits::SEQUENCE)
-        .and(RoutingTraits::OBSCURE);
     match statement.kind {
-        StatementClass::Write
-        | StatementClass::Ddl
-        | StatementClass::Routine
-        | StatementClass::Unknown => true,
+        class if is_writing_class(class) => true,
         StatementClass::Read
         | StatementClass::Asks
         | StatementClass::Server
         | StatementClass::Session
-        | StatementClass::Setting => {
-            statement.traits.any(WRITING) || statement.calls >= Volatility::Volatile
-        }
+        | StatementClass::Setting => has_writing_words(statement),
         _ => false,
     }
 }

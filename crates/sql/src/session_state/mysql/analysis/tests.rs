@@ -1,5 +1,7 @@
 //! Tests of the analysis of MySQL texts: one table per property.
 
+use evenkeel_policy::route::StatementClass;
+
 use super::*;
 
 mod binding;
