@@ -3,13 +3,16 @@
 
 mod clock;
 mod cluster;
+mod clusters;
 mod command;
 mod database;
 mod eligibility;
+mod endpoint;
 mod explain;
 mod history;
 mod http;
 mod listening;
+mod monitor_event;
 mod operate;
 mod peers;
 mod probing;
@@ -34,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_config::Problems;
-use evenkeel_config::plan::{Address, Plan, ServerPlan};
+use evenkeel_config::plan::{Address, Plan};
 use evenkeel_engine::clock::now_ms;
 use evenkeel_engine::listen::ListenError;
 use evenkeel_policy::health::Change;
@@ -50,10 +53,10 @@ use crate::log::Format;
 use crate::notify;
 use crate::status::{EventKind, Request, Severity};
 use crate::upgrade::predecessor::{InheritedSockets, Predecessor, TakeOverError};
-use cluster::ManagedCluster;
-use eligibility::Eligibility;
+use clusters::Clusters;
+use eligibility::RoleView;
+use monitor_event::MonitorEvent;
 use peers::Peers;
-use probing::MonitorEvent;
 use removal::Removal;
 use servers::Servers;
 use service::ManagedService;
@@ -136,7 +139,7 @@ pub struct ControlPlane {
     problems: Problems,
     servers: Servers,
     services: Vec<ManagedService>,
-    clusters: Vec<ManagedCluster>,
+    clusters: Clusters,
     timeline: Timeline,
     /// Servers outside of clusters that have gone down in this turn.
     went_down: Vec<(Address, Change)>,
@@ -173,7 +176,7 @@ impl ControlPlane {
             problems,
             servers: Servers::default(),
             services: Vec::new(),
-            clusters: Vec::new(),
+            clusters: Clusters::default(),
             timeline: Timeline::default(),
             went_down: Vec::new(),
             removals: Vec::new(),
@@ -334,10 +337,11 @@ impl ControlPlane {
                     service.plan.servers.len(),
                 );
             }
-            let usable = self.listed(service).filter(|(other, eligibility)| {
+            let roles = self.role_view();
+            let usable = roles.listed(service).filter(|(other, eligibility)| {
                 other.address != *address
                     && service.weight(other) > 0
-                    && self.serves((other, eligibility))
+                    && roles.serves((other, eligibility))
             });
             (usable.count(), service.plan.servers.len())
         });
@@ -368,14 +372,12 @@ impl ControlPlane {
         }
     }
 
-    fn takes_clients(&self, address: &Address) -> bool {
-        let state = self.servers.get(address);
-        state.is_some_and(|state| state.takes_clients())
-    }
-
-    /// Returns whether a service routes clients to a server: the server is up and its role fits.
-    fn serves(&self, (server, eligibility): (&ServerPlan, &Eligibility)) -> bool {
-        self.takes_clients(&server.address) && !matches!(eligibility, Eligibility::Unused(_))
+    /// Returns the servers with their roles, as services see them.
+    fn role_view(&self) -> RoleView<'_> {
+        RoleView {
+            servers: &self.servers,
+            clusters: &self.clusters,
+        }
     }
 
     async fn handle_signal(&mut self, signal: Signal) {

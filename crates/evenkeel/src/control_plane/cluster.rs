@@ -1,4 +1,5 @@
-//! Manages the clusters of services with a role: role queries, decisions and their consequences.
+//! Manages one cluster of services with a role, and applies what is decided about it to services
+//! and sessions.
 
 mod events;
 mod removed_services;
@@ -6,7 +7,7 @@ pub(super) mod switchover;
 
 use std::collections::BTreeMap;
 
-use evenkeel_config::plan::{self, Address, OnPrimaryChange, Plan, ServicePlan};
+use evenkeel_config::plan::{self, Address, OnPrimaryChange, ServicePlan};
 use evenkeel_engine::clock::now_ms;
 use evenkeel_monitor::WatchError;
 use evenkeel_policy::cluster::{Cluster, ClusterRoles, HandoverState, Problem, Role, RoleReport};
@@ -16,6 +17,9 @@ use evenkeel_proxy::record::CutReason;
 
 use self::switchover::Switchover;
 use super::ControlPlane;
+use super::clusters::Decision;
+use super::servers::Servers;
+use super::service::name_of;
 
 /// Servers listed by services with a role, merged over all services that share a server.
 pub(super) struct ManagedCluster {
@@ -36,7 +40,96 @@ pub(super) struct ManagedCluster {
     cluster: Cluster,
 }
 
+/// News about a member of a cluster.
+pub(super) enum News {
+    /// Role report of the server.
+    Report(Box<RoleReport>),
+    /// The server is alive, and does not report its role for this reason.
+    Unknown(String),
+    /// The server does not answer over a new connection.
+    Silent,
+    /// The server is down, or its last report belongs to another machine.
+    Down,
+    /// Selection of the server as the primary by an operator, or the end of a selection.
+    Selected(bool),
+}
+
 impl ManagedCluster {
+    /// Returns a cluster of these members, by address and with their ids and names. State of those
+    /// that `known` had before is kept.
+    pub(super) fn adopt(
+        known: Option<ManagedCluster>,
+        (members, listed): (Vec<Address>, Vec<(u64, String)>),
+        wants_primary: bool,
+    ) -> ManagedCluster {
+        if let Some(mut known) = known {
+            known.cluster.set_members(listed);
+            return ManagedCluster {
+                members,
+                wants_primary,
+                ..known
+            };
+        }
+        let cluster = Cluster::new(listed);
+        ManagedCluster {
+            members,
+            verdict: cluster.roles(),
+            primary_since_ms: now_ms(),
+            role_since_ms: BTreeMap::new(),
+            wants_primary,
+            reported: Vec::new(),
+            switchover: None,
+            switchovers: 0,
+            cluster,
+        }
+    }
+
+    /// Records news about a member. The next decision takes it into account.
+    pub(super) fn record(&mut self, server_id: u64, news: News) {
+        let cluster = &mut self.cluster;
+        match news {
+            News::Report(report) => cluster.report_received(now_ms(), server_id, *report),
+            News::Unknown(why) => cluster.role_unknown(server_id, why),
+            News::Silent => cluster.server_unresponsive(server_id),
+            News::Down => cluster.server_down(now_ms(), server_id),
+            News::Selected(selected) => cluster.override_primary(selected.then_some(server_id)),
+        }
+    }
+
+    /// Decides the roles, and has those queried again on which the decision depends. Returns the
+    /// roles before, and a switchover that begins.
+    pub(super) fn decide(&mut self, servers: &Servers) -> (ClusterRoles, Option<Switchover>) {
+        let verdict = self.cluster.roles();
+        self.verify(servers, &verdict);
+        let old = std::mem::replace(&mut self.verdict, verdict);
+        let switchover = self.start_switchover(&old);
+        (old, switchover)
+    }
+
+    fn verify(&self, servers: &Servers, verdict: &ClusterRoles) {
+        for address in &self.members {
+            let Some(state) = servers.get(address) else {
+                continue;
+            };
+            let Some(role_task) = &state.role_task else {
+                continue;
+            };
+            role_task.set_urgent(verdict.primary.is_none() && self.wants_primary);
+            let wanted = |verdict: &ClusterRoles| verdict.verify.contains(&state.server.id);
+            if wanted(verdict) {
+                if verdict.primary == Some(state.server.id) {
+                    role_task.contest();
+                }
+                role_task.verify(!wanted(&self.verdict));
+            }
+        }
+    }
+
+    /// Returns whether a member has never reported its role.
+    pub(super) fn awaits(&self, server_id: u64) -> bool {
+        self.cluster.awaits(server_id)
+    }
+
     /// Returns the manual primary override, while it is valid.
     pub(super) fn named(&self) -> Option<u64> {
         self.cluster.selected_primary()
@@ -54,97 +147,36 @@ impl ManagedCluster {
         self.cluster.handover_state()
     }
 
+    /// Restores that state of a predecessor process.
+    pub(super) fn restore(&mut self, memory: &HandoverState) {
+        self.cluster.restore(memory);
+    }
+
     /// Returns the role of a member.
     pub(super) fn role(&self, server_id: u64) -> &Role {
-        let mut roles = self.verdict.roles.iter();
-        let found = roles.find(|(id, _)| *id == server_id);
-        found.map_or(&Role::Unknown, |(_, role)| role)
+        role_in(&self.verdict, server_id)
     }
 }
 
 impl ControlPlane {
-    /// Returns the cluster that a server belongs to.
-    pub(super) fn cluster_of(&self, address: &Address) -> Option<&ManagedCluster> {
-        let mut clusters = self.clusters.iter();
-        clusters.find(|cluster| cluster.members.contains(address))
-    }
-
-    fn cluster_index(&self, address: &Address) -> Option<usize> {
-        let mut clusters = self.clusters.iter();
-        clusters.position(|cluster| cluster.members.contains(address))
-    }
-
-    /// Builds the clusters of a new plan. State of remaining members is kept.
+    /// Builds the clusters of a new plan, and applies what is decided about them.
     pub(super) fn adopt_clusters(&mut self) {
-        let mut old = std::mem::take(&mut self.clusters);
-        for members in groups(&self.plan) {
-            let listed: Vec<(u64, String)> = members
-                .iter()
-                .filter_map(|address| {
-                    let state = self.servers.get(address)?;
-                    Some((state.server.id, self.name_of(address).to_owned()))
-                })
-                .collect();
-            let known = old
-                .iter()
-                .position(|cluster| members.iter().any(|one| cluster.members.contains(one)));
-            let state = match known {
-                Some(index) => {
-                    let mut state = old.swap_remove(index);
-                    state.cluster.set_members(listed);
-                    ManagedCluster { members, ..state }
-                }
-                None => new_cluster(members, listed),
-            };
-            self.clusters.push(state);
-        }
-        for index in 0..self.clusters.len() {
-            let is_wanted = self.services.iter().any(|service| {
-                let members = &self.clusters[index].members;
-                needs_primary(&service.plan) && members.iter().any(|one| service.lists(one))
-            });
-            self.clusters[index].wants_primary = is_wanted;
-        }
-        self.monitor_members();
+        let name_of = |address: &Address| name_of(&self.services, &self.servers, address);
+        self.clusters.adopt(&self.plan, &self.servers, name_of);
+        let reports = &self.reports.0;
+        self.clusters.monitor_members(&mut self.servers, reports);
         self.mark_dead_members();
         for index in 0..self.clusters.len() {
-            self.update_roles(index);
+            let decision = self.clusters.decide(&self.servers, index);
+            self.apply_decision(decision);
             self.cut_leftover_sessions(index);
         }
     }
 
-    /// Monitors the roles of servers in clusters, and only of those.
-    fn monitor_members(&mut self) {
-        for state in self.servers.values_mut() {
-            let address = &state.address;
-            let is_member = self
-                .clusters
-                .iter()
-                .any(|one| one.members.contains(address));
-            if let Err(why) = state.monitor_role(is_member, &self.reports.0) {
-                let address = &state.address;
-                tracing::error!(server = %address, "cannot query the role of this server: {why}");
-            }
-        }
-    }
-
-    /// Marks members as down that are down before their first role report, so that no decision
-    /// waits for that report.
+    /// Marks members as down that are down before their first role report.
     pub(super) fn mark_dead_members(&mut self) {
-        let states = self.servers.values();
-        let dead = states.filter(|state| state.health.state() == HealthState::Down);
-        let dead: Vec<_> = dead
-            .map(|one| (one.address.clone(), one.server.id))
-            .collect();
-        for (address, server_id) in dead {
-            if let Some(index) = self.cluster_index(&address)
-                && self.clusters[index].cluster.awaits(server_id)
-            {
-                self.clusters[index]
-                    .cluster
-                    .server_down(now_ms(), server_id);
-                self.update_roles(index);
-            }
+        for address in self.clusters.unreported_dead(&self.servers) {
+            self.apply_news(&address, News::Down);
         }
     }
 
@@ -154,8 +186,8 @@ impl ControlPlane {
         address: &Address,
         outcome: Result<RoleReport, WatchError>,
     ) {
-        let found = self.cluster_index(address);
-        let Some((index, state)) = found.zip(self.servers.get_mut(address)) else {
+        let is_member = self.clusters.of(address).is_some();
+        let Some(state) = self.servers.get_mut(address).filter(|_| is_member) else {
             return;
         };
         let (server_id, now_ms) = (state.server.id, now_ms());
@@ -165,7 +197,7 @@ impl ControlPlane {
             let failure = evenkeel_proxy::event::PassiveFailure::ConnectFailed(why.clone());
             self.record_passive_failure(server_id, &failure);
             if is_outdated {
-                self.record_hidden_role(address, index, why, false);
+                self.record_hidden_role(address, why, false);
             }
             return;
         }
@@ -177,13 +209,11 @@ impl ControlPlane {
             Ok(report) => {
                 state.record_role_report(now_ms);
                 self.record_role(address, &report);
-                let cluster = &mut self.clusters[index].cluster;
-                cluster.report_received(now_ms, server_id, report);
-                self.update_roles(index);
+                self.apply_news(address, News::Report(Box::new(report)));
             }
             Err(error) => {
                 let lasts = state.lasts(&error);
-                self.record_hidden_role(address, index, error.to_string(), lasts);
+                self.record_hidden_role(address, error.to_string(), lasts);
             }
         }
         if self.servers.get(address).map(|one| one.fault()) != known_fault {
@@ -193,73 +223,11 @@ impl ControlPlane {
 
     /// Drops the last role report of a live server that no longer reports its role. `lasts`: only a
     /// change of a configuration helps.
-    fn record_hidden_role(&mut self, address: &Address, index: usize, why: String, lasts: bool) {
-        let Some(state) = self.servers.get_mut(address) else {
-            return;
-        };
-        if state.health.state() == HealthState::Down {
-            return;
+    fn record_hidden_role(&mut self, address: &Address, why: String, lasts: bool) {
+        let state = self.servers.get_mut(address);
+        if state.is_some_and(|state| state.record_hidden_role(&why, lasts)) {
+            self.apply_news(address, News::Unknown(why));
         }
-        if state.role_problem.as_ref() != Some(&why) {
-            tracing::error!(server = %address, "cannot determine server role: {why}");
-            state.role_problem = Some(why.clone());
-            state.is_role_problem_lasting = lasts;
-        }
-        let server_id = state.server.id;
-        let cluster = &mut self.clusters[index].cluster;
-        cluster.role_unknown(server_id, why);
-        self.update_roles(index);
-    }
-
-    /// Invalidates a server's role report and queries the role again immediately.
-    pub(super) fn forget_role(&mut self, address: &Address) {
-        let found = self.cluster_index(address).zip(self.servers.get(address));
-        let Some((index, state)) = found else { return };
-        if let Some(role_task) = &state.role_task {
-            role_task.verify(true);
-        }
-        let server_id = state.server.id;
-        self.clusters[index]
-            .cluster
-            .server_down(now_ms(), server_id);
-        self.update_roles(index);
-    }
-
-    /// Records that a server does not answer over a new connection.
-    pub(super) fn record_silence(&mut self, address: &Address) {
-        let Some((index, state)) = self.cluster_index(address).zip(self.servers.get(address))
-        else {
-            return;
-        };
-        let server_id = state.server.id;
-        self.clusters[index].cluster.server_unresponsive(server_id);
-        self.update_roles(index);
-    }
-
-    /// Follows a change of a server's health state: drops the role of a dead server and queries the
-    /// role of a recovered one.
-    pub(super) fn apply_health_state(&mut self, address: &Address, health: HealthState) {
-        let Some(index) = self.cluster_index(address) else {
-            return;
-        };
-        let Some(state) = self.servers.get(address) else {
-            return;
-        };
-        if health == HealthState::Down {
-            let server_id = state.server.id;
-            self.clusters[index]
-                .cluster
-                .server_down(now_ms(), server_id);
-            self.update_roles(index);
-        } else if let Some(role_task) = &state.role_task {
-            role_task.verify(true);
-        }
-    }
-
-    /// Restores the cluster state of a predecessor process.
-    pub(super) fn restore(&mut self, index: usize, memory: &HandoverState) {
-        self.clusters[index].cluster.restore(memory);
-        self.update_roles(index);
     }
 
     /// Sets or clears the manual primary override.
@@ -268,19 +236,15 @@ impl ControlPlane {
         address: &Address,
         clear: bool,
     ) -> Result<String, String> {
-        let Some(index) = self.cluster_index(address) else {
+        self.apply_news(address, News::Selected(!clear));
+        let Some(cluster) = self.clusters.of(address) else {
             return Err(format!(
                 "{address} is not in a service with a role: set `role` in [[service]] first"
             ));
         };
         let server_id = self.servers.get(address).map(|state| state.server.id);
-        let named = (!clear).then_some(server_id).flatten();
-        let cluster = &mut self.clusters[index];
-        cluster.cluster.override_primary(named);
-        let name = self.name_of(address).to_owned();
-        self.update_roles(index);
-        let verdict = &self.clusters[index].verdict;
-        Ok(match (clear, verdict.primary) {
+        let name = self.name_of(address);
+        Ok(match (clear, cluster.verdict.primary) {
             (true, _) => "the override is removed; the primary is determined from the servers' \
                           reports again"
                 .to_owned(),
@@ -294,55 +258,43 @@ impl ControlPlane {
         })
     }
 
-    /// Recomputes the cluster roles and applies the consequences if they have changed.
-    fn update_roles(&mut self, index: usize) {
-        let now_ms = now_ms();
-        let verdict = self.clusters[index].cluster.roles();
-        self.verify(index, &verdict);
-        let old = std::mem::replace(&mut self.clusters[index].verdict, verdict);
-        self.start_switchover(index, &old);
+    /// Records news about a member of a cluster, and applies what is decided then.
+    pub(super) fn apply_news(&mut self, address: &Address, news: News) {
+        if let Some(decision) = self.clusters.record(&self.servers, address, news) {
+            self.apply_decision(decision);
+        }
+    }
+
+    /// Applies a decision on the roles of a cluster to services and sessions, and reports it.
+    pub(super) fn apply_decision(&mut self, decision: Decision) {
+        let Decision {
+            index,
+            old,
+            switchover,
+        } = decision;
+        if let Some(switchover) = switchover {
+            self.start_switchover(switchover);
+        }
         self.publish_roles();
-        if old == self.clusters[index].verdict {
+        if old == self.clusters.get(index).verdict {
             return;
         }
         // First stop routing to the wrong server, then terminate the sessions on it.
         self.publish_cluster(index);
         let misplaced = self.cut_misplaced(index, &old);
-        if old.primary != self.clusters[index].verdict.primary {
+        if old.primary != self.clusters.get(index).verdict.primary {
             self.cut_leftover_sessions(index);
         }
-        self.report_primary(index, &old, misplaced, now_ms);
-        self.report_roles(index, &old, now_ms);
-        self.report_problems(index, old.primary);
-    }
-
-    fn verify(&self, index: usize, verdict: &ClusterRoles) {
-        let cluster = &self.clusters[index];
-        for address in &cluster.members {
-            let Some(state) = self.servers.get(address) else {
-                continue;
-            };
-            let Some(role_task) = &state.role_task else {
-                continue;
-            };
-            role_task.set_urgent(verdict.primary.is_none() && cluster.wants_primary);
-            let wanted = |verdict: &ClusterRoles| verdict.verify.contains(&state.server.id);
-            if wanted(verdict) {
-                if verdict.primary == Some(state.server.id) {
-                    role_task.contest();
-                }
-                role_task.verify(!wanted(&cluster.verdict));
-            }
-        }
+        self.report_decision(index, &old, misplaced);
     }
 
     fn publish_cluster(&mut self, index: usize) {
         for service in 0..self.services.len() {
-            let members = &self.clusters[index].members;
+            let members = &self.clusters.get(index).members;
             let concerned = self.services[service].plan.role != plan::Role::Any
                 && members.iter().any(|one| self.services[service].lists(one));
             if concerned
-                && self.eligibilities(&self.services[service])
+                && self.role_view().eligibilities(&self.services[service])
                     != self.services[service].eligibilities
             {
                 self.publish(service);
@@ -353,7 +305,7 @@ impl ControlPlane {
     /// Terminates sessions that would write to a server that is not the primary, if the
     /// configuration says so.
     fn cut_misplaced(&mut self, index: usize, old: &ClusterRoles) -> Vec<CutCount> {
-        let cluster = &self.clusters[index];
+        let cluster = self.clusters.get(index);
         let mut cuts = Vec::new();
         for service in &self.services {
             let cut = plan::Role::Primary {
@@ -388,7 +340,7 @@ impl ControlPlane {
     /// may no longer use. Like those of a former primary, they end only if there is another
     /// primary.
     fn cut_leftover_sessions(&mut self, index: usize) {
-        if self.clusters[index].verdict.primary.is_none() {
+        if self.clusters.get(index).verdict.primary.is_none() {
             return;
         }
         let no_roles = ClusterRoles {
@@ -401,7 +353,7 @@ impl ControlPlane {
         let cut = plan::Role::Primary {
             on_change: OnPrimaryChange::Cut,
         };
-        let members = &self.clusters[index].members;
+        let members = &self.clusters.get(index).members;
         for removal in &self.removals {
             let mut services = self.services.iter();
             let service = services.find(|one| one.service.id == removal.service.id);
@@ -415,26 +367,6 @@ impl ControlPlane {
         }
         self.cut_removed_services(index);
     }
-
-    /// Returns the names of the services that a cluster serves.
-    pub(super) fn services_of(&self, index: usize) -> Vec<String> {
-        let members = &self.clusters[index].members;
-        let services = self.services.iter().filter(|service| {
-            needs_roles(&service.plan) && members.iter().any(|one| service.lists(one))
-        });
-        services.map(|service| service.plan.name.clone()).collect()
-    }
-
-    pub(super) fn name_of_id(&self, index: usize, server_id: u64) -> &str {
-        let members = self.clusters[index].members.iter();
-        let mut known = members.filter(|address| {
-            let state = self.servers.get(address);
-            state.is_some_and(|state| state.server.id == server_id)
-        });
-        known
-            .next()
-            .map_or("a removed server", |address| self.name_of(address))
-    }
 }
 
 /// Returns whether a service needs the roles of its servers.
@@ -444,7 +376,7 @@ pub(super) fn needs_roles(plan: &ServicePlan) -> bool {
 }
 
 /// Returns whether a service needs a primary.
-fn needs_primary(plan: &ServicePlan) -> bool {
+pub(super) fn needs_primary(plan: &ServicePlan) -> bool {
     matches!(plan.role, plan::Role::Primary { .. }) || plan.database().is_some()
 }
 
@@ -452,47 +384,4 @@ fn role_in(verdict: &ClusterRoles, server_id: u64) -> &Role {
     let mut roles = verdict.roles.iter();
     let found = roles.find(|(id, _)| *id == server_id);
     found.map_or(&Role::Unknown, |(_, role)| role)
-}
-
-fn new_cluster(members: Vec<Address>, listed: Vec<(u64, String)>) -> ManagedCluster {
-    let cluster = Cluster::new(listed);
-    ManagedCluster {
-        members,
-        verdict: cluster.roles(),
-        primary_since_ms: now_ms(),
-        role_since_ms: BTreeMap::new(),
-        wants_primary: false,
-        reported: Vec::new(),
-        switchover: None,
-        switchovers: 0,
-        cluster,
-    }
-}
-
-/// Groups servers into clusters: all servers that one service with a role lists, merged with those
-/// of services that share a server.
-fn groups(plan: &Plan) -> Vec<Vec<Address>> {
-    let mut groups: Vec<Vec<Address>> = Vec::new();
-    for service in plan.services.iter().filter(|one| needs_roles(one)) {
-        let listed: Vec<_> = service
-            .servers
-            .iter()
-            .map(|one| one.address.clone())
-            .collect();
-        let mut joined: Vec<Address> = Vec::new();
-        groups.retain(|group| {
-            let shares = group.iter().any(|address| listed.contains(address));
-            if shares {
-                joined.extend(group.iter().cloned());
-            }
-            !shares
-        });
-        for address in listed {
-            if !joined.contains(&address) {
-                joined.push(address);
-            }
-        }
-        groups.push(joined);
-    }
-    groups
 }

@@ -30,8 +30,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::ControlPlane;
-use super::probing;
-use super::server::{ManagedServer, MonitorConfig};
+use super::eligibility::RoleView;
+use super::monitor_event::MonitorEvent;
+use super::server::MonitorConfig;
 use super::servers::Servers;
 use membership::{EpochCounter, Membership, MonitoredServer};
 use positions::{MonitoredPosition, PositionFollower};
@@ -115,7 +116,7 @@ impl MonitorTasks {
         before: Option<MonitorTasks>,
         server_info: Arc<ServerInfo>,
         (plan, sources, servers): (&ServicePlan, MonitorSources, Vec<MonitoredServer>),
-        reports: &mpsc::Sender<probing::MonitorEvent>,
+        reports: &mpsc::Sender<MonitorEvent>,
     ) -> Result<MonitorTasks, String> {
         let epochs = before.map(|mut before| std::mem::take(&mut before.epochs));
         let mut monitor_tasks = MonitorTasks {
@@ -150,12 +151,12 @@ impl MonitorTasks {
         tracing::warn!(service = plan.name, "{problem}");
     }
 
-    fn start_role_checks(&mut self, reports: mpsc::Sender<probing::MonitorEvent>) {
+    fn start_role_checks(&mut self, reports: mpsc::Sender<MonitorEvent>) {
         let server_info = Arc::clone(&self.server_info);
         self.run(async move {
             loop {
                 let server_ids = server_info.next_role_checks().await;
-                let report = probing::MonitorEvent::RoleDoubted(server_ids);
+                let report = MonitorEvent::RoleDoubted(server_ids);
                 if reports.send(report).await.is_err() {
                     return;
                 }
@@ -322,6 +323,26 @@ struct ServerRoles {
 }
 
 impl ServerRoles {
+    /// Returns the roles of a service's servers.
+    fn of(plan: &ServicePlan, view: RoleView<'_>) -> ServerRoles {
+        let mut roles = ServerRoles {
+            tracks: tracks(plan),
+            ..ServerRoles::default()
+        };
+        for one in &plan.servers {
+            let state = view.servers.get(&one.address);
+            let up = state.filter(|state| state.health.state() != HealthState::Down);
+            let Some(state) = up else { continue };
+            let id = state.server.id;
+            let cluster = view.clusters.of(&one.address);
+            roles.add(
+                id,
+                cluster.map_or(&Role::Unknown, |cluster| cluster.effective_role(id)),
+            );
+        }
+        roles
+    }
+
     fn add(&mut self, id: u64, role: &Role) {
         match role {
             Role::Primary => self.primary = Some(id),
@@ -393,7 +414,7 @@ impl ControlPlane {
             if self.services[index].monitor_tasks.is_none() {
                 continue;
             }
-            let roles = self.roles(index);
+            let roles = ServerRoles::of(&self.services[index].plan, self.role_view());
             let primary = roles.primary;
             if let Some(monitor_tasks) = &mut self.services[index].monitor_tasks {
                 monitor_tasks.publish_roles(roles);
@@ -402,33 +423,13 @@ impl ControlPlane {
         }
     }
 
-    fn roles(&self, index: usize) -> ServerRoles {
-        let plan = &self.services[index].plan;
-        let mut roles = ServerRoles {
-            tracks: tracks(plan),
-            ..ServerRoles::default()
-        };
-        for one in &plan.servers {
-            let state = self.servers.get(&one.address);
-            let up = state.filter(|state| state.health.state() != HealthState::Down);
-            let Some(state) = up else { continue };
-            let id = state.server.id;
-            let cluster = self.cluster_of(&one.address);
-            roles.add(
-                id,
-                cluster.map_or(&Role::Unknown, |cluster| cluster.effective_role(id)),
-            );
-        }
-        roles
-    }
-
     /// Publishes changed server roles, and resumes sessions that wait for a primary.
     fn publish_assignment(&mut self, index: usize, primary: Option<u64>) {
         if self.has_new_assignment(index) {
             self.publish(index);
         }
         let before = self.services[index].primary;
-        if !before.is_some_and(|former| self.is_switching_over(former)) {
+        if !before.is_some_and(|former| self.clusters.is_switching_over(former)) {
             self.services[index].primary = primary;
             self.cut_former_primary(index, before.filter(|_| before != primary));
         }
@@ -440,15 +441,6 @@ impl ControlPlane {
             let service_id = self.services[index].service.id;
             self.data_plane
                 .cut(Some(service_id), former, CutReason::PrimaryChanged);
-        }
-    }
-
-    /// Queries the roles of servers that sessions doubt.
-    pub(super) fn check_roles(&self, server_ids: &std::collections::BTreeSet<u64>) {
-        let doubted = |state: &&ManagedServer| server_ids.contains(&state.server.id);
-        let servers = self.servers.values().filter(doubted);
-        for role_task in servers.filter_map(|state| state.role_task.as_ref()) {
-            role_task.request_check();
         }
     }
 }

@@ -3,7 +3,8 @@
 use evenkeel_config::plan::{self, Address, Fallback, ServerPlan};
 use evenkeel_policy::cluster::Role;
 
-use super::ControlPlane;
+use super::clusters::Clusters;
+use super::servers::Servers;
 use super::service::ManagedService;
 
 /// Fraction (one fifth) of the lag limit by which a replica must stay below it to be used again.
@@ -20,7 +21,14 @@ pub(super) enum Eligibility {
     Unused(String),
 }
 
-impl ControlPlane {
+/// Servers and their roles, as services see them.
+#[derive(Clone, Copy)]
+pub(super) struct RoleView<'a> {
+    pub(super) servers: &'a Servers,
+    pub(super) clusters: &'a Clusters,
+}
+
+impl RoleView<'_> {
     /// Returns the eligibility of each server of a service, in their order.
     pub(super) fn eligibilities(&self, service: &ManagedService) -> Vec<Eligibility> {
         let listed = service.plan.servers.iter().enumerate();
@@ -67,7 +75,7 @@ impl ControlPlane {
         };
         let resume_ms = max_ms - max_ms / LAG_MARGIN;
         let server_id = self.servers.get(address)?.server.id;
-        match self.cluster_of(address)?.role(server_id) {
+        match self.clusters.of(address)?.role(server_id) {
             Role::Replica(lag) if lag.ms > Some(resume_ms) => Some(format!(
                 "lag exceeded {max_ms} ms; used again below {resume_ms} ms"
             )),
@@ -78,7 +86,7 @@ impl ControlPlane {
     /// Returns whether a service currently depends on a server. That includes servers that are down
     /// or whose role is unknown, but neither the primary for reads nor replicas for writes.
     pub(super) fn should_serve(&self, service: &ManagedService, address: &Address) -> bool {
-        let cluster = self.cluster_of(address);
+        let cluster = self.clusters.of(address);
         let primary = cluster.and_then(|cluster| cluster.verdict.primary);
         let state = self.servers.get(address);
         let is_primary = state.is_some_and(|state| primary == Some(state.server.id));
@@ -89,13 +97,19 @@ impl ControlPlane {
         }
     }
 
-    pub(super) fn eligibility(&self, service_role: plan::Role, address: &Address) -> Eligibility {
+    /// Returns whether a service routes clients to a server: the server is up and its role fits.
+    pub(super) fn serves(&self, (server, eligibility): (&ServerPlan, &Eligibility)) -> bool {
+        let takes_clients = self.servers.takes_clients(&server.address);
+        takes_clients && !matches!(eligibility, Eligibility::Unused(_))
+    }
+
+    fn eligibility(&self, service_role: plan::Role, address: &Address) -> Eligibility {
         if service_role == plan::Role::Any {
             return Eligibility::Serves;
         }
         let state = self.servers.get(address);
         let role = state
-            .zip(self.cluster_of(address))
+            .zip(self.clusters.of(address))
             .map_or(&Role::Unknown, |(state, cluster)| {
                 cluster.role(state.server.id)
             });

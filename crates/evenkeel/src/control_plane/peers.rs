@@ -11,7 +11,7 @@ use evenkeel_proxy::data_plane::DataPlane;
 use evenkeel_proxy::{Endpoint, Server};
 use tokio::task::JoinHandle;
 
-use super::probing::resolve;
+use super::endpoint::resolve;
 
 /// Interval between two resolutions of a name.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,45 +1,27 @@
 //! Starts probes and name resolutions when they are due, and processes their results.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_config::plan::{Address, OnServerDown};
-use evenkeel_monitor::WatchError;
-use evenkeel_monitor::probe::{Observation, Outcome, Target};
-use evenkeel_policy::cluster;
+use evenkeel_monitor::probe::{Observation, Outcome};
 use evenkeel_policy::health::{Change, HealthState};
-use evenkeel_proxy::Endpoint;
 use evenkeel_proxy::data_plane::CutCount;
 use evenkeel_proxy::record::CutReason;
 
 use super::ControlPlane;
 use super::clock::now_unix_ms;
-use super::cluster::switchover::Switchover;
+use super::cluster::News;
+use super::endpoint::resolve;
+use super::monitor_event::MonitorEvent;
 use super::server::DueProbe;
+use super::service::name_of;
 use super::timeline::NewEvent;
 use super::traffic_check::with_traffic_check;
 use crate::status::{EventKind, Severity};
 
 /// Maximum number of reports that are handled before commands and other events.
 const REPORTS_PER_TURN_MAX: usize = 512;
-
-/// Result of a task outside of the control plane.
-#[derive(Debug)]
-pub(super) enum MonitorEvent {
-    /// Result of a probe, and whether the server responded to clients while the probe waited.
-    Probed(Address, Observation, bool),
-    Resolved(Address, Result<Vec<Endpoint>, String>),
-    RoleReport(Address, Result<cluster::RoleReport, WatchError>),
-    /// Server that does not respond over a new connection.
-    FellSilent(Address),
-    /// Switchover whose time limit for active work has passed.
-    SwitchoverExpired(Switchover),
-    /// Switchover whose active work has ended.
-    SwitchoverEnded(Switchover),
-    /// Servers whose roles contradict what sessions have observed.
-    RoleDoubted(BTreeSet<u64>),
-}
 
 impl ControlPlane {
     pub(super) fn start_due_probes(&mut self, now_ms: u64) {
@@ -113,10 +95,13 @@ impl ControlPlane {
                 self.apply_resolution(&address, answer);
             }
             MonitorEvent::RoleReport(address, outcome) => self.receive_role(&address, outcome),
-            MonitorEvent::FellSilent(address) => self.record_silence(&address),
+            MonitorEvent::FellSilent(address) => self.apply_news(&address, News::Silent),
             MonitorEvent::SwitchoverExpired(switchover) => self.cut_expired_switchover(switchover),
-            MonitorEvent::SwitchoverEnded(switchover) => self.end_switchover(switchover),
-            MonitorEvent::RoleDoubted(server_ids) => self.check_roles(&server_ids),
+            MonitorEvent::SwitchoverEnded(switchover) => {
+                self.clusters.end_switchover(switchover);
+                self.publish_roles();
+            }
+            MonitorEvent::RoleDoubted(server_ids) => self.servers.check_roles(&server_ids),
         }
     }
 
@@ -130,7 +115,7 @@ impl ControlPlane {
         if self.went_down.iter().any(|(earlier, _)| earlier == address) {
             self.publish_due();
         }
-        if change.to == HealthState::Down && self.cluster_of(address).is_none() {
+        if change.to == HealthState::Down && self.clusters.of(address).is_none() {
             self.publish_soon_all_with(address);
             self.went_down.push((address.clone(), change));
             return;
@@ -163,7 +148,11 @@ impl ControlPlane {
 
     fn finish_health_change(&mut self, address: &Address, change: &Change, cuts: Vec<CutCount>) {
         self.report_health(address, change, cuts);
-        self.apply_health_state(address, change.to);
+        if change.to == HealthState::Down {
+            self.apply_news(address, News::Down);
+        } else if let Some(state) = self.servers.get(address) {
+            state.verify_role();
+        }
         self.publish_roles();
         self.publish_faults(address);
         self.try_next_address(address, change.to);
@@ -186,9 +175,7 @@ impl ControlPlane {
 
     /// Returns a server's name in the first service that lists it.
     pub(super) fn name_of(&self, address: &Address) -> &str {
-        let first = self.servers.listed_by(address).first();
-        let found = first.and_then(|index| self.services[*index].listed(address));
-        found.map_or("a server", |server| &server.name)
+        name_of(&self.services, &self.servers, address)
     }
 
     /// Terminates sessions on servers that are down. A client that chose a server just before it
@@ -215,27 +202,6 @@ impl ControlPlane {
             }
         }
         cuts
-    }
-}
-
-pub(super) async fn resolve(host: &str, port: u16) -> Result<Vec<Endpoint>, String> {
-    let mut endpoints: Vec<_> = match tokio::net::lookup_host((host, port)).await {
-        Ok(found) => found.map(Endpoint::Tcp).collect(),
-        Err(error) => return Err(format!("cannot resolve host name {host}: {error}")),
-    };
-    if endpoints.is_empty() {
-        return Err(format!("host name {host} has no address"));
-    }
-    // Round-robin DNS shuffles its responses: the same set must not look like a change.
-    endpoints.sort_by_key(ToString::to_string);
-    endpoints.dedup();
-    Ok(endpoints)
-}
-
-pub(super) fn target(endpoint: &Endpoint) -> Target {
-    match endpoint {
-        Endpoint::Tcp(address) => Target::tcp(*address),
-        Endpoint::Unix(path) => Target::unix(path.clone()),
     }
 }
 

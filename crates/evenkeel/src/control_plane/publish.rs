@@ -79,7 +79,7 @@ impl ControlPlane {
     /// Publishes a new snapshot of one service to the data plane.
     pub(super) fn publish(&mut self, index: usize) {
         let now_ms = now_ms();
-        let eligibilities = self.eligibilities(&self.services[index]);
+        let eligibilities = self.role_view().eligibilities(&self.services[index]);
         self.report_eligibility(index, &eligibilities);
         let (snapshot, next_ramp_ms) = self.snapshot(&self.services[index], &eligibilities, now_ms);
         let service = &mut self.services[index];
@@ -135,7 +135,7 @@ impl ControlPlane {
             .zip(managed.eligibilities.iter().zip(eligibilities));
         let mut events = Vec::new();
         for (server, (before, now)) in listed {
-            let cluster = self.cluster_of(&server.address);
+            let cluster = self.clusters.of(&server.address);
             let state = self.servers.get(&server.address);
             let is_replica = cluster.zip(state).is_some_and(|(cluster, state)| {
                 matches!(cluster.role(state.server.id), Role::Replica(_))
@@ -170,7 +170,7 @@ impl ControlPlane {
     pub(super) fn publish_without_primary(&self, removed_service: &ManagedService) {
         let (mut snapshot, _) = self.snapshot(
             removed_service,
-            &self.eligibilities(removed_service),
+            &self.role_view().eligibilities(removed_service),
             now_ms(),
         );
         if let Some(database) = snapshot.protocol.database_mut() {
@@ -182,7 +182,8 @@ impl ControlPlane {
 
     /// Publishes a service that is not in the list yet.
     pub(super) fn publish_before_listening(&self, service: &ManagedService) {
-        let (snapshot, _) = self.snapshot(service, &self.eligibilities(service), now_ms());
+        let (snapshot, _) =
+            self.snapshot(service, &self.role_view().eligibilities(service), now_ms());
         self.data_plane.publish(&service.service, snapshot);
     }
 
@@ -296,11 +297,12 @@ impl ControlPlane {
             }
             return state_from((all, serving, false), service);
         }
-        let listed = self.listed(service);
+        let roles = self.role_view();
+        let listed = roles.listed(service);
         for (server, eligibility) in listed.filter(|(server, _)| service.weight(server) > 0) {
-            let should = self.should_serve(service, &server.address);
+            let should = roles.should_serve(service, &server.address);
             all += usize::from(should);
-            let serves = self.serves((server, &eligibility));
+            let serves = roles.serves((server, &eligibility));
             serving += usize::from(serves && should);
             reserve |= serves && !should;
         }

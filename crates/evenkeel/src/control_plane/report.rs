@@ -61,18 +61,17 @@ impl ControlPlane {
     }
 
     fn cluster_statuses(&self) -> Vec<ClusterStatus> {
-        let clusters = self.clusters.iter().enumerate();
-        clusters
-            .map(|(index, cluster)| ClusterStatus {
-                services: self.services_of(index),
+        let views = self.clusters.iter();
+        let views = views.map(|cluster| (cluster, self.cluster_view(cluster)));
+        views
+            .map(|(cluster, view)| ClusterStatus {
+                services: view.services(),
                 primary: cluster
                     .verdict
                     .primary
-                    .map(|id| self.name_of_id(index, id).to_owned()),
+                    .map(|id| view.name_of_id(id).to_owned()),
                 since_unix_ms: unix_ms(cluster.primary_since_ms),
-                operator_override: cluster
-                    .named()
-                    .map(|id| self.name_of_id(index, id).to_owned()),
+                operator_override: cluster.named().map(|id| view.name_of_id(id).to_owned()),
                 problems: cluster
                     .problems()
                     .into_iter()
@@ -160,10 +159,11 @@ impl ControlPlane {
     }
 
     fn list_unavailable(&self, managed: &ManagedService) -> String {
-        let listed = self.listed(managed);
+        let roles = self.role_view();
+        let listed = roles.listed(managed);
         let unavailable: Vec<_> = listed
             .filter(|(server, eligibility)| {
-                !self.serves((server, eligibility)) && self.should_serve(managed, &server.address)
+                !roles.serves((server, eligibility)) && roles.should_serve(managed, &server.address)
             })
             .collect();
         if unavailable.is_empty() {
@@ -181,7 +181,8 @@ impl ControlPlane {
 
     fn unavailable_reason(&self, server: &ServerPlan, eligibility: &Eligibility) -> String {
         let known = self.servers.get(&server.address);
-        if let (true, Eligibility::Unused(why)) = (self.takes_clients(&server.address), eligibility)
+        if let (true, Eligibility::Unused(why)) =
+            (self.servers.takes_clients(&server.address), eligibility)
         {
             return format!("{} ({why})", server.name);
         }

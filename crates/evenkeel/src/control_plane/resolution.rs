@@ -8,6 +8,7 @@ use evenkeel_proxy::data_plane::CutCount;
 use evenkeel_proxy::record::CutReason;
 
 use super::ControlPlane;
+use super::cluster::News;
 use super::server::ManagedServer;
 use super::timeline::NewEvent;
 use crate::status::{EventKind, Severity};
@@ -144,7 +145,10 @@ impl ControlPlane {
     /// Handles a server's move to another machine: discards the previous machine's role, and
     /// terminates sessions that could still write to it.
     fn report_move(&mut self, address: &Address) {
-        self.forget_role(address);
+        if let Some(state) = self.servers.get(address) {
+            state.verify_role();
+        }
+        self.apply_news(address, News::Down);
         let cuts = self.cut_writers_of(address);
         let what = format!("{} moved to another address", self.name_of(address));
         let event = NewEvent::new(EventKind::State, Severity::Warning, what);

@@ -11,7 +11,8 @@ use evenkeel_wire::proxy_header::ProxyVersion;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use super::probing::{MonitorEvent, target};
+use super::endpoint::target;
+use super::monitor_event::MonitorEvent;
 use super::traffic_check::{await_silence, with_traffic_check};
 
 /// Interval while a cluster has no primary: the next primary must not wait for the next query.

@@ -21,8 +21,9 @@ use evenkeel_proxy::{Endpoint, Server};
 use evenkeel_tls::TlsIdentity;
 use tokio::sync::mpsc;
 
+use super::endpoint;
 use super::history::History;
-use super::probing::{self, MonitorEvent};
+use super::monitor_event::MonitorEvent;
 use super::proxy_header::proxy_version;
 use super::role_monitor::{RoleMonitorTask, RoleQuerySettings};
 use crate::status::LastProbe;
@@ -89,7 +90,7 @@ impl MonitorConfig {
     /// Returns the target of probes. At another port than that of the traffic, a server does not
     /// expect a PROXY header.
     fn target(&self, endpoint: &Endpoint) -> Target {
-        let mut target = probing::target(endpoint);
+        let mut target = endpoint::target(endpoint);
         match (&mut target.address, self.health.port) {
             (TargetAddress::Tcp(address), Some(port)) => address.set_port(port),
             _ => target.proxy_header = proxy_version(self.send_proxy),

@@ -47,6 +47,26 @@ impl Servers {
         self.places[*self.by_id.get(&id)?].as_ref()
     }
 
+    /// Returns the server with this address as text.
+    pub(super) fn named(&self, address: &str) -> Option<&ManagedServer> {
+        let mut servers = self.values();
+        servers.find(|state| state.address.to_string() == address)
+    }
+
+    /// Returns whether a server takes new clients, whatever its role.
+    pub(super) fn takes_clients(&self, address: &Address) -> bool {
+        let state = self.get(address);
+        state.is_some_and(ManagedServer::takes_clients)
+    }
+
+    /// Queries the roles of servers that sessions doubt.
+    pub(super) fn check_roles(&self, server_ids: &BTreeSet<u64>) {
+        let servers = server_ids.iter().filter_map(|id| self.with_id(*id));
+        for role_task in servers.filter_map(|state| state.role_task.as_ref()) {
+            role_task.request_check();
+        }
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &ManagedServer> {
         self.places.iter().flatten()
     }

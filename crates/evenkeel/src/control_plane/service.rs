@@ -19,6 +19,7 @@ use super::history::History;
 use super::http::{self, HttpParts};
 use super::listening::Listening;
 use super::rejection_log::RejectionLog;
+use super::servers::Servers;
 use crate::rules;
 use crate::status;
 
@@ -156,6 +157,17 @@ impl ManagedService {
             listening.stop(data_plane);
         }
     }
+}
+
+/// Returns a server's name in the first service that lists it.
+pub(super) fn name_of<'s>(
+    services: &'s [ManagedService],
+    servers: &Servers,
+    address: &Address,
+) -> &'s str {
+    let first = servers.listed_by(address).first();
+    let found = first.and_then(|index| services[*index].listed(address));
+    found.map_or("a server", |server| &server.name)
 }
 
 /// Returns the index of each server in a plan.

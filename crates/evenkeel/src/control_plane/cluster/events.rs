@@ -1,65 +1,158 @@
 //! Reports changes of a cluster with their causes: a new primary, roles and problems.
 
+use evenkeel_engine::clock::now_ms;
 use evenkeel_policy::cluster::{ClusterRoles, Problem, Role};
 use evenkeel_proxy::data_plane::CutCount;
 
-use super::role_in;
+use super::{ManagedCluster, needs_roles, role_in};
 use crate::control_plane::ControlPlane;
+use crate::control_plane::servers::Servers;
+use crate::control_plane::service::{ManagedService, name_of};
 use crate::control_plane::timeline::NewEvent;
 use crate::status::{EventKind, Severity};
 
+impl ManagedCluster {
+    /// Returns the members whose role has changed, with their new role. A claim being verified is
+    /// reported after verification, some milliseconds later.
+    fn changed_roles(&self, old: &ClusterRoles) -> Vec<(u64, Role)> {
+        let changed = self.verdict.roles.iter().filter(|(server_id, role)| {
+            let before = role_in(old, *server_id);
+            let is_other = std::mem::discriminant(before) != std::mem::discriminant(role);
+            is_other && !self.verdict.verify.contains(server_id)
+        });
+        changed.cloned().collect()
+    }
+
+    /// Records the times of what a decision has changed.
+    fn record_times(&mut self, old: &ClusterRoles) {
+        let now_ms = now_ms();
+        if self.verdict.primary != old.primary {
+            self.primary_since_ms = now_ms;
+        }
+        for (server_id, _) in self.changed_roles(old) {
+            self.role_since_ms.insert(server_id, now_ms);
+        }
+    }
+
+    /// Returns the problems reported before, and records that those of now are reported. `None`:
+    /// nothing is decided while a claim is being verified.
+    fn exchange_reported(&mut self) -> Option<Vec<Problem>> {
+        let is_decided = self.verdict.verify.is_empty();
+        let problems = self.problems();
+        is_decided.then(|| std::mem::replace(&mut self.reported, problems))
+    }
+}
+
 impl ControlPlane {
-    pub(super) fn report_primary(
+    /// Reports what a decision has changed: the primary, roles and problems.
+    pub(super) fn report_decision(
         &mut self,
         index: usize,
         old: &ClusterRoles,
         cuts: Vec<CutCount>,
-        now_ms: u64,
     ) {
-        let cluster = &self.clusters[index];
-        let (was, is) = (old.primary, cluster.verdict.primary);
+        let cluster = self.clusters.get_mut(index);
+        cluster.record_times(old);
+        let reported = cluster.exchange_reported();
+        let view = self.cluster_view(self.clusters.get(index));
+        let mut events = Vec::from_iter(view.primary_event(old, cuts));
+        events.extend(view.role_events(old));
+        if let Some(reported) = reported {
+            events.extend(view.problem_events(&reported, old.primary));
+        }
+        for event in events {
+            self.record_event(event);
+        }
+    }
+
+    /// Returns a cluster with the servers and services that reports about it name.
+    pub(in crate::control_plane) fn cluster_view<'a>(
+        &'a self,
+        cluster: &'a ManagedCluster,
+    ) -> ClusterView<'a> {
+        ClusterView {
+            cluster,
+            servers: &self.servers,
+            services: &self.services,
+        }
+    }
+}
+
+/// A cluster, and the servers and services that reports about it name.
+pub(in crate::control_plane) struct ClusterView<'a> {
+    cluster: &'a ManagedCluster,
+    servers: &'a Servers,
+    services: &'a [ManagedService],
+}
+
+impl<'a> ClusterView<'a> {
+    /// Returns the names of the services that the cluster serves.
+    pub(in crate::control_plane) fn services(&self) -> Vec<String> {
+        let listing = self.listing();
+        let services = listing.filter(|service| needs_roles(&service.plan));
+        services.map(|service| service.plan.name.clone()).collect()
+    }
+
+    /// Returns the name of a member.
+    pub(in crate::control_plane) fn name_of_id(&self, server_id: u64) -> &'a str {
+        let mut known = self.cluster.members.iter().filter(|address| {
+            let state = self.servers.get(address);
+            state.is_some_and(|state| state.server.id == server_id)
+        });
+        known.next().map_or("a removed server", |address| {
+            name_of(self.services, self.servers, address)
+        })
+    }
+
+    /// Returns the services that list a member.
+    fn listing(&self) -> impl Iterator<Item = &'a ManagedService> {
+        let members = &self.cluster.members;
+        let services = self.services.iter();
+        services.filter(move |service| members.iter().any(|one| service.lists(one)))
+    }
+
+    fn primary_event(&self, old: &ClusterRoles, cuts: Vec<CutCount>) -> Option<NewEvent> {
+        let (was, is) = (old.primary, self.cluster.verdict.primary);
         if was == is {
-            return;
+            return None;
         }
         let (severity, what) = match (was, is) {
             (None, Some(new)) => (
                 Severity::Info,
-                format!("{} is the primary", self.name_of_id(index, new)),
+                format!("{} is the primary", self.name_of_id(new)),
             ),
             (Some(old), Some(new)) => (
                 Severity::Warning,
                 format!(
                     "{} is the primary, replacing {}",
-                    self.name_of_id(index, new),
-                    self.name_of_id(index, old)
+                    self.name_of_id(new),
+                    self.name_of_id(old)
                 ),
             ),
             (old, None) => (
                 Severity::Error,
                 format!(
                     "no primary: no server accepts writes; the last primary was {}",
-                    old.map_or("none", |old| self.name_of_id(index, old))
+                    old.map_or("none", |old| self.name_of_id(old))
                 ),
             ),
         };
-        let cause = self.describe_cause(index, old, is);
-        let queued = self.queued(index);
-        let services = self.services_of(index).join(", ");
-        self.clusters[index].primary_since_ms = now_ms;
+        let queued = self.listing().map(|one| one.service.queued() as u64).sum();
         let event = NewEvent::new(EventKind::Primary, severity, what);
-        self.record_event(event.cause(cause).service(services).cut(cuts, queued));
+        let event = event.cause(self.describe_cause(old, is));
+        Some(event.service(self.services().join(", ")).cut(cuts, queued))
     }
 
     /// Returns why the primary changed: the state of the old primary, or the claim of the new one.
-    fn describe_cause(&self, index: usize, old: &ClusterRoles, is: Option<u64>) -> String {
-        let cluster = &self.clusters[index];
+    fn describe_cause(&self, old: &ClusterRoles, is: Option<u64>) -> String {
+        let cluster = self.cluster;
         let gone = old.primary.map(|id| match cluster.role(id) {
-            Role::Unknown => self.describe_health(index, id),
+            Role::Unknown => self.describe_health(id),
             Role::Replica(_) => "is now a replica".to_owned(),
             Role::Spare(why) | Role::Unfit(why) => format!("is no longer usable ({why})"),
             Role::Primary => String::new(),
         });
-        let name = |id| self.name_of_id(index, id);
+        let name = |id| self.name_of_id(id);
         let problems = cluster.verdict.problems.iter();
         let whole = problems.filter(|one| is.is_none() && one.server.is_none());
         let mut parts: Vec<_> = whole.map(|one| one.message.clone()).collect();
@@ -70,9 +163,9 @@ impl ControlPlane {
         parts.join("; ")
     }
 
-    fn describe_health(&self, index: usize, server_id: u64) -> String {
-        let members = &self.clusters[index].members;
-        let mut states = members.iter().filter_map(|one| self.servers.get(one));
+    fn describe_health(&self, server_id: u64) -> String {
+        let members = self.cluster.members.iter();
+        let mut states = members.filter_map(|one| self.servers.get(one));
         let found = states.find(|state| state.server.id == server_id);
         found.map_or_else(
             || "was removed from the configuration".to_owned(),
@@ -80,20 +173,13 @@ impl ControlPlane {
         )
     }
 
-    pub(super) fn report_roles(&mut self, index: usize, old: &ClusterRoles, now_ms: u64) {
-        let roles = self.clusters[index].verdict.roles.clone();
-        for (server_id, role) in roles {
-            let before = role_in(old, server_id);
-            // A claim being verified is reported after verification, some milliseconds later.
-            let verifying = self.clusters[index].verdict.verify.contains(&server_id);
-            if std::mem::discriminant(before) == std::mem::discriminant(&role) || verifying {
-                continue;
-            }
-            self.clusters[index].role_since_ms.insert(server_id, now_ms);
-            let name = self.name_of_id(index, server_id).to_owned();
+    fn role_events(&self, old: &ClusterRoles) -> Vec<NewEvent> {
+        let changed = self.cluster.changed_roles(old).into_iter();
+        let event = |(server_id, role)| {
+            let name = self.name_of_id(server_id);
             let (severity, what, cause) = match role {
                 // Changes of the primary and of the health state are reported already.
-                Role::Primary | Role::Unknown => continue,
+                Role::Primary | Role::Unknown => return None,
                 Role::Replica(_) => (
                     Severity::Info,
                     format!("{name} is a replica"),
@@ -111,42 +197,28 @@ impl ControlPlane {
                 ),
             };
             let event = NewEvent::new(EventKind::Role, severity, what).cause(cause);
-            self.record_event(event.server(name));
-        }
+            Some(event.server(name))
+        };
+        changed.filter_map(event).collect()
     }
 
-    pub(super) fn report_problems(&mut self, index: usize, was_primary: Option<u64>) {
-        let verdict = &self.clusters[index].verdict;
-        let (new, primary) = (self.clusters[index].problems(), verdict.primary);
-        // Nothing is decided while a claim is being verified.
-        if !verdict.verify.is_empty() {
-            return;
-        }
-        let reported = std::mem::replace(&mut self.clusters[index].reported, new.clone());
-        let services = self.services_of(index).join(", ");
+    /// Returns events of problems that are new since those `reported` before, or of their end.
+    fn problem_events(&self, reported: &[Problem], was_primary: Option<u64>) -> Vec<NewEvent> {
+        let (problems, services) = (self.cluster.problems(), self.services().join(", "));
+        let event = |severity, what| {
+            NewEvent::new(EventKind::Problem, severity, what).service(services.clone())
+        };
         // The reason for the loss of the primary is the cause of that event.
-        let is_lost = was_primary.is_some() && primary.is_none();
-        let fresh = new.iter().filter(|one| is_news(one, &reported));
-        for problem in fresh.filter(|one| !(is_lost && one.server.is_none())) {
-            let what = problem.message.clone();
-            let event = NewEvent::new(EventKind::Problem, Severity::Error, what);
-            self.record_event(event.service(services.clone()));
+        let is_lost = was_primary.is_some() && self.cluster.verdict.primary.is_none();
+        let fresh = problems.iter().filter(|one| is_news(one, reported));
+        let fresh = fresh.filter(|one| !(is_lost && one.server.is_none()));
+        let mut events: Vec<_> = fresh
+            .map(|problem| event(Severity::Error, problem.message.clone()))
+            .collect();
+        if problems.is_empty() && reported.iter().any(|one| one.server.is_some()) {
+            events.push(event(Severity::Info, "cluster problem resolved".to_owned()));
         }
-        let of_server = reported.iter().any(|one| one.server.is_some());
-        if new.is_empty() && of_server {
-            let what = "cluster problem resolved";
-            let event = NewEvent::new(EventKind::Problem, Severity::Info, what);
-            self.record_event(event.service(services));
-        }
-    }
-
-    fn queued(&self, index: usize) -> u64 {
-        let members = &self.clusters[index].members;
-        let services = self.services.iter();
-        let concerned = services.filter(|service| members.iter().any(|one| service.lists(one)));
-        concerned
-            .map(|service| service.service.queued() as u64)
-            .sum()
+        events
     }
 }
 

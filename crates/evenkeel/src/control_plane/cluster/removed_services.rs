@@ -12,7 +12,7 @@ impl ControlPlane {
     /// Stops writes at former primaries. Call when a cluster has a new primary, or when other
     /// services may have left the cluster.
     pub(super) fn cut_removed_services(&self, index: usize) {
-        let cluster = &self.clusters[index];
+        let cluster = self.clusters.get(index);
         let Some(primary) = cluster.verdict.primary else {
             return;
         };

@@ -10,7 +10,7 @@ use evenkeel_proxy::record::CutReason;
 
 use super::ManagedCluster;
 use crate::control_plane::ControlPlane;
-use crate::control_plane::probing::MonitorEvent;
+use crate::control_plane::monitor_event::MonitorEvent;
 
 /// Longest time that new work waits for active work to finish. Sessions still busy then are
 /// terminated.
@@ -48,13 +48,14 @@ impl ManagedCluster {
         }
     }
 
-    /// Begins a switchover, or detects that one is over. Returns whether one begins.
-    fn start_switchover(&mut self, old: &ClusterRoles) -> bool {
+    /// Begins a switchover, or detects that one is over. Returns one that begins. Call after a
+    /// change of the roles.
+    pub(super) fn start_switchover(&mut self, old: &ClusterRoles) -> Option<Switchover> {
         let primary = self.verdict.primary;
         let may_finish = |id| primary != Some(id) && self.cluster.may_finish(id);
         if let Some(switchover) = self.switchover {
             self.switchover = Some(switchover).filter(|one| may_finish(one.server_id));
-            return false;
+            return None;
         }
         let former = old.primary.filter(|id| may_finish(*id));
         self.switchovers += u64::from(former.is_some());
@@ -62,21 +63,29 @@ impl ManagedCluster {
             server_id,
             number: self.switchovers,
         });
-        former.is_some()
+        self.switchover
+    }
+
+    /// Ends a switchover, if it is the current one.
+    pub(in crate::control_plane) fn end_switchover(&mut self, switchover: Switchover) {
+        self.switchover = self.switchover.filter(|one| *one != switchover);
+    }
+
+    /// Returns whether active work at a former primary may still finish.
+    pub(in crate::control_plane) fn is_switching_over(&self, server_id: u64) -> bool {
+        self.switchover
+            .is_some_and(|one| one.server_id == server_id)
     }
 }
 
 impl ControlPlane {
-    /// Begins a switchover if needed. Call after a change of the cluster roles, before it is
-    /// reported.
-    pub(super) fn start_switchover(&mut self, index: usize, old: &ClusterRoles) {
-        if !self.clusters[index].start_switchover(old) {
-            return;
-        }
-        let Some(switchover) = self.clusters[index].switchover else {
-            return;
-        };
-        let loads = self.active_work(switchover.server_id);
+    /// Waits in a task of its own until the former primary of a switchover has no active work.
+    pub(super) fn start_switchover(&self, switchover: Switchover) {
+        let services = self.services.iter();
+        let shared = services.filter_map(|one| one.service.database());
+        let loads: Vec<_> = shared
+            .map(|shared| shared.server_load(switchover.server_id))
+            .collect();
         let reports = self.reports.0.clone();
         tokio::spawn(async move {
             // The receiver is dropped only when the process ends.
@@ -97,7 +106,7 @@ impl ControlPlane {
 
     /// Terminates the sessions that are still busy after the limit.
     pub(in crate::control_plane) fn cut_expired_switchover(&self, switchover: Switchover) {
-        if !self.is_switching_over(switchover.server_id) {
+        if !self.clusters.is_switching_over(switchover.server_id) {
             return;
         }
         let server_id = Some(switchover.server_id);
@@ -106,26 +115,6 @@ impl ControlPlane {
             self.data_plane
                 .cut(service_id, server_id, CutReason::PrimaryChanged);
         }
-    }
-
-    /// Ends a switchover: the former primary has no active work left.
-    pub(in crate::control_plane) fn end_switchover(&mut self, switchover: Switchover) {
-        for cluster in &mut self.clusters {
-            cluster.switchover = cluster.switchover.filter(|one| *one != switchover);
-        }
-        self.publish_roles();
-    }
-
-    /// Returns whether active work at a service's former primary may still finish.
-    pub(in crate::control_plane) fn is_switching_over(&self, server_id: u64) -> bool {
-        let mut all = self.clusters.iter().filter_map(|one| one.switchover);
-        all.any(|one| one.server_id == server_id)
-    }
-
-    fn active_work(&self, server_id: u64) -> Vec<Arc<Load>> {
-        let services = self.services.iter();
-        let shared = services.filter_map(|one| one.service.database());
-        shared.map(|shared| shared.server_load(server_id)).collect()
     }
 }
 

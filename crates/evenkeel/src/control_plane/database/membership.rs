@@ -7,7 +7,7 @@ use evenkeel_monitor::probe::{Target, Tls};
 use evenkeel_proxy::Server;
 use evenkeel_proxy::server_info::ServersFault;
 
-use crate::control_plane::probing::target;
+use crate::control_plane::endpoint::target;
 
 /// A server that can be queried, and its TLS settings.
 #[derive(Debug, Clone)]

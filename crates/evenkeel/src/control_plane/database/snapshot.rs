@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::control_plane::ControlPlane;
 use crate::control_plane::cluster::needs_roles;
+use crate::control_plane::eligibility::RoleView;
 use crate::control_plane::http;
 use crate::control_plane::server::MonitorConfig;
 use crate::control_plane::service::ManagedService;
@@ -117,7 +118,7 @@ impl ControlPlane {
         let shared = service.service.database()?;
         let loads = servers.iter().map(|one| shared.server_load(one.id));
         let loads: Vec<_> = loads.collect();
-        let assigned_roles = self.assigned_roles(service, plan);
+        let assigned_roles = self.role_view().assigned_roles(service, plan);
         let assignment = RoleAssignment::of(&assigned_roles, members);
         let readers = assigned_roles.iter().zip(members).enumerate();
         let readers = readers.map(|(index, (assigned_role, member))| {
@@ -194,46 +195,12 @@ impl ControlPlane {
         if published.epoch != epoch || snapshot.servers.len() != service.plan.servers.len() {
             return true;
         }
-        let assignment =
-            RoleAssignment::of(&self.assigned_roles(service, plan), snapshot.pool.members());
+        let assignment = RoleAssignment::of(
+            &self.role_view().assigned_roles(service, plan),
+            snapshot.pool.members(),
+        );
         (published.primary, &published.replicas, &published.spares)
             != (assignment.primary, &assignment.replicas, &assignment.spares)
-    }
-
-    /// Returns each server's role in a service, in the order of the configuration.
-    fn assigned_roles(&self, service: &ManagedService, plan: &DatabasePlan) -> Vec<AssignedRole> {
-        let listed = service.plan.servers.iter();
-        let assigned_role = |address| self.assigned_role(service, address, plan.split.lag_ms_max);
-        listed.map(|one| assigned_role(&one.address)).collect()
-    }
-
-    fn assigned_role(
-        &self,
-        service: &ManagedService,
-        address: &Address,
-        lag_ms_max: Option<u64>,
-    ) -> AssignedRole {
-        let Some(cluster) = self.cluster_of(address) else {
-            // A service's only server is not queried for its role.
-            return match service.plan.servers.len() {
-                1 => AssignedRole::Primary,
-                _ => AssignedRole::None,
-            };
-        };
-        let Some(state) = self.servers.get(address) else {
-            return AssignedRole::None;
-        };
-        match cluster.effective_role(state.server.id) {
-            Role::Primary => AssignedRole::Primary,
-            Role::Replica(lag)
-                if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>
-            {
-                AssignedRole::Replica
-            }
-            // The lag of a spare is unknown.
-            Role::Spare(_) if lag_ms_max.is_none() => AssignedRole::Spare,
-            _ => AssignedRole::None,
-        }
     }
 
     /// Returns how connections to each server are encrypted, including removed servers, on which
@@ -272,6 +239,44 @@ impl ControlPlane {
         if let (Some(shared), Some(plan)) = (service.service.http(), service.plan.http()) {
             shared.set_pool_settings(http::pool_settings(plan));
             shared.set_draining(false);
+        }
+    }
+}
+
+impl RoleView<'_> {
+    /// Returns each server's role in a service, in the order of the configuration.
+    fn assigned_roles(&self, service: &ManagedService, plan: &DatabasePlan) -> Vec<AssignedRole> {
+        let listed = service.plan.servers.iter();
+        let assigned_role = |address| self.assigned_role(service, address, plan.split.lag_ms_max);
+        listed.map(|one| assigned_role(&one.address)).collect()
+    }
+
+    fn assigned_role(
+        &self,
+        service: &ManagedService,
+        address: &Address,
+        lag_ms_max: Option<u64>,
+    ) -> AssignedRole {
+        let Some(cluster) = self.clusters.of(address) else {
+            // A service's only server is not queried for its role.
+            return match service.plan.servers.len() {
+                1 => AssignedRole::Primary,
+                _ => AssignedRole::None,
+            };
+        };
+        let Some(state) = self.servers.get(address) else {
+            return AssignedRole::None;
+        };
+        match cluster.effective_role(state.server.id) {
+            Role::Primary => AssignedRole::Primary,
+            Role::Replica(lag)
+                if lag_ms_max.is_none_or(|max| lag.ms.is_some_and(|ms| ms <= max)) =>
+            {
+                AssignedRole::Replica
+            }
+            // The lag of a spare is unknown.
+            Role::Spare(_) if lag_ms_max.is_none() => AssignedRole::Spare,
+            _ => AssignedRole::None,
         }
     }
 }

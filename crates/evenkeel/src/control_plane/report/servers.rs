@@ -68,7 +68,7 @@ impl ControlPlane {
         listing: Listing,
     ) -> (Vec<ServerStatus>, ServerCounts) {
         let (mut all, mut counts) = (Vec::new(), ServerCounts::default());
-        for (server, eligibility) in self.listed(managed) {
+        for (server, eligibility) in self.role_view().listed(managed) {
             let Some(known) = self.servers.get(&server.address) else {
                 continue;
             };
@@ -106,8 +106,9 @@ impl ControlPlane {
         managed: &ManagedService,
         (server, eligibility): (&ServerPlan, &Eligibility),
     ) -> bool {
+        let roles = self.role_view();
         let is_missing =
-            !self.serves((server, eligibility)) && self.should_serve(managed, &server.address);
+            !roles.serves((server, eligibility)) && roles.should_serve(managed, &server.address);
         let known = self.servers.get(&server.address);
         let monitor_fails = known.is_some_and(|known| known.health.monitor_problem().is_some());
         is_missing || monitor_fails || managed.weight(server) != server.weight
@@ -134,7 +135,7 @@ impl ControlPlane {
     }
 
     fn role_status(&self, known: &ManagedServer) -> Option<RoleStatus> {
-        let cluster = self.cluster_of(&known.address)?;
+        let cluster = self.clusters.of(&known.address)?;
         let server_id = known.server.id;
         let since_ms = cluster.role_since_ms.get(&server_id);
         let mut status = RoleStatus {

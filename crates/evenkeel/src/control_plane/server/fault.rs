@@ -27,6 +27,27 @@ impl ManagedServer {
         }
     }
 
+    /// Records why the server does not report its role. Returns `false` for a server that is down.
+    /// `lasts`: only a change of a configuration helps.
+    pub(in crate::control_plane) fn record_hidden_role(&mut self, why: &str, lasts: bool) -> bool {
+        if self.health.state() == HealthState::Down {
+            return false;
+        }
+        if self.role_problem.as_deref() != Some(why) {
+            tracing::error!(server = %self.address, "cannot determine server role: {why}");
+            self.role_problem = Some(why.to_owned());
+            self.is_role_problem_lasting = lasts;
+        }
+        true
+    }
+
+    /// Queries the role again immediately, over a new connection.
+    pub(in crate::control_plane) fn verify_role(&self) {
+        if let Some(role_task) = &self.role_task {
+            role_task.verify(true);
+        }
+    }
+
     /// Returns why the server cannot be used.
     pub(in crate::control_plane) fn fault(&self) -> Option<(FaultKind, String)> {
         if let Some(why) = &self.misconfigured {

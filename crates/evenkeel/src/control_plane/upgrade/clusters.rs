@@ -3,16 +3,18 @@
 use evenkeel_config::plan::Address;
 use evenkeel_policy::cluster::{HandedOverOverride, HandoverState};
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::clusters::{Clusters, Decision};
+use crate::control_plane::servers::Servers;
 use crate::upgrade::state::ClusterHandover;
 
-impl ControlPlane {
-    pub(super) fn cluster_handovers(&self) -> Vec<ClusterHandover> {
-        let clusters = self.clusters.iter();
+impl Clusters {
+    /// Returns what the next process must know about the clusters.
+    pub(super) fn handovers(&self, servers: &Servers) -> Vec<ClusterHandover> {
+        let clusters = self.iter();
         clusters
             .map(|cluster| {
                 let memory = cluster.memory();
-                let address = |id: u64| self.address_of(id).map(ToString::to_string);
+                let address = |id: u64| Some(servers.with_id(id)?.address.to_string());
                 ClusterHandover {
                     members: cluster.members.iter().map(ToString::to_string).collect(),
                     primary: memory.primary.and_then(address),
@@ -27,16 +29,18 @@ impl ControlPlane {
 
     /// Restores the state of the cluster that has one of the same members. `named`: servers that an
     /// operator has set as the primary, of all clusters.
-    pub(super) fn restore_cluster(&mut self, known: &ClusterHandover, named: &[String]) {
+    pub(super) fn restore_handover(
+        &mut self,
+        servers: &Servers,
+        known: &ClusterHandover,
+        named: &[String],
+    ) -> Option<Decision> {
         let is_member = |address: &Address| known.members.contains(&address.to_string());
-        let same = |members: &Vec<Address>| members.iter().any(is_member);
-        let Some(index) = self.clusters.iter().position(|one| same(&one.members)) else {
-            return;
-        };
+        let id_at = |address: &String| Some(servers.named(address)?.server.id);
         let named = named.iter().find(|one| known.members.contains(one));
-        let named = named.and_then(|named| self.id_at(named));
+        let named = named.and_then(id_at);
         let memory = HandoverState {
-            primary: known.primary.as_ref().and_then(|one| self.id_at(one)),
+            primary: known.primary.as_ref().and_then(id_at),
             identity: known.identity.clone(),
             timelines: known.timelines.clone(),
             selected: named.map(|server| HandedOverOverride {
@@ -45,17 +49,6 @@ impl ControlPlane {
                 overridden_timeline: known.overruled,
             }),
         };
-        self.restore(index, &memory);
-    }
-
-    fn id_at(&self, address: &str) -> Option<u64> {
-        let mut states = self.servers.values();
-        let found = states.find(|state| state.address.to_string() == address);
-        found.map(|state| state.server.id)
-    }
-
-    fn address_of(&self, server_id: u64) -> Option<&Address> {
-        let found = self.servers.with_id(server_id);
-        found.map(|state| &state.address)
+        self.restore(servers, is_member, &memory)
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use evenkeel_config::plan::Plan;
 use evenkeel_engine::clock::now_ms;
-use evenkeel_policy::cluster::Role;
 use evenkeel_policy::health::HealthState;
 use evenkeel_proxy::Endpoint;
 
@@ -74,27 +73,13 @@ impl ControlPlane {
     /// The old process serves meanwhile.
     async fn await_roles(&mut self) {
         let until_ms = now_ms() + ROLES_LIMIT_MS;
-        while now_ms() < until_ms && !self.has_all_roles() {
+        while now_ms() < until_ms && !self.clusters.have_all_roles(&self.servers) {
             let wait = Duration::from_millis(ROLE_POLL_MS);
             if let Ok(Some(report)) = tokio::time::timeout(wait, self.reports.1.recv()).await {
                 self.handle_monitor_event(report);
             }
             self.start_due_probes(now_ms());
         }
-    }
-
-    fn has_all_roles(&self) -> bool {
-        self.clusters.iter().all(|cluster| {
-            let mut members = cluster
-                .members
-                .iter()
-                .filter_map(|one| self.servers.get(one));
-            cluster.verdict.primary.is_some()
-                && members.all(|server| {
-                    server.health.state() == HealthState::Down
-                        || *cluster.role(server.server.id) != Role::Unknown
-                })
-        })
     }
 
     fn resume(&mut self, mut state: UpgradeState) {
@@ -118,7 +103,11 @@ impl ControlPlane {
         self.update_remote_permits();
         self.timeline.resume(std::mem::take(&mut state.events));
         for handover in &state.clusters {
-            self.restore_cluster(handover, &state.named);
+            let clusters = &mut self.clusters;
+            if let Some(decision) = clusters.restore_handover(&self.servers, handover, &state.named)
+            {
+                self.apply_decision(decision);
+            }
         }
         // Marked only now, after old primaries have been fenced.
         self.mark_dead_members();

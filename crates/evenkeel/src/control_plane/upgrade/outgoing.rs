@@ -310,7 +310,7 @@ impl ControlPlane {
             services: self.services.iter().map(service_handover).collect(),
             servers: self.servers.values().map(server_handover).collect(),
             report: self.report(true),
-            clusters: self.cluster_handovers(),
+            clusters: self.clusters.handovers(&self.servers),
             events: self.timeline.after(0),
             named: named.map(|state| state.address.to_string()).collect(),
             ticket_keys: self
