@@ -266,7 +266,7 @@ impl ControlPlane {
             .chain(removals)
             .chain(stopping)
             .chain(cuts)
-            .chain(self.upgrade_due_ms())
+            .chain(self.upgrades.due_ms())
             .min();
         due.map_or(self.next_sample_ms, |due| due.min(self.next_sample_ms))
     }
@@ -385,12 +385,12 @@ impl ControlPlane {
             Signal::Reload => {
                 self.reload().await;
             }
-            Signal::Stop if self.is_stopping_already() => {}
+            Signal::Stop if self.upgrades.is_stopping_already() => {}
             Signal::Stop if self.stop_by_ms.is_some() => {
                 tracing::warn!("second stop signal received, exiting immediately");
                 self.stop_by_ms = Some(now_ms());
             }
-            Signal::Stop if self.abort_upgrade() => {}
+            Signal::Stop if self.upgrades.abort() => {}
             Signal::Stop => {
                 // Not in `stop`: an upgrade ends this process, but not the service.
                 notify::stopping(self.plan.engine.shutdown_limit_ms);
@@ -406,7 +406,7 @@ impl ControlPlane {
         for service in &mut self.services {
             service.stop_listening(&self.data_plane);
         }
-        self.notify_predecessor();
+        self.upgrades.notify_predecessor();
         let sessions = watchdog::counted(self.sessions(), "session");
         let cause = format!(
             "stop signal received; {sessions} still open, closing them in {limit_ms} ms at the \

@@ -78,7 +78,7 @@ impl ControlPlane {
         database: Option<&str>,
     ) -> Result<String, String> {
         let managed = self.find_database(service, database)?;
-        if self.is_upgrading() {
+        if self.upgrades.is_upgrading() {
             // Clients of the new process would not be paused.
             return Err(
                 "not paused: an upgrade is in progress, and the new process would not be paused"

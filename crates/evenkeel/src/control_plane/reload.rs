@@ -62,7 +62,7 @@ impl ControlPlane {
         if self.stop_by_ms.is_some() {
             return Reply::failed("not reloaded: the process is shutting down");
         }
-        if self.is_upgrading() {
+        if self.upgrades.is_upgrading() {
             return Reply::failed(
                 "not reloaded: an upgrade is in progress, and the new process has already read the \
                  file",

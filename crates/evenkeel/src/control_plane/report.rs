@@ -44,7 +44,7 @@ impl ControlPlane {
             started_at_unix_ms: unix_ms(self.started_ms),
             now_unix_ms: now_unix_ms(),
             engine: self.engine_status(),
-            upgrade: self.upgrade_status(),
+            upgrade: self.upgrades.status(),
             config: ConfigStatus {
                 path: self
                     .plan

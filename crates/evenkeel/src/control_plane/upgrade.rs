@@ -4,15 +4,17 @@
 mod clusters;
 mod counters;
 mod drain;
+mod holdings;
 mod incoming;
 mod outgoing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(super) use drain::UpgradeRequest;
 use drain::{DelayedUpgrade, Predecessor};
 use evenkeel_engine::clock::now_ms;
+use holdings::Shares;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, oneshot};
 
@@ -61,7 +63,7 @@ pub(super) struct Upgrades {
     predecessor: Option<Predecessor>,
     /// Permits of each server, by id, that suffice for sessions of pooled services: half of this
     /// process's share.
-    shares: BTreeMap<u64, u32>,
+    shares: Shares,
 }
 
 impl Default for Upgrades {
@@ -74,7 +76,7 @@ impl Default for Upgrades {
             pending: None,
             successor: None,
             predecessor: None,
-            shares: BTreeMap::new(),
+            shares: Shares::new(),
         }
     }
 }
@@ -115,6 +117,104 @@ struct Unanswered {
     answer: oneshot::Sender<Reply>,
 }
 
+impl Upgrades {
+    /// Aborts an upgrade in progress, because this process received a stop signal. Returns whether
+    /// there is one. Its outcome, and with it the stop, follows within milliseconds.
+    pub(super) fn abort(&mut self) -> bool {
+        let Some(pending) = &mut self.pending else {
+            return false;
+        };
+        if !pending.is_aborted {
+            tracing::info!("stop signal received: upgrade aborted");
+            pending.is_aborted = true;
+            pending.successor.abort();
+        }
+        true
+    }
+
+    /// Forwards the stop signal to the new process, which already serves.
+    fn stop_successor(&mut self, pid: u32) {
+        if let Some(successor) = &mut self.successor {
+            successor.is_stopping = true;
+        }
+        tracing::info!(
+            "stop signal received: forwarding it to process {pid}, which already serves"
+        );
+        if let Err(error) = Process::find(pid).signal(Signal::TERM) {
+            tracing::error!("cannot stop process {pid}: {error}");
+        }
+    }
+
+    /// Sends a command to the new process, if one has not taken over yet.
+    pub(super) fn send_to_candidate(&self, command: SuccessorCommand) {
+        if let Some(pending) = &self.pending {
+            pending.successor.send(command);
+        }
+    }
+
+    /// Returns the time at which the next task is due.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        let pending = self.pending.as_ref();
+        let successor = self.successor.as_ref();
+        let waits = pending.is_some_and(|pending| pending.is_state_due)
+            || successor.is_some_and(|successor| successor.unanswered.is_some());
+        let poll_ms = waits.then(|| now_ms() + POLL_INTERVAL_MS);
+        let report_ms = successor.map(|successor| successor.next_report_ms);
+        let times = poll_ms.into_iter().chain(report_ms);
+        times.chain(self.drain_poll_due_ms()).min()
+    }
+
+    /// Returns whether an upgrade may still fail.
+    pub(super) fn is_upgrading(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Returns whether a stop signal can be ignored: it is the first one since another process took
+    /// over.
+    pub(super) fn is_stopping_already(&mut self) -> bool {
+        let successor = self.successor.as_mut();
+        successor.is_some_and(|successor| !std::mem::replace(&mut successor.is_stopping, true))
+    }
+
+    /// Returns whether another process writes as well.
+    fn are_writes_shared(&self) -> bool {
+        self.pending.is_some() || self.successor.is_some() || self.predecessor.is_some()
+    }
+
+    /// Returns the command that is to be answered now: this process accepts no client any more, or
+    /// the time for that is over.
+    fn take_due_answer(&mut self, now_ms: u64, is_accepting: bool) -> Option<Unanswered> {
+        let unanswered = &mut self.successor.as_mut()?.unanswered;
+        unanswered.take_if(|one| !is_accepting || now_ms >= one.by_ms)
+    }
+
+    /// Returns whether the report that is due has the counters. `None`: no report is due.
+    pub(super) fn due_report(&self, now_ms: u64) -> Option<bool> {
+        let successor = self.successor.as_ref()?;
+        let is_due = now_ms >= successor.next_report_ms && successor.successor.is_idle();
+        is_due.then_some(now_ms >= successor.next_counts_ms)
+    }
+
+    /// Sets the times of the next reports after one was sent.
+    pub(super) fn set_next_report(&mut self, now_ms: u64, with_counts: bool) {
+        if let Some(successor) = &mut self.successor {
+            successor.next_report_ms = now_ms + REPORT_INTERVAL_MS;
+            if with_counts {
+                successor.next_counts_ms = now_ms + COUNTS_INTERVAL_MS;
+            }
+        }
+    }
+
+    /// Sends what has changed since the last report to the new process.
+    pub(super) fn send_report(&mut self, report: &DrainReport) {
+        if let Some(successor) = &mut self.successor {
+            let changes = Box::new(report.changes_since(&successor.reported));
+            successor.reported.merge(changes.as_ref().clone());
+            successor.successor.send(SuccessorCommand::Report(changes));
+        }
+    }
+}
+
 impl ControlPlane {
     /// Starts an upgrade, or rejects it. The reply is sent when the outcome is known.
     pub(super) fn upgrade(&mut self, request: UpgradeRequest) {
@@ -153,9 +253,7 @@ impl ControlPlane {
     /// Sets whether another process writes too. With `consistency = "global"`, sessions must see
     /// those writes.
     fn share_writes(&self) {
-        let upgrades = &self.upgrades;
-        let is_successor = upgrades.pending.is_some() || upgrades.successor.is_some();
-        let are_shared = is_successor || upgrades.predecessor.is_some();
+        let are_shared = self.upgrades.are_writes_shared();
         let databases = self
             .services
             .iter()
@@ -191,12 +289,13 @@ impl ControlPlane {
         let is_aborted = pending.is_some_and(|pending| pending.is_aborted);
         match event {
             SuccessorEvent::SocketsRequested | SuccessorEvent::Ready if is_aborted => {
-                self.send_to_candidate(SuccessorCommand::Abort);
+                self.upgrades.send_to_candidate(SuccessorCommand::Abort);
             }
             SuccessorEvent::SocketsRequested => {
                 self.lend_sockets(true);
                 let sockets = self.sockets_to_pass();
-                self.send_to_candidate(SuccessorCommand::Sockets(sockets));
+                self.upgrades
+                    .send_to_candidate(SuccessorCommand::Sockets(sockets));
             }
             SuccessorEvent::Ready => {
                 self.lend_permits();
@@ -205,7 +304,7 @@ impl ControlPlane {
             SuccessorEvent::Serving { pid, taken } => {
                 self.retire(pid, &taken);
                 if is_aborted {
-                    self.stop_successor(pid);
+                    self.upgrades.stop_successor(pid);
                 }
             }
             SuccessorEvent::EndDraining => self.end_draining(),
@@ -228,7 +327,7 @@ impl ControlPlane {
         for service in &self.services {
             self.adopt_protocol_plan(service);
         }
-        self.reclaim_permits();
+        self.holdings().reclaim_permits();
         self.lend_sockets(false);
         let all: Vec<_> = self.services.iter().map(|s| s.plan.name.clone()).collect();
         self.resume_accepting(&all);
@@ -246,38 +345,11 @@ impl ControlPlane {
         }
     }
 
-    /// Aborts an upgrade in progress, because this process received a stop signal. Returns whether
-    /// there is one. Its outcome, and with it the stop, follows within milliseconds.
-    pub(super) fn abort_upgrade(&mut self) -> bool {
-        let Some(pending) = &mut self.upgrades.pending else {
-            return false;
-        };
-        if !pending.is_aborted {
-            tracing::info!("stop signal received: upgrade aborted");
-            pending.is_aborted = true;
-            pending.successor.abort();
-        }
-        true
-    }
-
-    /// Forwards the stop signal to the new process, which already serves.
-    fn stop_successor(&mut self, pid: u32) {
-        if let Some(successor) = &mut self.upgrades.successor {
-            successor.is_stopping = true;
-        }
-        tracing::info!(
-            "stop signal received: forwarding it to process {pid}, which already serves"
-        );
-        if let Err(error) = Process::find(pid).signal(Signal::TERM) {
-            tracing::error!("cannot stop process {pid}: {error}");
-        }
-    }
-
     fn stop_without_successor(&mut self) {
         let Some(pending) = self.upgrades.pending.take() else {
             return;
         };
-        self.reclaim_permits();
+        self.holdings().reclaim_permits();
         self.lend_sockets(false);
         notify::stopping(self.plan.engine.shutdown_limit_ms);
         self.stop();
@@ -285,18 +357,12 @@ impl ControlPlane {
         let _ = pending.answer.send(Reply::failed(why));
     }
 
-    fn send_to_candidate(&self, command: SuccessorCommand) {
-        if let Some(pending) = &self.upgrades.pending {
-            pending.successor.send(command);
-        }
-    }
-
     /// Continues to serve with all limits, because the new process has failed.
     fn fail_upgrade(&mut self, why: &str) {
         let Some(pending) = self.upgrades.pending.take() else {
             return;
         };
-        self.reclaim_permits();
+        self.holdings().reclaim_permits();
         self.lend_sockets(false);
         self.resume_accepting(&pending.paused);
         let pid = std::process::id();
@@ -340,11 +406,7 @@ impl ControlPlane {
     /// that comes after the reply is one of the new process.
     fn answer_when_retired(&mut self, now_ms: u64) {
         let is_accepting = self.data_plane.is_accepting_any();
-        let successor = self.upgrades.successor.as_mut();
-        let unanswered = successor.map(|successor| &mut successor.unanswered);
-        let due = unanswered
-            .and_then(|unanswered| unanswered.take_if(|one| !is_accepting || now_ms >= one.by_ms));
-        if let Some(due) = due {
+        if let Some(due) = self.upgrades.take_due_answer(now_ms, is_accepting) {
             self.report_upgrade(due);
         }
     }
@@ -366,32 +428,10 @@ impl ControlPlane {
         let _ = answer.send(Reply::done(message));
     }
 
-    pub(super) fn upgrade_due_ms(&self) -> Option<u64> {
-        let pending = self.upgrades.pending.as_ref();
-        let successor = self.upgrades.successor.as_ref();
-        let waits = pending.is_some_and(|pending| pending.is_state_due)
-            || successor.is_some_and(|successor| successor.unanswered.is_some());
-        let poll_ms = waits.then(|| now_ms() + POLL_INTERVAL_MS);
-        let report_ms = successor.map(|successor| successor.next_report_ms);
-        let times = poll_ms.into_iter().chain(report_ms);
-        times.chain(self.drain_poll_due_ms()).min()
-    }
-
     pub(super) fn run_upgrade_tasks(&mut self, now_ms: u64) {
         self.upgrade_when_drained(now_ms);
         self.send_state_when_due();
         self.answer_when_retired(now_ms);
         self.report_to_successor(now_ms);
-    }
-
-    pub(super) fn is_upgrading(&self) -> bool {
-        self.upgrades.pending.is_some()
-    }
-
-    /// Returns whether a stop signal can be ignored: it is the first one since another process took
-    /// over.
-    pub(super) fn is_stopping_already(&mut self) -> bool {
-        let successor = self.upgrades.successor.as_mut();
-        successor.is_some_and(|successor| !std::mem::replace(&mut successor.is_stopping, true))
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use evenkeel_engine::clock::now_ms;
 use tokio::sync::oneshot;
 
+use super::Upgrades;
 use crate::control_plane::ControlPlane;
 use crate::control_plane::clock::now_unix_ms;
 use crate::status::{Reply, UpgradeStatus, age};
@@ -111,6 +112,35 @@ impl Predecessor {
     }
 }
 
+impl Upgrades {
+    /// Returns the time of the next check whether the draining process has exited.
+    pub(super) fn drain_poll_due_ms(&self) -> Option<u64> {
+        let delayed = self.delayed.as_ref();
+        delayed.map(|delayed| delayed.by_ms.min(now_ms() + POLL_INTERVAL_MS))
+    }
+
+    /// Reports a stop signal to the draining process, which must not serve in place of this one.
+    pub(in crate::control_plane) fn notify_predecessor(&self) {
+        let draining = self.predecessor.as_ref();
+        if let Some(link) = draining.and_then(|draining| draining.link.as_ref()) {
+            link.send_stopping();
+        }
+    }
+
+    /// Returns the state of the draining process.
+    pub(in crate::control_plane) fn status(&self) -> Vec<UpgradeStatus> {
+        let draining = self.predecessor.iter();
+        draining
+            .map(|draining| UpgradeStatus {
+                draining_pid: draining.pid,
+                sessions_left: draining.report.sessions,
+                oldest_session_ms: draining.oldest_session_ms(),
+                left_ms: draining.report.left_ms,
+            })
+            .collect()
+    }
+}
+
 impl ControlPlane {
     pub(super) fn upgrade_after_drain(&mut self, request: UpgradeRequest) {
         let Some(draining) = &self.upgrades.predecessor else {
@@ -153,36 +183,11 @@ impl ControlPlane {
         }
     }
 
-    pub(super) fn drain_poll_due_ms(&self) -> Option<u64> {
-        let delayed = self.upgrades.delayed.as_ref();
-        delayed.map(|delayed| delayed.by_ms.min(now_ms() + POLL_INTERVAL_MS))
-    }
-
-    /// Reports a stop signal to the draining process, which must not serve in place of this one.
-    pub(in crate::control_plane) fn notify_predecessor(&self) {
-        let draining = self.upgrades.predecessor.as_ref();
-        if let Some(link) = draining.and_then(|draining| draining.link.as_ref()) {
-            link.send_stopping();
-        }
-    }
-
     /// Ends the drain of this process at the request of the new one.
     pub(super) fn end_draining(&mut self) {
         if self.upgrades.successor.is_some() {
             tracing::info!("the new process ends the drain of this one");
             self.stop_by_ms = Some(now_ms());
         }
-    }
-
-    pub(in crate::control_plane) fn upgrade_status(&self) -> Vec<UpgradeStatus> {
-        let draining = self.upgrades.predecessor.iter();
-        draining
-            .map(|draining| UpgradeStatus {
-                draining_pid: draining.pid,
-                sessions_left: draining.report.sessions,
-                oldest_session_ms: draining.oldest_session_ms(),
-                left_ms: draining.report.left_ms,
-            })
-            .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Takes over on the side of the new process: restores the old one's state, and counts its
 //! sessions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use evenkeel_config::plan::Plan;
@@ -20,7 +20,7 @@ use crate::upgrade::admin_sockets::AdminSockets;
 use crate::upgrade::predecessor::{InheritedSockets, Predecessor};
 use crate::upgrade::predecessor_link::PredecessorEvent;
 use crate::upgrade::state::{
-    CounterTotals, DrainReport, ServerHandover, ServiceHandover, TicketKeyHandover, UpgradeState,
+    DrainReport, ServerHandover, ServiceHandover, TicketKeyHandover, UpgradeState,
 };
 
 /// Longest time that an upgrade waits for the roles of clusters.
@@ -50,7 +50,7 @@ impl ControlPlane {
         self.listen_at(bound);
         self.check_all_listen()?;
         predecessor.serving(inherited.taken())?;
-        self.reclaim_sockets();
+        self.lend_sockets(false);
         let link = predecessor.into_link(self.upgrades.from_predecessor.0.clone());
         match (link, &mut self.upgrades.predecessor) {
             (Ok(link), Some(draining)) => draining.link = Some(link),
@@ -132,19 +132,13 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn reclaim_sockets(&mut self) {
-        for state in &mut self.services {
-            state
-                .listening
-                .iter_mut()
-                .for_each(|listening| listening.make_own());
-        }
-    }
-
     pub(in crate::control_plane) fn handle_predecessor(&mut self, event: PredecessorEvent) {
         match event {
             PredecessorEvent::Report(report) => {
-                self.add_counts(&report);
+                let predecessor = self.upgrades.predecessor.as_ref();
+                if let Some(predecessor) = predecessor {
+                    self.holdings().add_counts(&predecessor.report, &report);
+                }
                 if let Some(predecessor) = &mut self.upgrades.predecessor {
                     predecessor.report.merge(*report);
                 }
@@ -162,52 +156,9 @@ impl ControlPlane {
     /// Recomputes how many permits of each limit the old process uses.
     pub(in crate::control_plane) fn update_remote_permits(&self) {
         self.share_writes();
-        for state in &self.services {
-            let permits = self.remote_permits(|report| &report.services, &state.plan.name);
-            state.service.permits.set_used_by_other_processes(permits);
-        }
-        for state in self.servers.values() {
-            let address = state.address.to_string();
-            let permits = self.remote_permits(|report| &report.servers, &address);
-            self.data_plane
-                .set_used_by_other_processes(&state.server, permits);
-        }
-    }
-
-    fn remote_permits(&self, of: fn(&DrainReport) -> &BTreeMap<String, u32>, key: &str) -> u32 {
         let draining = self.upgrades.predecessor.as_ref();
-        let permits = draining.and_then(|predecessor| of(&predecessor.report).get(key));
-        permits.copied().unwrap_or(0)
-    }
-
-    /// Adds the counts of the old process since its last report to the totals.
-    fn add_counts(&self, report: &DrainReport) {
-        let Some(predecessor) = &self.upgrades.predecessor else {
-            return;
-        };
-        let nothing = CounterTotals::default();
-        for state in &self.services {
-            let name = &state.plan.name;
-            if let Some(now) = report.service_counts.get(name) {
-                let before = predecessor
-                    .report
-                    .service_counts
-                    .get(name)
-                    .unwrap_or(&nothing);
-                add_to_service(&state.service, &now.since(before));
-            }
-        }
-        for state in self.servers.values() {
-            let address = state.address.to_string();
-            if let Some(now) = report.server_counts.get(&address) {
-                let before = predecessor
-                    .report
-                    .server_counts
-                    .get(&address)
-                    .unwrap_or(&nothing);
-                add_to_server(&state.server.counters, &now.since(before));
-            }
-        }
+        let report = draining.map(|draining| &draining.report);
+        self.holdings().set_used_by(report);
     }
 }
 
