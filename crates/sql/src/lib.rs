@@ -5,8 +5,7 @@
 //!
 //! 1. [`postgres`] and [`mysql`] split a text into tokens as the server's own scanner does
 //!    ([`token`], [`name`], `hint`), and read facts from them in one pass: `facts` returns the
-//!    kinds of the statements and the names in them, without a syntax tree. [`facts`] has the types
-//!    of PostgreSQL's. Constructs that are not understood are reported as unknown, and the router
+//!    kinds of the statements and the names in them, without a syntax tree ([`facts`]). Constructs that are not understood are reported as unknown, and the router
 //!    treats those as writes.
 //! 2. [`catalog`] (PostgreSQL) and [`routines`] (MySQL) contain the functions, views, tables and
 //!    triggers that the names may mean, as the control plane has read them from the servers.
@@ -17,8 +16,11 @@
 //!    digest, and a template finds those that one analysis is valid for.
 //!
 //! Sessions of `proxy` call this crate for each statement, and `explain` calls it for an operator.
-//! Each dialect has its words in `words.rs`, the effects of its statements in
-//! `analysis/effects.rs`, and their routing in `analysis/routing.rs`.
+//! Both dialects share the tokens and keywords (`token/`), the facts and the scanner (`facts/`),
+//! and the collection of effects (`session_state/effects.rs`). A dialect has its kinds of
+//! statements in `facts.rs`, the roles of its words in `words.rs`, its part of the scanner in
+//! `scan.rs`, and what each kind means to the router and leaves in the session in
+//! `analysis/rules.rs`.
 #![forbid(unsafe_code)]
 // No text may cause a panic here. Tests may panic.
 #![cfg_attr(

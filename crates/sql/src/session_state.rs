@@ -10,6 +10,7 @@ pub mod analysis;
 mod effects;
 pub mod mysql;
 mod pin_source;
+mod rules;
 pub mod settings;
 pub mod templates;
 

@@ -4,7 +4,7 @@ mod cursor;
 mod reader;
 pub(crate) mod words;
 
-pub(crate) use cursor::{Lexer, TokenCursor};
+pub(crate) use cursor::{ByWords, Lexer, TokenCursor};
 pub(crate) use reader::{TextReader, digits_length, exponent_mark_length, is_name_byte};
 
 /// Byte range of a text.

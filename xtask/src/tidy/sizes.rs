@@ -38,11 +38,6 @@ pub(crate) const EXEMPTIONS: &[Exemption] = &[
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/sql/src/session_state/mysql/analysis/effects.rs::of_kind",
-        date: "2026-11-27",
-        reason: LONGER_NAMES,
-    },
-    Exemption {
         name: "crates/sql/src/session_state/mysql/session/apply.rs",
         date: "2026-11-27",
         reason: LONGER_NAMES,

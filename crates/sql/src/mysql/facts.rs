@@ -1,7 +1,8 @@
 //! Kinds of MySQL's statements.
 
 use crate::facts::{self, Isolation};
-use crate::token::Span;
+use crate::token::words as w;
+use crate::token::{ByWords, Span};
 
 /// Facts about the statements of a text.
 pub type TextFacts<'a> = facts::TextFacts<'a, StatementKind>;
@@ -109,6 +110,22 @@ pub enum StatementKind {
     /// An unrecognized statement, which may write. The rest of the text belongs to it.
     Unknown,
 }
+
+/// Statements whose first words alone determine their kinds.
+pub(super) const BY_WORDS: &[ByWords<StatementKind>] = &[
+    (w::XA, &[], StatementKind::Xa),
+    (w::HANDLER, &[], StatementKind::Handler),
+    (w::GET, &[], StatementKind::GetDiagnostics),
+    (w::LOCK, &[w::TABLES, w::TABLE], StatementKind::LockTables),
+    (w::LOCK, &[w::INSTANCE], StatementKind::LockInstance),
+    (
+        w::UNLOCK,
+        &[w::TABLES, w::TABLE],
+        StatementKind::UnlockTables,
+    ),
+    (w::UNLOCK, &[w::INSTANCE], StatementKind::UnlockInstance),
+    (w::BACKUP, &[w::UNLOCK], StatementKind::UnlockInstance),
+];
 
 impl facts::StatementKind for StatementKind {
     fn only_reads(self, is_harmless: bool) -> bool {

@@ -1,6 +1,6 @@
 //! Classifies statements that are not queries by their first words.
 
-use super::facts::{StatementKind, TransactionCompletion, VariableScope};
+use super::facts::{BY_WORDS, StatementKind, TransactionCompletion, VariableScope};
 use super::lexer::Tokens;
 use super::set;
 use crate::facts::Isolation;
@@ -48,14 +48,15 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
         w::LOAD => load(cursor),
         w::CALL => StatementKind::Call,
         w::DO => StatementKind::Do,
-        w::XA => StatementKind::Xa,
-        w::HANDLER => StatementKind::Handler,
         w::SHOW | w::HELP => StatementKind::Show,
         w::EXPLAIN | w::DESCRIBE | w::DESC => explain(cursor),
         w::FLUSH => StatementKind::Flush {
             lock: cursor.has(&[w::LOCK, w::EXPORT]),
         },
-        _ => session(word, cursor).unwrap_or(StatementKind::Unknown),
+        _ => cursor
+            .by_words(word, BY_WORDS)
+            .or_else(|| session(word, cursor))
+            .unwrap_or(StatementKind::Unknown),
     }
 }
 
@@ -99,11 +100,6 @@ fn session(word: Word, mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
         w::SET => set(cursor),
         w::USE => cursor.last_name().map(StatementKind::Use),
         w::KILL => kill(cursor),
-        w::LOCK if cursor.take_any(&[w::TABLES, w::TABLE]) => Some(StatementKind::LockTables),
-        w::LOCK if cursor.take(w::INSTANCE) => Some(StatementKind::LockInstance),
-        w::UNLOCK if cursor.take_any(&[w::TABLES, w::TABLE]) => Some(StatementKind::UnlockTables),
-        w::UNLOCK if cursor.take(w::INSTANCE) => Some(StatementKind::UnlockInstance),
-        w::BACKUP if cursor.take(w::UNLOCK) => Some(StatementKind::UnlockInstance),
         w::BACKUP if cursor.take(w::STAGE) && cursor.take(w::END) => {
             Some(StatementKind::UnlockInstance)
         }
@@ -114,7 +110,6 @@ fn session(word: Word, mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
         w::DEALLOCATE if cursor.take(w::PREPARE) => {
             cursor.last_name().map(StatementKind::Deallocate)
         }
-        w::GET => Some(StatementKind::GetDiagnostics),
         _ => None,
     }
 }

@@ -1,7 +1,8 @@
 //! Kinds of PostgreSQL's statements.
 
 use crate::facts::{self, Isolation};
-use crate::token::Span;
+use crate::token::words as w;
+use crate::token::{ByWords, Span};
 
 /// Facts about the statements of a text.
 pub type TextFacts<'a> = facts::TextFacts<'a, StatementKind>;
@@ -182,6 +183,15 @@ pub struct SetConfig {
     /// True if the value is valid only until the transaction ends.
     pub local: bool,
 }
+
+/// Statements whose first words alone determine their kinds.
+pub(super) const BY_WORDS: &[ByWords<StatementKind>] = &[
+    (w::LOCK, &[], StatementKind::Lock),
+    (w::LOAD, &[], StatementKind::Load),
+    (w::FETCH, &[], StatementKind::Fetch),
+    (w::MOVE, &[], StatementKind::Fetch),
+    (w::NOTIFY, &[], StatementKind::Notify),
+];
 
 impl facts::StatementKind for StatementKind {
     fn only_reads(self, is_harmless: bool) -> bool {

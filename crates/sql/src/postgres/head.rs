@@ -1,6 +1,6 @@
 //! Classifies statements that are not queries by their first words.
 
-use super::facts::{Discard, StatementKind, TransactionModes};
+use super::facts::{BY_WORDS, Discard, StatementKind, TransactionModes};
 use super::lexer::Tokens;
 use super::set;
 use crate::facts::Isolation;
@@ -32,13 +32,12 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
         }
         w::CALL => StatementKind::Call,
         w::DO => StatementKind::Do,
-        w::LOCK => StatementKind::Lock,
-        w::LOAD => StatementKind::Load,
-        w::FETCH | w::MOVE => StatementKind::Fetch,
-        w::NOTIFY => StatementKind::Notify,
         w::EXPLAIN => explain(cursor),
         w::COPY => copy(cursor),
-        _ => session(word, cursor).unwrap_or(StatementKind::Unknown),
+        _ => cursor
+            .by_words(word, BY_WORDS)
+            .or_else(|| session(word, cursor))
+            .unwrap_or(StatementKind::Unknown),
     }
 }
 

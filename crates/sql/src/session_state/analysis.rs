@@ -9,6 +9,7 @@ mod languages;
 mod parsing_change;
 mod pins;
 mod routing;
+mod rules;
 mod source;
 mod split;
 #[cfg(test)]
@@ -314,6 +315,10 @@ impl PinEffect for EffectKind {
 
     fn pin_on_success(pin: Pin) -> Self {
         EffectKind::PinOnSuccess(pin)
+    }
+
+    fn release(event: UnpinEvent) -> Self {
+        EffectKind::Release(event)
     }
 }
 

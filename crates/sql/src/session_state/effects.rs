@@ -1,9 +1,10 @@
 //! Effects of statements on their session: what the analyses of both dialects have in common.
 
-use evenkeel_policy::pins::{Pin, Pins};
+use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::{self, RoutedStatement, RoutingTraits, StatementClass, Volatility};
 use smallvec::{SmallVec, smallvec};
 
+use super::rules::Leaves;
 use crate::hint::HintComment;
 
 /// Maximum effects of a tracked text, since each execution carries them.
@@ -28,6 +29,9 @@ pub(super) trait PinEffect {
 
     /// Returns the effect that pins if the statement succeeds.
     fn pin_on_success(pin: Pin) -> Self;
+
+    /// Returns the effect of an event that ends pins.
+    fn release(event: UnpinEvent) -> Self;
 }
 
 /// Routing hint from a comment.
@@ -95,6 +99,16 @@ impl<'a, K: PinEffect, O: Default> EffectCollector<'a, K, O> {
     /// Returns the pins of this statement, and those that it causes if it succeeds.
     pub(super) fn pins(&self) -> (Pins, Pins) {
         (self.pins, self.pins_on_success)
+    }
+
+    /// Adds what a rule says.
+    pub(super) fn add(&mut self, leaves: Leaves) {
+        match leaves {
+            Leaves::Nothing => {}
+            Leaves::Always(pins, _) => pins.iter().for_each(|pin| self.pin(*pin)),
+            Leaves::OnSuccess(pins, _) => pins.iter().for_each(|pin| self.pin_on_success(*pin)),
+            Leaves::Ends(event) => self.push(K::release(event)),
+        }
     }
 
     pub(super) fn push(&mut self, kind: K) {

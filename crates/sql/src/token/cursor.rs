@@ -72,4 +72,18 @@ impl<T: Lexer> TokenCursor<T> {
         let name = self.name()?;
         self.at_end().then_some(name)
     }
+
+    /// Returns the kind of the first row whose words are the statement's `first` and the current
+    /// one.
+    pub(crate) fn by_words<K: Copy>(&self, first: Word, rows: &[ByWords<K>]) -> Option<K> {
+        let is_next =
+            |words: &[Word]| words.is_empty() || words.iter().any(|word| self.token.is(*word));
+        let mut rows = rows.iter();
+        let row = rows.find(|(word, next, _)| *word == first && is_next(next))?;
+        Some(row.2)
+    }
 }
+
+/// A first word, any of the words after it (any token if there are none), and the kind of
+/// statements that begin so.
+pub(crate) type ByWords<K> = (Word, &'static [Word], K);

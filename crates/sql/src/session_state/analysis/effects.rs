@@ -3,17 +3,18 @@
 use crate::facts::{Isolation, StatementTraits};
 use crate::name::identifier;
 use crate::postgres::{
-    self, Discard, SetConfig, Setting, SettingName, SettingValue, StatementFacts, StatementKind,
+    self, SetConfig, Setting, SettingName, SettingValue, StatementFacts, StatementKind,
     TransactionModes,
 };
 use crate::token::Span;
-use evenkeel_policy::pins::{Pin, UnpinEvent};
+use evenkeel_policy::pins::Pin;
 use evenkeel_policy::route::Volatility;
 
 use super::super::effects;
 use super::super::settings::values;
 use super::{
-    AnalysisContext, EffectKind, SequenceReads, SequenceUse, do_block, implicit_code, pins, routing,
+    AnalysisContext, EffectKind, SequenceReads, SequenceUse, do_block, implicit_code, pins,
+    routing, rules,
 };
 
 /// Collector of the effects of one statement.
@@ -131,12 +132,7 @@ fn of_kind(
         StatementKind::Reset(setting) => reset(context, setting, effects),
         StatementKind::ResetAll => {
             effects.push(EffectKind::ResetAll);
-            effects.push(EffectKind::Release(UnpinEvent::ResetAll));
         }
-        StatementKind::Listen(_) => effects.pin_on_success(Pin::Listen),
-        StatementKind::Unlisten(None) => effects.push(EffectKind::Release(UnpinEvent::UnlistenAll)),
-        StatementKind::Declare { hold: true, .. } => effects.pin_on_success(Pin::HeldCursor),
-        StatementKind::CloseCursor(None) => effects.push(EffectKind::Release(UnpinEvent::CloseAll)),
         StatementKind::Prepare(span) => effects.push(EffectKind::Prepare(name(span))),
         StatementKind::Execute(span) => effects.push(EffectKind::Execute(name(span))),
         StatementKind::Explain { .. } | StatementKind::Ddl => {
@@ -148,26 +144,14 @@ fn of_kind(
         StatementKind::Deallocate(Some(span)) => effects.push(EffectKind::Deallocate(name(span))),
         StatementKind::Deallocate(None) => {
             effects.push(EffectKind::DeallocateAll);
-            effects.push(EffectKind::Release(UnpinEvent::DeallocateAll));
         }
-        StatementKind::Discard(what) => discard(what, effects),
+        StatementKind::Discard(what) => effects.push(EffectKind::Discard(what)),
         StatementKind::Do => do_block::collect(context, statement, effects),
         // The server rejects a text that ends inside a string.
-        StatementKind::Unknown if !statement.traits.any(StatementTraits::BROKEN) => {
-            effects.pin_on_success(Pin::Unknown);
-        }
+        StatementKind::Unknown if statement.traits.any(StatementTraits::BROKEN) => return,
         _ => {}
     }
-}
-
-fn discard(what: Discard, effects: &mut EffectCollector<'_>) {
-    effects.push(EffectKind::Discard(what));
-    match what {
-        Discard::All => effects.push(EffectKind::Release(UnpinEvent::DiscardAll)),
-        Discard::Sequences => effects.push(EffectKind::Release(UnpinEvent::DiscardSequences)),
-        Discard::Temp => effects.push(EffectKind::Release(UnpinEvent::DiscardTemp)),
-        Discard::Plans => {}
-    }
+    effects.add(rules::of(statement.kind).leaves);
 }
 
 fn set(context: &AnalysisContext<'_>, setting: Setting, effects: &mut EffectCollector<'_>) {

@@ -12,7 +12,7 @@ use evenkeel_policy::route::{
 use super::super::effects::{has_writing_words, is_writing_class};
 use super::CatalogChange;
 use super::effects::setting_name;
-use super::{AnalysisContext, functional_notation};
+use super::{AnalysisContext, functional_notation, rules};
 
 /// Returns the statement in the form that the router uses.
 pub(super) fn statement(
@@ -142,47 +142,13 @@ pub(super) fn may_run_later(statement: &postgres::StatementFacts) -> bool {
 fn kind(context: &AnalysisContext<'_>, facts: &postgres::StatementFacts) -> StatementClass {
     use postgres::StatementKind as Kind;
     match facts.kind {
-        Kind::Empty => StatementClass::Empty,
         Kind::Select if facts.traits.any(StatementTraits::SETS_LITERALS) => {
             of_set_config(context, facts)
         }
         // The prepared statement is not tracked, and exists only where it was prepared.
         Kind::Explain { .. } if executes(context, facts) => StatementClass::Unknown,
-        Kind::Select
-        | Kind::Explain { .. }
-        | Kind::CopyOut { to_client: true }
-        | Kind::Declare { hold: false, .. } => StatementClass::Read,
-        Kind::Write | Kind::CopyIn { .. } | Kind::FinishPrepared => StatementClass::Write,
-        Kind::Ddl | Kind::Maintenance => StatementClass::Ddl,
-        Kind::Begin(given) => StatementClass::Begin(modes(given)),
-        Kind::Commit { .. }
-        | Kind::Rollback { .. }
-        | Kind::Savepoint(_)
-        | Kind::Release(_)
-        | Kind::RollbackTo(_)
-        | Kind::PrepareTransaction
-        | Kind::SetConstraints => StatementClass::EndTransaction,
-        Kind::SetTransaction { snapshot: true, .. } => StatementClass::Session,
-        Kind::SetTransaction { session: true, .. } => StatementClass::Setting,
-        Kind::SetTransaction { modes, .. } if requires_primary(modes) => StatementClass::Session,
-        Kind::SetTransaction { .. } => StatementClass::EndTransaction,
         Kind::Set(setting) => of_set(context, setting),
-        Kind::Reset(_) | Kind::ResetAll => StatementClass::Setting,
-        Kind::Show(_) => StatementClass::Asks,
-        Kind::Notify | Kind::CopyOut { to_client: false } => StatementClass::Server,
-        Kind::Listen(_)
-        | Kind::Unlisten(_)
-        | Kind::Declare { hold: true, .. }
-        | Kind::Fetch
-        | Kind::CloseCursor(_)
-        | Kind::Deallocate(_)
-        | Kind::Discard(_)
-        | Kind::Prepare(_)
-        | Kind::Load => StatementClass::Session,
-        Kind::Lock => StatementClass::Lock,
-        Kind::Call | Kind::Do => StatementClass::Routine,
-        // The prepared statement is not tracked: it may be a write.
-        Kind::Execute(_) | Kind::Unknown => StatementClass::Unknown,
+        kind => rules::of(kind).class,
     }
 }
 
@@ -221,7 +187,7 @@ fn is_of_transaction(name: &[u8]) -> bool {
 }
 
 /// Returns whether replicas reject these modes.
-fn requires_primary(modes: postgres::TransactionModes) -> bool {
+pub(super) fn requires_primary(modes: postgres::TransactionModes) -> bool {
     modes.isolation == Some(facts::Isolation::Serializable) || modes.read_only == Some(false)
 }
 

@@ -7,6 +7,7 @@ mod effects;
 mod kills;
 mod prepared;
 mod routing;
+mod rules;
 mod set;
 mod source;
 mod split;
@@ -272,6 +273,10 @@ impl PinEffect for EffectKind {
 
     fn pin_on_success(pin: Pin) -> Self {
         EffectKind::PinOnSuccess(pin)
+    }
+
+    fn release(event: UnpinEvent) -> Self {
+        EffectKind::Release(event)
     }
 }
 

@@ -6,7 +6,7 @@ use evenkeel_policy::pins::{Pin, Pins, UnpinEvent};
 use evenkeel_policy::route::TransactionModes;
 
 use super::{
-    ANYTHING, AnalysisContext, EffectKind, SessionObject, calls, routing, set, split, tables,
+    ANYTHING, AnalysisContext, EffectKind, SessionObject, calls, routing, rules, set, split, tables,
 };
 use crate::session_state::effects;
 use crate::session_state::mysql::values;
@@ -119,15 +119,8 @@ fn of_kind(
             read_only,
             isolation,
         } => set_transaction(scope, read_only, isolation, effects),
-        StatementKind::SetRole => {
-            effects.pin_on_success(Pin::Role);
-            // No other session may get the connection, and no reset undoes the role.
-            effects.pin_on_success(Pin::Unknown);
-        }
         StatementKind::Savepoint(_) => effects.push(EffectKind::Savepoint),
         StatementKind::Xa => xa(context, statement, effects),
-        StatementKind::LockTables => effects.pin_on_success(Pin::TableLock),
-        StatementKind::UnlockTables => effects.push(EffectKind::Release(UnpinEvent::UnlockTables)),
         StatementKind::LockInstance => effects.push(EffectKind::Create(
             SessionObject::BackupLock,
             backup(context, statement),
@@ -138,8 +131,6 @@ fn of_kind(
                 backup(context, statement),
             ));
         }
-        // MySQL may hold the lock although it fails to close the tables.
-        StatementKind::Flush { lock: true } => effects.pin(Pin::GlobalReadLock),
         StatementKind::Flush { lock: false } => flush(context, statement, effects),
         StatementKind::Handler => handler(context, statement, effects),
         StatementKind::Prepare(name) => prepare(context, statement, prepared(name), effects),
@@ -162,14 +153,12 @@ fn of_kind(
                 effects.compute_users(context, statement);
             }
         }
-        StatementKind::Unknown => {
-            effects.pin(Pin::Unknown);
-            if is_compound(context, statement) {
-                // An error in one of its statements is not an error of the whole.
-                effects.push(EffectKind::Execute(Box::default()));
-            }
-        }
         _ => {}
+    }
+    effects.add(rules::of(statement.kind).leaves);
+    if statement.kind == StatementKind::Unknown && is_compound(context, statement) {
+        // An error in one of its statements is not an error of the whole.
+        effects.push(EffectKind::Execute(Box::default()));
     }
 }
 

@@ -4,12 +4,10 @@ use crate::mysql;
 use crate::name::Names;
 use crate::token::Word;
 use evenkeel_policy::pins::Pin;
-use evenkeel_policy::route::{
-    self, RoutedStatement, RoutingTraits, StatementClass, TransactionModes, Volatility,
-};
+use evenkeel_policy::route::{self, RoutedStatement, RoutingTraits, StatementClass, Volatility};
 
 use super::super::previous_results::ResultReads;
-use super::{AnalysisContext, DataChange, TextForm, TransactionPart, calls, set};
+use super::{AnalysisContext, DataChange, TextForm, TransactionPart, calls, rules, set};
 use crate::session_state::effects::{has_writing_words, is_writing_class};
 
 /// Returns the statement in the form that the router uses.
@@ -216,46 +214,13 @@ pub(super) fn transaction_part(kind: mysql::StatementKind) -> TransactionPart {
 }
 
 fn kind(context: &AnalysisContext<'_>, facts: &mysql::StatementFacts) -> StatementClass {
-    use mysql::{StatementKind as Kind, StatementTraits as Has, VariableScope};
+    use mysql::{StatementKind as Kind, StatementTraits as Has};
     let of_server = Has::SERVER_STATE.and(Has::READS_SYSTEM);
     match facts.kind {
-        Kind::Empty => StatementClass::Empty,
         Kind::Select | Kind::Show if facts.traits.any(of_server) => StatementClass::Asks,
         Kind::Explain { .. } if explains_connection(context, facts) => StatementClass::Server,
-        Kind::Select | Kind::Show | Kind::Explain { .. } => StatementClass::Read,
-        Kind::Write | Kind::LoadData { .. } => StatementClass::Write,
-        Kind::Ddl | Kind::Maintenance => StatementClass::Ddl,
-        Kind::Begin { read_only, .. } => StatementClass::Begin(TransactionModes {
-            read_only,
-            isolation: None,
-        }),
-        Kind::Commit(ending) | Kind::Rollback(ending) if ending.chain => {
-            StatementClass::Begin(TransactionModes::default())
-        }
-        Kind::Commit(_)
-        | Kind::Rollback(_)
-        | Kind::Savepoint(_)
-        | Kind::Release(_)
-        | Kind::RollbackTo(_) => StatementClass::EndTransaction,
         Kind::Set => set::kind(context, facts),
-        Kind::SetTransaction { scope, .. } => match scope {
-            VariableScope::Session => StatementClass::Setting,
-            VariableScope::Global => StatementClass::Server,
-            // The statement pins to the connection on which the transaction will run.
-            VariableScope::Implicit => StatementClass::Session,
-        },
-        Kind::Use(_) => StatementClass::Setting,
-        Kind::Kill { .. } | Kind::KillOther | Kind::Flush { lock: false } => StatementClass::Server,
-        Kind::LockTables | Kind::LockInstance | Kind::Flush { lock: true } => StatementClass::Lock,
-        Kind::SetRole
-        | Kind::UnlockTables
-        | Kind::UnlockInstance
-        | Kind::Handler
-        | Kind::Prepare(_)
-        | Kind::Deallocate(_)
-        | Kind::GetDiagnostics => StatementClass::Session,
-        Kind::Call | Kind::Do => StatementClass::Routine,
-        Kind::Xa | Kind::Execute(_) | Kind::Unknown => StatementClass::Unknown,
+        kind => rules::of(kind).class,
     }
 }
 
