@@ -5,8 +5,8 @@
 //!
 //! 1. [`postgres`] and [`mysql`] split a text into tokens as the server's own scanner does
 //!    ([`token`], [`name`], `hint`), and read facts from them in one pass: `facts` returns the
-//!    kinds of the statements and the names in them, without a syntax tree ([`facts`]). Constructs that are not understood are reported as unknown, and the router
-//!    treats those as writes.
+//!    kinds of the statements and the names in them, without a syntax tree ([`facts`]). Constructs
+//!    that are not understood are reported as unknown, and the router treats those as writes.
 //! 2. [`catalog`] (PostgreSQL) and [`routines`] (MySQL) contain the functions, views, tables and
 //!    triggers that the names may mean, as the control plane has read them from the servers.
 //! 3. [`session_state`] combines both: its `analysis` returns what a text does, in the words of
