@@ -18,6 +18,28 @@ fn a_client_begins_with_the_preface_and_settings() {
 }
 
 #[test]
+fn windows_are_at_least_those_that_clients_assume() {
+    let limits = Limits {
+        stream_window: 10,
+        connection_window: 10,
+        ..Limits::default()
+    };
+    let mut server = Server::with(limits);
+    let sent = server.sent();
+    assert_eq!(sent.len(), 1, "no WINDOW_UPDATE");
+    let initial_window = [0, 4, 0, 0, 0xff, 0xff];
+    assert!(
+        sent[0]
+            .payload
+            .chunks(6)
+            .any(|setting| setting == initial_window)
+    );
+    server.accepts(HELLO);
+    server.accepts(&post(1, &[]));
+    server.accepts(&data(1, &[0; 16_000]).repeat(4));
+}
+
+#[test]
 fn other_first_bytes_are_refused_at_the_first_that_differs() {
     for at in 0..24 {
         let mut preface = HELLO[..24].to_vec();
