@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_wire::http::{HeadLimits, Parsed, RequestHead};
 use evenkeel_wire::http2::{Connection, Event, Limits, Read};
 
 use crate::invariants::PREFACE;
@@ -36,6 +37,10 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Requests> {
         };
         match event {
             Some(Event::Request { stream, end, .. }) => {
+                let text = connection.request().text();
+                if !is_plain(text) {
+                    return None;
+                }
                 let body = requests.entry(stream.get()).or_default();
                 body.is_complete = end;
             }
@@ -61,6 +66,15 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Requests> {
     }
     let has_reset = has_frame(&out, 3);
     (!has_reset).then_some(requests)
+}
+
+/// Returns whether the text of a head is valid HTTP/1.1, and its target has no byte that only our
+/// grammar accepts, since clients send it.
+fn is_plain(text: &[u8]) -> bool {
+    const ODD: &[u8] = b"\"<>\\^`{|}";
+    let line = text.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let parsed = RequestHead::new().parse(text, &HeadLimits::default());
+    parsed == Parsed::Complete && !line.iter().any(|byte| ODD.contains(byte))
 }
 
 /// Returns whether there is a frame of this type.
