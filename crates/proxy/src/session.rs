@@ -35,6 +35,7 @@ mod input;
 pub(crate) mod interruptible;
 mod lingering_close;
 mod login_connection;
+mod login_context;
 mod login_error;
 mod login_proof;
 mod login_source;
@@ -63,7 +64,7 @@ use evenkeel_wire::SqlProtocol;
 use crate::event::Event;
 use crate::record::{Record, TerminationReason};
 use crate::service::database::ProtocolState;
-use crate::service::{Protocol, Service};
+use crate::service::{ClientPermit, Protocol, Service};
 use crate::session::handle::SessionHandle;
 use crate::worker::{Accepted, RegisteredSession, Worker};
 
@@ -97,6 +98,17 @@ pub(crate) fn start_with(
     }
 }
 
+/// Client of a database that the service has admitted.
+struct Arrival<'a> {
+    worker: &'a Rc<Worker>,
+    permit: &'a ClientPermit,
+    handle: &'a SessionHandle,
+    /// Key of the session in its worker's list.
+    slot: usize,
+    socket: Socket,
+    record: &'a mut Record,
+}
+
 /// Serves one client.
 async fn serve(
     handle: Rc<SessionHandle>,
@@ -111,7 +123,7 @@ async fn serve(
             TerminationReason::OverLimit
         }
         Some(permit) => {
-            let (slot, record) = (registered.key, &mut record);
+            let record = &mut record;
             // Boxed, so that no session has the size of another protocol's.
             let serving: Pin<Box<dyn Future<Output = TerminationReason>>> = match &service.protocol
             {
@@ -121,14 +133,20 @@ async fn serve(
                 Protocol::Http(shared) => Box::pin(http::serve_session(
                     worker, &permit, &handle, shared, client, record,
                 )),
-                Protocol::Sql(database) => match database.protocol() {
-                    SqlProtocol::Postgres => Box::pin(postgres::serve_session(
-                        worker, &permit, &handle, slot, client, record,
-                    )),
-                    SqlProtocol::Mysql => Box::pin(mysql::serve_session(
-                        worker, &permit, &handle, slot, client, record,
-                    )),
-                },
+                Protocol::Sql(database) => {
+                    let arrival = Arrival {
+                        worker,
+                        permit: &permit,
+                        handle: &handle,
+                        slot: registered.key,
+                        socket: client,
+                        record,
+                    };
+                    match database.protocol() {
+                        SqlProtocol::Postgres => Box::pin(postgres::serve_session(arrival)),
+                        SqlProtocol::Mysql => Box::pin(mysql::serve_session(arrival)),
+                    }
+                }
             };
             serving.await
         }

@@ -12,7 +12,7 @@ use evenkeel_policy::pins::ReleaseAction;
 
 use super::acquirer::Acquirer;
 use super::cancel;
-use super::error_reply::ErrorReply;
+use super::error_reply::{ErrorReply, ReplyCode};
 use super::handle::{SessionEvent, SessionHandle};
 use super::input::ServerInput;
 use super::steps::{VanishedPeer, vanished_peer};
@@ -46,7 +46,7 @@ pub(super) enum ClientLoss {
 }
 
 /// Reason why a session ends. `C`: code of an error; `O`: reasons of one protocol alone.
-pub(super) enum ExitReason<C, O> {
+pub(super) enum ExitReason<C: ReplyCode, O> {
     /// The client terminated the session or closed its connection.
     ClientLeft,
     /// The client's connection failed.
@@ -58,7 +58,7 @@ pub(super) enum ExitReason<C, O> {
     Other(O),
 }
 
-impl<C, O> From<ClientLoss> for ExitReason<C, O> {
+impl<C: ReplyCode, O> From<ClientLoss> for ExitReason<C, O> {
     fn from(loss: ClientLoss) -> Self {
         match loss {
             ClientLoss::Left => ExitReason::ClientLeft,
@@ -272,6 +272,23 @@ impl<'a, C: PoolableConnection> Core<'a, C> {
             return Some(WaitEnd::TimedOut);
         }
         self.acquirer.should_reroute().then_some(WaitEnd::Reroute)
+    }
+
+    /// Sends these last bytes to the client.
+    pub(super) async fn send_final(&mut self, out: &[u8]) {
+        if let Some(client) = &mut self.client {
+            client.send_final(self.worker, out).await;
+        }
+    }
+
+    /// Sends bytes to the server. Returns the reason if its connection has failed.
+    pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), String> {
+        let Some(server) = &mut self.server else {
+            self.worker.keep_spare(out);
+            return Ok(());
+        };
+        let sent = server.core_mut().stream.send_own(self.worker, out);
+        sent.map_err(|error| error.to_string())
     }
 
     /// Takes the server connection at the end of the session. After a panic it is closed, because

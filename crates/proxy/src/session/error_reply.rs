@@ -1,7 +1,7 @@
 //! Builds the errors that Evenkeel itself sends to clients of databases. Each protocol has its own
 //! codes, and writes the errors in its own format.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 
 use evenkeel_policy::failover_queue::PrimaryError;
 
@@ -12,17 +12,18 @@ use crate::upstream::connect_error::{ConnectError, ErrorCode};
 
 /// Error to be sent to a client. The message states what happened and, if possible, what to do.
 #[derive(Debug, Clone)]
-pub(crate) struct ErrorReply<C> {
+pub(crate) struct ErrorReply<C: ReplyCode> {
     pub(crate) code: C,
     pub(crate) message: String,
-    /// Text of the detail field, in a protocol that has one.
-    pub(super) detail: Option<Box<str>>,
-    /// Text of the hint field, in a protocol that has one.
-    pub(super) hint: Option<&'static str>,
+    pub(super) notes: C::Notes,
 }
 
 /// Code of an error in one protocol.
 pub(crate) trait ReplyCode: Sized {
+    /// Texts that the protocol sends beside the message. Sessions keep errors, so that a protocol
+    /// without such texts must not pay for them.
+    type Notes: Debug + Clone + Default;
+
     /// Returns the error of a catalog entry with these arguments.
     fn reply(entry: &CatalogEntry, arguments: &[&dyn Display]) -> ErrorReply<Self>;
 
@@ -46,8 +47,7 @@ impl<C: ReplyCode> ErrorReply<C> {
         Self {
             code,
             message: message.into(),
-            detail: None,
-            hint: None,
+            notes: C::Notes::default(),
         }
     }
 

@@ -93,3 +93,8 @@ impl ServerAccount {
         }
     }
 }
+
+/// Returns a copy of the password that logins of this user are checked against, if it is known.
+pub(super) fn own_password(of_file: &FileUser) -> Option<Zeroizing<Vec<u8>>> {
+    of_file.password().map(|own| Zeroizing::new(own.to_vec()))
+}

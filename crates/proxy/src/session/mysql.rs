@@ -41,7 +41,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
 use evenkeel_policy::route::retry::RetryTarget;
@@ -58,18 +57,12 @@ use self::server::ServerConnection;
 use self::shared::MysqlService;
 use self::statements::ClientStatements;
 use self::user_state::Account;
-use crate::numbers::Place;
-use crate::record::{Record, TerminationReason};
-use crate::service::ClientPermit;
+use crate::record::TerminationReason;
 use crate::service::rules::AppliedRules;
-use crate::session::acquirer::Acquirer;
-use crate::session::cancel::{KillOutcome, generation};
+use crate::session::Arrival;
+use crate::session::cancel::KillOutcome;
 use crate::session::core::{self, Core};
-use crate::session::handle::SessionHandle;
-use crate::session::proxy_protocol;
 use crate::upstream::connect_error::ErrorCode;
-use crate::upstream::worker_pool::WorkerPools;
-use crate::worker::Worker;
 use evenkeel_sql::session_state::mysql::{InitialSettings, SessionState};
 
 /// Length in bytes up to which a text is parsed. A longer one is forwarded unparsed and pins its
@@ -170,41 +163,13 @@ enum AfterDiscard {
 }
 
 /// Serves one client until the session ends, and returns the reason for its end.
-pub(super) async fn serve_session(
-    worker: &Rc<Worker>,
-    permit: &ClientPermit,
-    handle: &SessionHandle,
-    slot: usize,
-    socket: Socket,
-    record: &mut Record,
-) -> TerminationReason {
-    let (Some(service), Some(worker_pool)) = (
-        permit.service().database().cloned(),
-        WorkerPools::part::<ServerConnection>(worker, permit.service()),
-    ) else {
-        return TerminationReason::NoServer;
+pub(super) async fn serve_session(arrival: Arrival<'_>) -> TerminationReason {
+    // Boxed, so that a session does not have the size of its beginning.
+    let (door, _number, socket) = match Box::pin(LoginHandler::of(arrival)).await {
+        Ok(arrived) => arrived,
+        Err(ending) => return ending,
     };
-    let Some(shared) = service.state_of::<MysqlService>() else {
-        return TerminationReason::NoServer;
-    };
-    if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {
-        return ending;
-    }
-    // The number is exclusive to this client until it disconnects.
-    let place = Place::new(worker.index(), slot);
-    let Some(number) = worker.shared.connection_numbers.assign(place) else {
-        return TerminationReason::NoServer;
-    };
-    let door = LoginHandler {
-        worker,
-        permit,
-        handle,
-        service,
-        shared,
-        worker_pool,
-        peer: record.client,
-        id: id::of(&number, generation(worker)),
-    };
+    let handle = door.context.handle;
     let admitting = Box::pin(door.clone().admit(Stream::plain(socket)));
     let mut session = match handle.run_interruptible(admitting).await {
         Ok(Ok(session)) => session,
@@ -253,25 +218,9 @@ impl<'a> Session<'a> {
         let agreed = parts.handshake.agreed;
         let begin = &parts.begin;
         let baseline = begin.baseline.pairs();
-        let state = SessionState::new(baseline, beginning(begin), parts.worker.interner());
-        let acquirer = Acquirer::new(
-            parts.worker,
-            &parts.service,
-            parts.worker_pool,
-            &parts.account,
-            parts.handle,
-        );
+        let state = SessionState::new(baseline, beginning(begin), parts.core.worker.interner());
         let mut session = Self {
-            core: Core {
-                worker: parts.worker,
-                permit: parts.permit,
-                service: parts.service,
-                handle: parts.handle,
-                client: Some(parts.client),
-                answers: Vec::new(),
-                server: None,
-                acquirer,
-            },
+            core: parts.core,
             shared: parts.shared,
             account: parts.account,
             handshake: parts.handshake,

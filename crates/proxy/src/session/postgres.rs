@@ -47,7 +47,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::causality;
 use evenkeel_policy::route::retry::RetryTarget;
@@ -71,15 +70,11 @@ use self::shared::PostgresService;
 use self::statements::ClientStatements;
 use self::unnamed_statement::UnnamedStatements;
 use self::user_state::Account;
-use crate::record::{Record, TerminationReason};
-use crate::service::ClientPermit;
+use crate::record::TerminationReason;
 use crate::service::rules::AppliedRules;
+use crate::session::Arrival;
 use crate::session::core::{self, Core};
-use crate::session::handle::SessionHandle;
-use crate::session::proxy_protocol;
 use crate::upstream::database_change::ActiveDatabaseChange;
-use crate::upstream::worker_pool::WorkerPools;
-use crate::worker::Worker;
 use evenkeel_sql::session_state::PinSource;
 use evenkeel_sql::session_state::analysis::CatalogChange;
 use evenkeel_sql::session_state::settings::{SessionState, SettingSet};
@@ -195,43 +190,19 @@ enum Preparation {
 }
 
 /// Serves one session and returns the reason for its end.
-pub(super) async fn serve_session(
-    worker: &Rc<Worker>,
-    permit: &ClientPermit,
-    handle: &SessionHandle,
-    slot: usize,
-    socket: Socket,
-    record: &mut Record,
-) -> TerminationReason {
-    let service = permit.service();
-    let (Some(shared), Some(worker_pool)) = (
-        service.database().cloned(),
-        WorkerPools::part(worker, service),
-    ) else {
-        return TerminationReason::NoServer;
+pub(super) async fn serve_session(arrival: Arrival<'_>) -> TerminationReason {
+    // Boxed, so that a session does not have the size of its beginning.
+    let (door, socket) = match Box::pin(login::LoginHandler::of(arrival)).await {
+        Ok(arrived) => arrived,
+        Err(ending) => return ending,
     };
-    let Some(protocol) = shared.state_of::<PostgresService>() else {
-        return TerminationReason::NoServer;
+    let handle = door.context.handle;
+    let admitting = Box::pin(handle.run_interruptible(door.admit(Stream::plain(socket))));
+    let mut session = match admitting.await {
+        Ok(Ok(session)) => session,
+        Ok(Err(ending)) => return ending,
+        Err(interrupt) => return interrupt.ending(),
     };
-    if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {
-        return ending;
-    }
-    let door = login::LoginHandler {
-        worker,
-        permit,
-        handle,
-        shared,
-        protocol,
-        worker_pool,
-        peer: record.client,
-        slot,
-    };
-    let mut session =
-        match Box::pin(handle.run_interruptible(door.admit(Stream::plain(socket)))).await {
-            Ok(Ok(session)) => session,
-            Ok(Err(ending)) => return ending,
-            Err(interrupt) => return interrupt.ending(),
-        };
     session.check_primary();
     let outcome = handle
         .run_interruptible(poll_fn(|context| session.poll(context)))

@@ -12,6 +12,8 @@ use crate::upstream::connect_error::ErrorCode;
 pub(crate) type ErrorReply = error_reply::ErrorReply<ErrorCode>;
 
 impl ReplyCode for ErrorCode {
+    type Notes = ();
+
     fn reply(entry: &CatalogEntry, arguments: &[&dyn Display]) -> ErrorReply {
         let (number, sqlstate) = entry.mysql_code();
         let message = entry.message_and_hint(arguments);

@@ -395,14 +395,9 @@ impl Session<'_> {
     }
 
     pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
-        let worker = self.core.worker;
-        let Some(server) = &mut self.core.server else {
-            worker.keep_spare(out);
-            return Ok(());
-        };
-        match server.core.stream.send_own(worker, out) {
+        match self.core.send_to_server(out) {
             Ok(()) => Ok(()),
-            Err(error) => self.server_lost(&error.to_string()),
+            Err(why) => self.server_lost(&why),
         }
     }
 }

@@ -43,8 +43,7 @@ impl Session<'_> {
         let Some((mut server, mut input)) = self.core.take_input(chunk) else {
             return Ok(());
         };
-        let mut scan = ScanResult::default();
-        input.is_whole = self.scan(&mut server, &mut input, &mut scan);
+        let mut scan = self.scan(&mut server, &mut input);
         self.core.server = Some(server);
         if matches!(self.stage, Stage::DiscardReply(_)) {
             input.discard(self.core.worker);
@@ -79,12 +78,8 @@ impl Session<'_> {
 
     /// Decides for each byte whether to forward it. Returns true if the input is forwarded
     /// unchanged.
-    fn scan(
-        &mut self,
-        server: &mut ServerConnection,
-        input: &mut ServerInput<'_>,
-        scan: &mut ScanResult,
-    ) -> bool {
+    fn scan(&mut self, server: &mut ServerConnection, input: &mut ServerInput<'_>) -> ScanResult {
+        let mut scan = ScanResult::default();
         let mut flight = input.editor();
         loop {
             self.cut_rest(server, &mut flight);
@@ -101,12 +96,12 @@ impl Session<'_> {
                     event,
                     length,
                 } => {
-                    self.pass(server, &mut flight, passed, scan);
+                    self.pass(server, &mut flight, passed, &scan);
                     let packet = &rest[passed..passed + length];
-                    self.event(server, &mut flight, (&event, packet), scan);
+                    self.event(server, &mut flight, (&event, packet), &mut scan);
                 }
                 Step::Wait { passed, .. } => {
-                    self.pass(server, &mut flight, passed, scan);
+                    self.pass(server, &mut flight, passed, &scan);
                     break;
                 }
                 Step::Invalid(fault) => scan.broken = Some(fault.to_string()),
@@ -115,7 +110,8 @@ impl Session<'_> {
                 break;
             }
         }
-        flight.settle(&mut server.core.held)
+        input.is_whole = flight.settle(&mut server.core.held);
+        scan
     }
 
     /// Forwards or drops the rest of a packet of which only the beginning was held.

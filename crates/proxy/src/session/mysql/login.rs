@@ -12,13 +12,13 @@ mod server_check;
 
 pub(super) use self::establish::wanted;
 
-use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_engine::secret;
+use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_engine::timers;
 use evenkeel_wire::mysql::flags::Capabilities;
@@ -28,23 +28,25 @@ use evenkeel_wire::mysql::password::Nonce;
 use evenkeel_wire::mysql::startup::{self, Attributes, First, Response};
 
 use self::client_packets::ClientPackets;
-use super::Session;
 use super::error_reply::ErrorReply;
 use super::server::ServerConnection;
 use super::server_greetings::{CommonGreeting, ServerGreetings, Version};
 use super::server_login::Baseline;
 use super::shared::MysqlService;
 use super::user_state::{Account, BaselineCache};
+use super::{Session, id};
 use crate::error_catalog;
+use crate::numbers::{Number, Place};
 use crate::record::TerminationReason;
-use crate::service::database::DatabaseService;
-use crate::service::{ClientPermit, ServiceSnapshot};
-use crate::session::handle::{ApplicationName, SessionHandle};
+use crate::service::ServiceSnapshot;
+use crate::session::Arrival;
+use crate::session::cancel::generation;
+use crate::session::core::Core;
+use crate::session::handle::ApplicationName;
+use crate::session::login_context::LoginContext;
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::session::{login_connection, login_error};
 use crate::upstream::connect_error::ErrorCode;
-use crate::upstream::worker_pool::WorkerPool;
-use crate::worker::Worker;
 
 /// Time limit of a login's wait, right after startup, for the analysis of routines and triggers.
 /// Servers that do not report them must not block logins.
@@ -75,13 +77,8 @@ impl Default for MockSecret {
 /// Handles the login of one client.
 #[derive(Clone)]
 pub(super) struct LoginHandler<'a> {
-    pub(super) worker: &'a Rc<Worker>,
-    pub(super) permit: &'a ClientPermit,
-    pub(super) handle: &'a SessionHandle,
-    pub(super) service: Arc<DatabaseService>,
+    pub(super) context: LoginContext<'a, ServerConnection>,
     pub(super) shared: Arc<MysqlService>,
-    pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
-    pub(super) peer: Option<SocketAddr>,
     /// Value whose lower half is the client's connection id.
     pub(super) id: u64,
 }
@@ -108,14 +105,9 @@ pub(super) struct UserChange {
 
 /// Components of a new session.
 pub(super) struct SessionParts<'a> {
-    pub(super) worker: &'a Rc<Worker>,
-    pub(super) permit: &'a ClientPermit,
-    pub(super) service: Arc<DatabaseService>,
+    pub(super) core: Core<'a, ServerConnection>,
     pub(super) shared: Arc<MysqlService>,
-    pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
     pub(super) account: Rc<Account>,
-    pub(super) handle: &'a SessionHandle,
-    pub(super) client: Stream,
     /// Bytes that the client has sent after its login.
     pub(super) ahead: Vec<u8>,
     pub(super) handshake: ClientHandshake,
@@ -164,6 +156,26 @@ enum LoginOrigin {
 }
 
 impl<'a> LoginHandler<'a> {
+    /// Returns the handler for a client, the client's number, and its socket. The number is
+    /// exclusive to the client until it is dropped.
+    pub(super) async fn of(
+        arrival: Arrival<'a>,
+    ) -> Result<(Self, Number, Socket), TerminationReason> {
+        let (worker, slot) = (arrival.worker, arrival.slot);
+        let (context, socket) = LoginContext::of(arrival).await?;
+        let shared = context.service.state_of::<MysqlService>();
+        let shared = shared.ok_or(TerminationReason::NoServer)?;
+        let numbers = &worker.shared.connection_numbers;
+        let number = numbers.assign(Place::new(worker.index(), slot));
+        let number = number.ok_or(TerminationReason::NoServer)?;
+        let handler = Self {
+            context,
+            shared,
+            id: id::of(&number, generation(worker)),
+        };
+        Ok((handler, number, socket))
+    }
+
     /// Logs a client in, within the time limit for logins.
     pub(super) async fn admit(self, client: Stream) -> Result<Session<'a>, TerminationReason> {
         let packets = ClientPackets::new(client, 0, Vec::new());
@@ -176,7 +188,7 @@ impl<'a> LoginHandler<'a> {
     }
 
     fn limit(&self) -> Duration {
-        let view = self.permit.service().snapshot_owned();
+        let view = self.context.permit.service().snapshot_owned();
         let limit = view.database().map(|database| database.time_limits.login);
         limit.unwrap_or_default()
     }
@@ -199,8 +211,8 @@ impl<'a> LoginHandler<'a> {
         packets: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
-        let login_limiter = self.service.login_limiter();
-        let entering = login_limiter.enter_within(self.limit(), self.address());
+        let login_limiter = self.context.service.login_limiter();
+        let entering = login_limiter.enter_within(self.limit(), self.context.address());
         let Some((_place, left)) = entering.await else {
             let reply = ErrorReply::new(&error_catalog::TOO_MANY_LOGINS);
             return Err(self.reject(Some(packets), &reply).await);
@@ -214,7 +226,7 @@ impl<'a> LoginHandler<'a> {
         packets: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
-        let view = self.permit.service().snapshot_owned();
+        let view = self.context.permit.service().snapshot_owned();
         let mut slot = Some(packets);
         let login = self.handle_login(&mut slot, &view, beginning);
         match timers::timeout(limit, login).await {
@@ -225,7 +237,7 @@ impl<'a> LoginHandler<'a> {
             }
             Err(_) => {
                 let limit_ms = self.limit().as_millis();
-                let why = login_connection::fault_suffix(self.permit.service());
+                let why = login_connection::fault_suffix(self.context.permit.service());
                 let reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms, &why]);
                 Err(self.reject(slot, &reply).await)
             }
@@ -237,10 +249,9 @@ impl<'a> LoginHandler<'a> {
         packets: Option<ClientPackets>,
         error_reply: &ErrorReply,
     ) -> TerminationReason {
-        let stats = &self.service.stats()[self.worker.index()];
-        stats.refused_logins.add(1);
+        self.context.count_rejection();
         if let Some(mut packets) = packets {
-            packets.send_last(self.worker, error_reply).await;
+            packets.send_last(self.context.worker, error_reply).await;
         }
         TerminationReason::Rejected(error_reply.message.clone())
     }
@@ -253,7 +264,11 @@ impl<'a> LoginHandler<'a> {
     ) -> Result<Session<'a>, LoginError> {
         let packets = slot.as_mut().ok_or(LoginError::Disconnected)?;
         let greetings = &self.shared.logins.greetings;
-        let least = greetings.least(self.worker, self.permit.service(), &self.shared);
+        let least = greetings.least(
+            self.context.worker,
+            self.context.permit.service(),
+            &self.shared,
+        );
         let least = least.await;
         let request = match beginning {
             LoginOrigin::Greeting => self.begin(packets, view, &least).await?,
@@ -262,7 +277,7 @@ impl<'a> LoginHandler<'a> {
         self.check_channel(packets, view)?;
         let mut proof = self.prove(packets, view, &request).await?;
         let info = std::mem::take(&mut proof.of_certificate);
-        let known = self.service.server_info.wait_for_routines();
+        let known = self.context.service.server_info.wait_for_routines();
         let _ = timers::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &request, proof).await?;
         self.send_ok(packets, &begin, (request.handshake.agreed, &info))
@@ -284,13 +299,13 @@ impl<'a> LoginHandler<'a> {
         let nonce = Nonce::of_random(secret());
         let mut out = Vec::new();
         least.write((offered, self.id as u32), &nonce, &mut out);
-        packets.send(self.worker, &out).await?;
-        let mut payload = packets.packet(self.worker).await?;
+        packets.send(self.context.worker, &out).await?;
+        let mut payload = packets.packet(self.context.worker).await?;
         if let Ok(First::SslRequest(_)) = startup::first(&payload) {
             let acceptor =
                 acceptor.ok_or_else(|| ErrorReply::new(&error_catalog::BAD_HANDSHAKE))?;
-            packets.encrypt(self.worker, acceptor).await?;
-            payload = packets.packet(self.worker).await?;
+            packets.encrypt(self.context.worker, acceptor).await?;
+            payload = packets.packet(self.context.worker).await?;
         }
         let response = match startup::first(&payload) {
             Ok(First::Response(response)) => response,
@@ -322,14 +337,10 @@ impl<'a> LoginHandler<'a> {
 
     /// Returns whether the channel is safe from eavesdropping; a Unix socket is as safe as TLS.
     fn channel(&self, packets: &ClientPackets) -> Channel {
-        match packets.is_encrypted() || self.peer.is_none() {
+        match packets.is_encrypted() || self.context.peer.is_none() {
             true => Channel::Secure,
             false => Channel::Plain,
         }
-    }
-
-    fn address(&self) -> Option<IpAddr> {
-        self.peer.map(|peer| peer.ip())
     }
 }
 

@@ -72,9 +72,7 @@ impl Session<'_> {
         let mut out = std::mem::take(&mut self.core.answers);
         let sequence = if is_answer { self.rest.sequence } else { 0 };
         error_reply.write(sequence, &mut out);
-        if let Some(client) = &mut self.core.client {
-            client.send_final(self.core.worker, &out).await;
-        }
+        self.core.send_final(&out).await;
     }
 
     /// Releases, resets or closes the server connection, depending on the session state that it

@@ -11,13 +11,24 @@ use crate::upstream::connect_error::ErrorCode;
 
 pub(crate) type ErrorReply = error_reply::ErrorReply<SqlState>;
 
+/// Fields of an error beside its message.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Notes {
+    detail: Option<String>,
+    hint: Option<&'static str>,
+}
+
 impl ReplyCode for SqlState {
+    type Notes = Notes;
+
     fn reply(entry: &CatalogEntry, arguments: &[&dyn Display]) -> ErrorReply {
         ErrorReply {
             code: SqlState(entry.sqlstate()),
             message: entry.message(arguments),
-            detail: None,
-            hint: entry.hint_text(),
+            notes: Notes {
+                detail: None,
+                hint: entry.hint_text(),
+            },
         }
     }
 
@@ -27,11 +38,9 @@ impl ReplyCode for SqlState {
 }
 
 impl ErrorReply {
-    pub(crate) fn detail(self, detail: impl Into<Box<str>>) -> Self {
-        Self {
-            detail: Some(detail.into()),
-            ..self
-        }
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.notes.detail = Some(detail.into());
+        self
     }
 
     /// Writes the error as one after which the session continues.
@@ -49,8 +58,8 @@ impl ErrorReply {
             severity,
             sqlstate: self.code,
             message: &self.message,
-            detail: self.detail.as_deref().unwrap_or_default(),
-            hint: self.hint.unwrap_or_default(),
+            detail: self.notes.detail.as_deref().unwrap_or_default(),
+            hint: self.notes.hint.unwrap_or_default(),
         };
         build::error(out, &text);
     }

@@ -125,23 +125,22 @@ impl Session<'_> {
     }
 
     pub(super) fn send_to_server(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
-        let worker = self.core.worker;
-        let Some(server) = &mut self.core.server else {
+        if self.core.server.is_none() {
             return Ok(());
-        };
+        }
         if out.is_empty() {
-            worker.keep_spare(out);
+            self.core.worker.keep_spare(out);
             // Evenkeel has answered all of it: no reply will come that could release the
             // connection.
             return self.release_if_idle();
         }
         self.active.progress.reach(Progress::Sent);
-        match server.core.stream.send_own(worker, out) {
+        match self.core.send_to_server(out) {
             Ok(()) => {
                 self.release_if_ended();
                 Ok(())
             }
-            Err(error) => self.server_lost(&error.to_string()),
+            Err(why) => self.server_lost(&why),
         }
     }
 

@@ -30,8 +30,7 @@ impl Session<'_> {
         let Some((mut server, mut input)) = self.core.take_input(chunk) else {
             return Ok(());
         };
-        let mut scan = ScanResult::default();
-        input.is_whole = self.scan(&mut server, &mut input, &mut scan);
+        let scan = self.scan(&mut server, &mut input);
         self.core.server = Some(server);
         if let Stage::Rescue(target) = self.stage {
             input.discard(self.core.worker);
@@ -62,12 +61,8 @@ impl Session<'_> {
     }
 
     /// Decides on the delivery of each byte. Returns whether the input is forwarded unchanged.
-    fn scan(
-        &mut self,
-        server: &mut ServerConnection,
-        input: &mut ServerInput<'_>,
-        scan: &mut ScanResult,
-    ) -> bool {
+    fn scan(&mut self, server: &mut ServerConnection, input: &mut ServerInput<'_>) -> ScanResult {
+        let mut scan = ScanResult::default();
         let mut flight = input.editor();
         loop {
             let remainder = server.boundaries.remainder();
@@ -79,7 +74,7 @@ impl Session<'_> {
                 } => {
                     self.let_pass(server, &mut flight, passed, remainder);
                     self.give_due(server, &mut flight);
-                    server.passing = self.event(server, &event, scan);
+                    server.passing = self.event(server, &event, &mut scan);
                     if warns_of_end(&event) && server.passing == Delivery::Forward {
                         scan.warning += length;
                     }
@@ -101,7 +96,8 @@ impl Session<'_> {
         if !server.conversation.is_reply_pending() && server.boundaries.is_at_border() {
             self.give_due(server, &mut flight);
         }
-        flight.settle(&mut server.core.held)
+        input.is_whole = flight.settle(&mut server.core.held);
+        scan
     }
 
     /// Delivers rows and COPY data like the reply they belong to, after Evenkeel's due replies.

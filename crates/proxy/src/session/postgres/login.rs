@@ -10,10 +10,9 @@ mod verifiers;
 pub(crate) use self::verifiers::Verifiers;
 
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
 use std::sync::Arc;
 
+use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_engine::timers;
 use evenkeel_wire::postgres::backend::SqlState;
@@ -30,14 +29,13 @@ use super::shared::PostgresService;
 use super::{Session, cancel};
 use crate::error_catalog;
 use crate::record::TerminationReason;
-use crate::service::database::DatabaseService;
-use crate::service::{ClientPermit, ServiceSnapshot};
+use crate::service::ServiceSnapshot;
+use crate::session::Arrival;
 use crate::session::blocking;
-use crate::session::handle::{ApplicationName, SessionHandle};
+use crate::session::handle::ApplicationName;
+use crate::session::login_context::LoginContext;
 use crate::session::{login_connection, login_error};
 use crate::upstream::pool_registry::Parameters;
-use crate::upstream::worker_pool::WorkerPool;
-use crate::worker::Worker;
 
 /// Maximum length of a message before authentication.
 const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
@@ -47,13 +45,8 @@ const REQUESTS_MAX: usize = 4;
 
 /// Handler for the login of one client.
 pub(super) struct LoginHandler<'a> {
-    pub(super) worker: &'a Rc<Worker>,
-    pub(super) permit: &'a ClientPermit,
-    pub(super) handle: &'a SessionHandle,
-    pub(super) shared: Arc<DatabaseService>,
+    pub(super) context: LoginContext<'a, ServerConnection>,
     pub(super) protocol: Arc<PostgresService>,
-    pub(super) worker_pool: Rc<WorkerPool<ServerConnection>>,
-    pub(super) peer: Option<SocketAddr>,
     pub(super) slot: usize,
 }
 
@@ -83,15 +76,28 @@ impl LoginRequest {
 }
 
 impl<'a> LoginHandler<'a> {
+    /// Returns the handler for a client, and the client's socket.
+    pub(super) async fn of(arrival: Arrival<'a>) -> Result<(Self, Socket), TerminationReason> {
+        let slot = arrival.slot;
+        let (context, socket) = LoginContext::of(arrival).await?;
+        let protocol = context.service.state_of::<PostgresService>();
+        let handler = Self {
+            protocol: protocol.ok_or(TerminationReason::NoServer)?,
+            context,
+            slot,
+        };
+        Ok((handler, socket))
+    }
+
     /// Logs a client in within the login time limit.
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, TerminationReason> {
-        let view = self.permit.service().snapshot_owned();
+        let view = self.context.permit.service().snapshot_owned();
         let limit = view
             .database()
             .map(|database| database.time_limits.login)
             .unwrap_or_default();
-        let address = self.peer.map(|peer| peer.ip());
-        let login_limiter = self.shared.login_limiter();
+        let address = self.context.address();
+        let login_limiter = self.context.service.login_limiter();
         let mut stream = Some(stream);
         let Some((_place, left)) = login_limiter.enter_within(limit, address).await else {
             return Err(self
@@ -107,7 +113,7 @@ impl<'a> LoginHandler<'a> {
             }
             Err(_) => {
                 let limit_ms = limit.as_millis();
-                let why = login_connection::fault_suffix(self.permit.service());
+                let why = login_connection::fault_suffix(self.context.permit.service());
                 let arguments: [&dyn Display; 2] = [&limit_ms, &why];
                 let error_reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &arguments);
                 Err(self.reject(stream, &error_reply).await)
@@ -116,13 +122,11 @@ impl<'a> LoginHandler<'a> {
     }
 
     async fn reject(&self, stream: Option<Stream>, error_reply: &ErrorReply) -> TerminationReason {
-        self.shared.stats()[self.worker.index()]
-            .refused_logins
-            .add(1);
+        self.context.count_rejection();
         if let Some(mut stream) = stream {
             let mut out = Vec::new();
             error_reply.write_fatal(&mut out);
-            stream.send_final(self.worker, &out).await;
+            stream.send_final(self.context.worker, &out).await;
         }
         TerminationReason::Rejected(error_reply.message.clone())
     }
@@ -165,7 +169,8 @@ impl<'a> LoginHandler<'a> {
                         return Ok(request);
                     }
                     Parsed::Frame(First::Cancel(key), _) => {
-                        cancel::request(self.worker, self.permit.service(), key).await;
+                        cancel::request(self.context.worker, self.context.permit.service(), key)
+                            .await;
                         return Err(LoginError::Disconnected);
                     }
                     Parsed::Frame(First::DirectTls, _) => break (0, Answer::DirectTls),
@@ -199,12 +204,12 @@ impl<'a> LoginHandler<'a> {
                     let what = "received unencrypted data after SSL request";
                     return Err(ErrorReply::protocol(what).into());
                 }
-                Ok(stream.send(self.worker, b"N").await?)
+                Ok(stream.send(self.context.worker, b"N").await?)
             }
             (Answer::DirectTls, None) => Err(LoginError::Disconnected),
             (Answer::Tls, Some(acceptor)) => {
                 let channel = acceptor.accept(bytes).map_err(ErrorReply::protocol)?;
-                stream.send(self.worker, b"S").await?;
+                stream.send(self.context.worker, b"S").await?;
                 self.encrypt(stream, channel, bytes).await
             }
             (Answer::DirectTls, Some(acceptor)) => {
@@ -225,7 +230,7 @@ impl<'a> LoginHandler<'a> {
         let cipher = std::mem::take(bytes);
         stream.encrypt(channel);
         stream
-            .shake_hands(self.worker, &cipher, bytes)
+            .shake_hands(self.context.worker, &cipher, bytes)
             .await
             .map_err(|_| LoginError::Disconnected)
     }
@@ -271,15 +276,11 @@ impl<'a> LoginHandler<'a> {
     /// Returns whether the connection is protected from eavesdropping: a Unix socket is as good as
     /// TLS.
     pub(super) fn is_private(&self, stream: &Stream) -> bool {
-        stream.is_encrypted() || self.peer.is_none()
-    }
-
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        self.peer.map(|peer| peer.ip())
+        stream.is_encrypted() || self.context.peer.is_none()
     }
 
     async fn receive(&self, stream: &mut Stream, bytes: &mut Vec<u8>) -> Result<(), LoginError> {
-        match stream.receive(self.worker, bytes).await? {
+        match stream.receive(self.context.worker, bytes).await? {
             true => Ok(()),
             false => Err(LoginError::Disconnected),
         }
@@ -302,7 +303,7 @@ impl<'a> LoginHandler<'a> {
         let mut out = request.negotiation.clone();
         let mut accept = ClientAuth::begin(request.user.clone().into_bytes(), method, &mut out);
         loop {
-            stream.send(self.worker, &out).await?;
+            stream.send(self.context.worker, &out).await?;
             out.clear();
             let (accepted, length) = loop {
                 match frame::frame(bytes, MESSAGE_LENGTH_MAX) {
@@ -329,7 +330,7 @@ impl<'a> LoginHandler<'a> {
                 }
                 ClientAuthStep::Refused(refusal) => {
                     let user = &request.user;
-                    tracing::info!(user, peer = ?self.peer, %refusal, "login refused");
+                    tracing::info!(user, peer = ?self.context.peer, %refusal, "login refused");
                     return Err(credential::refused(&request.user, refusal).into());
                 }
             }
@@ -349,13 +350,13 @@ impl<'a> LoginHandler<'a> {
             return Ok(accept.message(frame, out));
         }
         let rate_limit = &self.protocol.rate_limit;
-        rate_limit.wait(self.address(), &request.user).await;
+        rate_limit.wait(self.context.address(), &request.user).await;
         let (tag, body) = (frame.tag, Zeroizing::new(frame.body.to_vec()));
         // A password is the last message, so no reply follows here.
         let work = move || accept.message(Frame { tag, body: &body }, &mut Vec::new());
         let accepted = blocking::run_blocking(work).await;
         if !matches!(accepted, Some(ClientAuthStep::Refused(_))) {
-            rate_limit.refund(self.address(), &request.user);
+            rate_limit.refund(self.context.address(), &request.user);
         }
         accepted.ok_or_else(|| ErrorReply::new(&error_catalog::TOO_MANY_PASSWORD_CHECKS).into())
     }

@@ -23,9 +23,7 @@ impl Session<'_> {
         }
         let mut out = std::mem::take(&mut self.core.answers);
         error_reply.write_fatal(&mut out);
-        if let Some(client) = &mut self.core.client {
-            client.send_final(self.core.worker, &out).await;
-        }
+        self.core.send_final(&out).await;
     }
 
     /// Releases the connection, after a reset if the client has left state on it.

@@ -18,18 +18,18 @@ impl LoginHandler<'_> {
         grant: LoginGrant,
         password: UnprovedPassword,
     ) -> Result<LoginGrant, LoginError> {
-        let proof = PasswordProof::new(&self.service, &grant.server_user, password);
+        let proof = PasswordProof::new(&self.context.service, &grant.server_user, password);
         let generation = proof.generation;
         let credential = Credential::Mysql(login::Credential::Password(proof.password.clone()));
         let user = self.pool_user(request, grant.server_user.clone(), credential, generation);
         let client = Claimant {
             user: &request.user,
-            peer: self.peer,
+            peer: self.context.peer,
             rate_limit: &self.shared.logins.rate_limit,
         };
-        let service = self.permit.service();
+        let service = self.context.permit.service();
         let proving = proof.run(service, client, async |server, limit| {
-            server_login::prove(self.worker, service, (server, &user), limit).await
+            server_login::prove(self.context.worker, service, (server, &user), limit).await
         });
         let kept = Some(proving.await?);
         Ok(LoginGrant {

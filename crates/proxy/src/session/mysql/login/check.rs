@@ -52,7 +52,7 @@ impl LoginHandler<'_> {
                 self.prove_at_server(request, proof, password).await
             }
             Err(refusal) => {
-                let (user, peer) = (&request.user, self.peer);
+                let (user, peer) = (&request.user, self.context.peer);
                 tracing::info!(user, ?peer, %refusal, "login refused");
                 let error_reply =
                     error_replies::refused(&self.client(request), refusal, request.has_proof);
@@ -73,12 +73,12 @@ impl LoginHandler<'_> {
         let to = (packets.next(), &mut out);
         let mut step = ClientAuth::begin(request.claim.clone(), request.nonce, channel, method, to);
         loop {
-            packets.send(self.worker, &out).await?;
+            packets.send(self.context.worker, &out).await?;
             out.clear();
             match step {
                 ClientAuthStep::More(accept) => {
                     let sequence = packets.next();
-                    let payload = packets.packet(self.worker).await?;
+                    let payload = packets.packet(self.context.worker).await?;
                     let payload = payload.as_slice();
                     step = accept.message(Frame { sequence, payload }, &mut out);
                 }
@@ -106,7 +106,7 @@ impl LoginHandler<'_> {
         proof: &LoginGrant,
     ) -> Result<Authenticated, AuthFailure> {
         let (rate_limit, user) = (&self.shared.logins.rate_limit, &*request.user);
-        rate_limit.wait(self.address(), user).await;
+        rate_limit.wait(self.context.address(), user).await;
         let key = match channel {
             Channel::Plain => blocking::key().await,
             Channel::Secure => None,
@@ -117,7 +117,7 @@ impl LoginHandler<'_> {
         let checked = blocking::run_blocking(work).await;
         let checked = checked.unwrap_or(Err(AuthFailure::WrongPassword));
         if checked.is_ok() {
-            rate_limit.refund(self.address(), user);
+            rate_limit.refund(self.context.address(), user);
         }
         checked
     }
@@ -157,7 +157,7 @@ impl LoginHandler<'_> {
         match request.plugin.as_deref() {
             Some(password::CACHING_SHA2) if request.has_proof => {
                 build::auth_more_data(&mut out, packets.next(), &[FAST_SUCCESS]);
-                packets.send(self.worker, &out).await
+                packets.send(self.context.worker, &out).await
             }
             Some(password::CACHING_SHA2 | password::NATIVE) => Ok(()),
             None if !request.knows_plugins() => Ok(()),
@@ -165,8 +165,8 @@ impl LoginHandler<'_> {
                 let mut data = request.nonce.bytes().to_vec();
                 data.push(0);
                 build::auth_switch(&mut out, packets.next(), password::NATIVE, &data);
-                packets.send(self.worker, &out).await?;
-                packets.packet(self.worker).await.map(|_| ())
+                packets.send(self.context.worker, &out).await?;
+                packets.packet(self.context.worker).await.map(|_| ())
             }
         }
     }

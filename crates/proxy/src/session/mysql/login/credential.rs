@@ -21,7 +21,7 @@ use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
 use crate::session::blocking;
-use crate::session::login_source::{Applicant, LoginSource, ServerAccount};
+use crate::session::login_source::{Applicant, LoginSource, ServerAccount, own_password};
 use crate::upstream::kept_passwords::KeptPassword;
 
 /// Rounds of mock hashes; MySQL's default.
@@ -65,12 +65,12 @@ impl LoginHandler<'_> {
         let database = view.database().ok_or(LoginError::Disconnected)?;
         let applicant = Applicant {
             user: &request.user,
-            address: self.address(),
+            address: self.context.address(),
             is_private: self.channel(packets) == Channel::Secure,
         };
         let found = applicant.source(&database.auth, || packets.client_name());
         let Some((of_file, source)) = found else {
-            let (user, peer) = (&request.user, self.peer);
+            let (user, peer) = (&request.user, self.context.peer);
             tracing::info!(
                 user,
                 ?peer,
@@ -88,7 +88,13 @@ impl LoginHandler<'_> {
             LoginSource::ServerOverTls => {
                 return Err(ErrorReply::new(&error_catalog::LOGIN_REQUIRES_TLS).into());
             }
-            LoginSource::Verifier => match self.service.server_info.accounts(&request.user).await {
+            LoginSource::Verifier => match self
+                .context
+                .service
+                .server_info
+                .accounts(&request.user)
+                .await
+            {
                 Ok(accounts) => self.of_server(packets, request, &of_file, &accounts).await,
                 Err(LookupError::NoSuchUser) => self.mock(packets, request, "").await,
                 Err(LookupError::Unavailable(why)) => {
@@ -308,7 +314,7 @@ impl LoginHandler<'_> {
     pub(super) fn client<'b>(&self, request: &'b LoginRequest) -> AccountName<'b> {
         AccountName {
             user: &request.user,
-            address: self.address(),
+            address: self.context.address(),
             by_name: self.shared.logins.by_name.load(Relaxed),
         }
     }
@@ -419,9 +425,7 @@ fn proof(request: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGra
 fn file_grant(request: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
     let mut proof = proof(request, user, &[known.unwrap_or_default()]);
-    proof.credential.get_or_insert_with(|| match known {
-        Some(known) => Credential::Password(Zeroizing::new(known.to_vec())),
-        None => Credential::Nothing,
-    });
+    let own = || own_password(user).map_or(Credential::Nothing, Credential::Password);
+    proof.credential.get_or_insert_with(own);
     proof
 }

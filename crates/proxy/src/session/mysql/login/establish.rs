@@ -76,7 +76,7 @@ impl<'a> LoginHandler<'a> {
             let may_enter = has_been_in(&account, schema);
             let view = match may_enter {
                 true => Arc::clone(view),
-                false => login_connection::wait_for_server(self.permit.service()).await,
+                false => login_connection::wait_for_server(self.context.permit.service()).await,
             };
             match self.check_at_servers(&view, &account, schema).await {
                 Ok(()) => {}
@@ -108,8 +108,9 @@ impl<'a> LoginHandler<'a> {
             }
         };
         let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
-        self.worker_pool
-            .account(pool_user, |user| UserState::of(user, &self.service))
+        self.context
+            .worker_pool
+            .account(pool_user, |user| UserState::of(user, &self.context.service))
     }
 
     pub(super) fn pool_user(
@@ -119,7 +120,7 @@ impl<'a> LoginHandler<'a> {
         credential: pool_registry::Credential,
         generation: u64,
     ) -> PoolUser {
-        let pool_registry = &self.service.pool_registry;
+        let pool_registry = &self.context.service.pool_registry;
         PoolUser {
             user: request.user.as_str().into(),
             server_user: server_user.into(),
@@ -145,8 +146,11 @@ impl<'a> LoginHandler<'a> {
             .iter()
             .map(|server| account.pool_handle(server, &database.connection_limits));
         let pools: Vec<Arc<PoolHandle>> = pools.collect();
-        let (worker, service) = (Rc::clone(self.worker), Arc::clone(self.permit.service()));
-        self.worker.spawn(async move {
+        let (worker, service) = (
+            Rc::clone(self.context.worker),
+            Arc::clone(self.context.permit.service()),
+        );
+        self.context.worker.spawn(async move {
             for pooled in pools {
                 match server_login::open(&worker, &service, &pooled).await {
                     Ok(connection) => connection.disconnect("password cached by the server"),
@@ -173,7 +177,7 @@ impl<'a> LoginHandler<'a> {
         };
         let mut out = Vec::new();
         build::ok(&mut out, packets.next(), &ok, agreed);
-        packets.send(self.worker, &out).await
+        packets.send(self.context.worker, &out).await
     }
 
     /// Creates the session of a client that has logged in.
@@ -188,23 +192,18 @@ impl<'a> LoginHandler<'a> {
         let schema = String::from_utf8_lossy(schema);
         let user = Arc::clone(&account.pool_user.user);
         let (client, ahead) = packets.into_parts();
-        self.handle.log_in(Login {
+        self.context.handle.log_in(Login {
             id: handshake.id,
             user,
             database: schema.into(),
             key: None,
-            peer: self.peer,
+            peer: self.context.peer,
             application,
         });
         Session::new(SessionParts {
-            worker: self.worker,
-            permit: self.permit,
-            service: Arc::clone(&self.service),
+            core: self.context.core(&account, client),
             shared: Arc::clone(&self.shared),
-            worker_pool: Rc::clone(&self.worker_pool),
             account,
-            handle: self.handle,
-            client,
             ahead,
             handshake,
             begin,

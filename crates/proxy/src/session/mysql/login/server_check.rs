@@ -32,7 +32,7 @@ impl LoginHandler<'_> {
         account: &Account,
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
-        let why = login_connection::fault_text(self.permit.service());
+        let why = login_connection::fault_text(self.context.permit.service());
         let mut last = ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why]);
         let Some(database) = view.database() else {
             return Err(ServerCheckError::OfServer(last));
@@ -60,13 +60,16 @@ impl LoginHandler<'_> {
         (server, view): (&Arc<Server>, &DatabaseSnapshot),
         schema: Option<&[u8]>,
     ) -> Result<(), ServerCheckError> {
-        let acquired = login_connection::acquire(&self.worker_pool, account, server, view).await;
+        let acquired =
+            login_connection::acquire(&self.context.worker_pool, account, server, view).await;
         let mut login_connection = acquired.map_err(|error| classify(&error))?;
         let mut used = Ok(());
         if let Some(connection) = &mut login_connection.connection {
             account.known.update_baseline(&connection.baseline);
             if let Some(schema) = schema {
-                used = connection.run(self.worker, &[&use_schema(schema)]).await;
+                used = connection
+                    .run(self.context.worker, &[&use_schema(schema)])
+                    .await;
             }
         }
         let used = used.map_err(classify_use);

@@ -15,7 +15,7 @@ use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
-use crate::session::login_source::{Applicant, LoginSource, ServerAccount};
+use crate::session::login_source::{Applicant, LoginSource, ServerAccount, own_password};
 use crate::upstream::kept_passwords::KeptPassword;
 
 /// Iterations of mock verifiers: PostgreSQL's default.
@@ -56,7 +56,7 @@ impl LoginHandler<'_> {
         let database = view.database().ok_or(LoginError::Disconnected)?;
         let applicant = Applicant {
             user: &request.user,
-            address: self.address(),
+            address: self.context.address(),
             is_private: self.is_private(stream),
         };
         let found = applicant.source(&database.auth, || stream.client_name());
@@ -84,7 +84,7 @@ impl LoginHandler<'_> {
             }
             LoginSource::Certificate | LoginSource::Verifier => {}
         }
-        let found = self.shared.server_info.login(&request.user).await;
+        let found = self.context.service.server_info.login(&request.user).await;
         let login = match found {
             Ok(login) => login,
             Err(LookupError::NoSuchUser) => return Ok(self.mock(request, binding)),
@@ -237,10 +237,8 @@ fn proof(request: &LoginRequest, user: &FileUser, [secret, role]: [&[u8]; 2]) ->
 fn file_grant(request: &LoginRequest, user: &FileUser) -> LoginGrant {
     let known = user.password();
     let mut proof = proof(request, user, [known.unwrap_or_default(), b""]);
-    proof.credential.get_or_insert_with(|| match known {
-        Some(known) => Credential::Password(Zeroizing::new(known.to_vec())),
-        None => Credential::Nothing,
-    });
+    let own = || own_password(user).map_or(Credential::Nothing, Credential::Password);
+    proof.credential.get_or_insert_with(own);
     proof.last_word.clone_from(&request.negotiation);
     proof
 }

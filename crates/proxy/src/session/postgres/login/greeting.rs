@@ -28,8 +28,6 @@ use crate::error_catalog;
 use crate::server::Server;
 use crate::server_info::FIRST_READING_LIMIT;
 use crate::service::database::DatabaseSnapshot;
-use crate::session::acquirer::Acquirer;
-use crate::session::core::Core;
 use crate::session::handle::{ApplicationName, Login, SessionHandle};
 use crate::session::login_connection;
 use crate::session::placement::Placement;
@@ -63,7 +61,7 @@ impl<'a> LoginHandler<'a> {
         request: &LoginRequest,
         proof: LoginGrant,
     ) -> Result<InitialState, LoginError> {
-        let interner = self.worker.interner();
+        let interner = self.context.worker.interner();
         let parameters = request.parameters.iter();
         let startup = settings::from_startup(
             parameters.map(|(name, value)| (&**name, &**value)),
@@ -73,13 +71,13 @@ impl<'a> LoginHandler<'a> {
         let mut out = proof.last_word.clone();
         let account = self.account(request, proof);
         let state = self.session_state(&account, startup).await?;
-        account.enters(&self.shared);
+        account.enters(&self.context.service);
         let known = account.catalog_expected();
         let _ = timers::timeout(FIRST_READING_LIMIT, known).await;
         build::authentication_ok(&mut out);
         account.write_greeting(&state, &mut out);
         let key = self.end_greeting(request, &account, &mut out)?;
-        stream.send(self.worker, &out).await?;
+        stream.send(self.context.worker, &out).await?;
         Ok(InitialState {
             account,
             state,
@@ -97,14 +95,15 @@ impl<'a> LoginHandler<'a> {
         out: &mut Vec<u8>,
     ) -> Result<cancel::Key, LoginError> {
         let keyring = self
+            .context
             .worker
             .shared
             .keyring
             .get()
             .ok_or(LoginError::Disconnected)?;
-        let place = cancel::Place::new(self.worker.index(), self.slot);
+        let place = cancel::Place::new(self.context.worker.index(), self.slot);
         let owner = cancel::SessionOwner {
-            service: self.permit.service().id,
+            service: self.context.permit.service().id,
             user: Arc::clone(&account.pool_user.user),
         };
         let key = keyring
@@ -123,8 +122,9 @@ impl<'a> LoginHandler<'a> {
             None => Credential::Postgres(proof.credential.unwrap_or(login::Credential::Nothing)),
         };
         let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
-        self.worker_pool
-            .account(pool_user, |user| UserState::new(user, &self.shared))
+        self.context.worker_pool.account(pool_user, |user| {
+            UserState::new(user, &self.context.service)
+        })
     }
 
     pub(super) fn pool_user(
@@ -134,7 +134,7 @@ impl<'a> LoginHandler<'a> {
         credential: Credential,
         generation: u64,
     ) -> PoolUser {
-        let pool_registry = &self.shared.pool_registry;
+        let pool_registry = &self.context.service.pool_registry;
         let replication = request.for_replication();
         PoolUser {
             user: request.user.as_str().into(),
@@ -157,12 +157,12 @@ impl<'a> LoginHandler<'a> {
         account: &Rc<Account>,
         startup: SettingSet,
     ) -> Result<SessionState, LoginError> {
-        if let Some(state) = account.session_state(&startup, self.worker.interner()) {
+        if let Some(state) = account.session_state(&startup, self.context.worker.interner()) {
             return Ok(state);
         }
-        let view = login_connection::wait_for_server(self.permit.service()).await;
+        let view = login_connection::wait_for_server(self.context.permit.service()).await;
         let database = view.database().ok_or(LoginError::Disconnected)?;
-        let why = login_connection::fault_text(self.permit.service());
+        let why = login_connection::fault_text(self.context.permit.service());
         let mut last = ErrorReply::with(&error_catalog::NO_SERVER_AVAILABLE, &[&why]);
         for (server, limit) in login_connection::candidates(&view, database) {
             let queried = self.query_baseline(account, (server, database), &startup, limit);
@@ -172,7 +172,7 @@ impl<'a> LoginHandler<'a> {
                 Err(error_reply) => return Err(error_reply.into()),
             }
         }
-        let state = account.session_state(&startup, self.worker.interner());
+        let state = account.session_state(&startup, self.context.worker.interner());
         state.ok_or(LoginError::Rejected(last))
     }
 
@@ -185,7 +185,7 @@ impl<'a> LoginHandler<'a> {
     ) -> Result<(), ErrorReply> {
         let unresponsive =
             || ErrorReply::with(&error_catalog::SERVER_UNRESPONSIVE, &[&server.name]);
-        let acquiring = login_connection::acquire(&self.worker_pool, account, server, view);
+        let acquiring = login_connection::acquire(&self.context.worker_pool, account, server, view);
         let mut login_connection = match timers::timeout(limit, acquiring).await {
             Ok(Ok(acquired)) => acquired,
             Ok(Err(error)) => return Err(ErrorReply::from_acquire_error(&error)),
@@ -206,14 +206,16 @@ impl<'a> LoginHandler<'a> {
         server: &mut ServerConnection,
         startup: &SettingSet,
     ) -> Result<(), ErrorReply> {
-        let interner = self.worker.interner();
+        let interner = self.context.worker.interner();
         account.update_baseline(server);
         let login_settings = server.settings.login().clone();
         let state = SessionState::new(startup.clone(), login_settings, &server.settings);
         let mut sql = Vec::new();
         if let Some(wanted) = server.settings.prepare(&state, interner, &mut sql) {
-            server.run(self.worker, &[&sql]).await?;
-            server.settings.restored(wanted, self.worker.interner());
+            server.run(self.context.worker, &[&sql]).await?;
+            server
+                .settings
+                .restored(wanted, self.context.worker.interner());
         }
         account.record_accepted(startup, &server.settings);
         Ok(())
@@ -223,34 +225,19 @@ impl<'a> LoginHandler<'a> {
     pub(super) fn enter(&self, client: Stream, greeted: InitialState) -> Session<'a> {
         let pool_user = &greeted.account.pool_user;
         let (user, database) = (Arc::clone(&pool_user.user), Arc::clone(&pool_user.database));
-        self.handle.log_in(Login {
+        self.context.handle.log_in(Login {
             id: SessionHandle::draw_id(),
             user,
             database,
             key: Some(greeted.key),
-            peer: self.peer,
+            peer: self.context.peer,
             application: greeted.application,
         });
-        let mut acquirer = Acquirer::new(
-            self.worker,
-            &self.shared,
-            Rc::clone(&self.worker_pool),
-            &greeted.account,
-            self.handle,
-        );
+        let mut core = self.context.core(&greeted.account, client);
         let connection = greeted.connection;
-        let server = connection.map(|connection| self.bind(connection, &mut acquirer));
+        core.server = connection.map(|connection| self.bind(connection, &mut core.acquirer));
         Session {
-            core: Core {
-                worker: self.worker,
-                permit: self.permit,
-                service: Arc::clone(&self.shared),
-                handle: self.handle,
-                client: Some(client),
-                answers: Vec::new(),
-                server,
-                acquirer,
-            },
+            core,
             protocol: Arc::clone(&self.protocol),
             account: greeted.account,
             scanner: ClientScanner::new(TEXT_LENGTH_MAX),

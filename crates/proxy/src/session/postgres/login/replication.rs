@@ -70,7 +70,7 @@ impl LoginHandler<'_> {
         }
         let state = self.initial_state(connection);
         let key = self.end_greeting(request, &account, &mut out)?;
-        stream.send(self.worker, &out).await?;
+        stream.send(self.context.worker, &out).await?;
         let acquired = login_connection
             .connection
             .take()
@@ -89,7 +89,7 @@ impl LoginHandler<'_> {
         account: &Rc<Account>,
     ) -> Result<(LoginConnection<'_, ServerConnection>, Placement), ErrorReply> {
         let _alone = Alone(account);
-        let service = self.permit.service();
+        let service = self.context.permit.service();
         let since_ms = clock::now_ms();
         let no_primary = || match login_connection::has_lasting_fault(service) {
             true => {
@@ -106,7 +106,7 @@ impl LoginHandler<'_> {
         let database = view.database().ok_or_else(no_primary)?;
         let server = &view.servers[primary];
         let acquired =
-            login_connection::acquire(&self.worker_pool, account, server, database).await;
+            login_connection::acquire(&self.context.worker_pool, account, server, database).await;
         let login_connection = acquired.map_err(|error| self.denied(&error))?;
         let at = Placement::new(&view, primary, false).ok_or_else(no_primary)?;
         Ok((login_connection, at))
@@ -116,7 +116,10 @@ impl LoginHandler<'_> {
         if let AcquireError::ConnectFailed(error) = error
             && error.is_passing()
         {
-            self.shared.server_info.request_role_check(error.server_id);
+            self.context
+                .service
+                .server_info
+                .request_role_check(error.server_id);
         }
         ErrorReply::from_acquire_error(error)
     }
@@ -128,17 +131,17 @@ impl LoginHandler<'_> {
         acquirer: &mut Acquirer<'_, ServerConnection>,
     ) -> Box<ServerConnection> {
         acquirer.at = Some(at);
-        let handle = self.handle;
+        let handle = self.context.handle;
         handle.set_target(Some(&server.core.cancel_target));
         handle.set_pins(Pins::of(&[Pin::Replication]), |_| PinSource::default());
-        handle.set_activity(SessionActivity::Bound, self.worker);
+        handle.set_activity(SessionActivity::Bound, self.context.worker);
         server
     }
 
     /// Returns the session state, in which only pins are tracked.
     fn initial_state(&self, server: &ServerConnection) -> SessionState {
         let login_settings = server.settings.login().clone();
-        let startup = self.worker.interner().empty();
+        let startup = self.context.worker.interner().empty();
         let mut state = SessionState::new(startup, login_settings, &server.settings);
         state.pins.add(Pin::Replication);
         state
