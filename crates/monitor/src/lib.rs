@@ -22,6 +22,7 @@
 
 mod error;
 pub mod inspect;
+mod kept_line;
 mod mysql;
 mod persistent;
 mod position;

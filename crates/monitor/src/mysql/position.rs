@@ -7,6 +7,7 @@ use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
 
 use super::{Link, Monitor, QueryError, dialect, galera, replication, rows};
+use crate::kept_line::{KeptLine, within};
 use crate::probe::{
     MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::catch_panic, mysql::malformed,
 };
@@ -18,7 +19,7 @@ const STEP: &str = "querying its replication position";
 /// Queries one server over a connection that is kept.
 pub(crate) struct Asker {
     monitor: Monitor,
-    kept: Option<(Target, Link)>,
+    kept: KeptLine<Link>,
     now_us: Clock,
 }
 
@@ -30,7 +31,7 @@ impl Asker {
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             monitor: Monitor::named(account, tls.clone(), "evenkeel-position")?,
-            kept: None,
+            kept: KeptLine::default(),
             now_us,
         })
     }
@@ -40,22 +41,14 @@ impl Asker {
         target: &Target,
         timeout: Duration,
     ) -> Result<ServerPosition, WatchError> {
-        // Taken out: if this query fails or is canceled, the connection is not used again.
-        let kept = self.kept.take().filter(|(of, _)| of == target);
+        let link = self.kept.take(target);
         let progress = Progress::new(timeout);
-        let asking = self.run(kept.map(|(_, link)| link), target, &progress);
-        match tokio::time::timeout(timeout, asking).await {
-            Ok(answer) => {
-                let (place, link) = answer?;
-                self.kept = Some((target.clone(), link));
-                Ok(place)
-            }
-            Err(_) => Err(WatchError::Away(progress.timed_out(timeout))),
-        }
+        let answer = within(timeout, &progress, self.run(link, target, &progress)).await?;
+        Ok(self.kept.keep(target, answer))
     }
 
     pub(crate) fn hang_up(&mut self) {
-        self.kept = None;
+        self.kept.hang_up();
     }
 
     /// Waits until the server has applied everything acknowledged before, where that is uncertain.
@@ -74,8 +67,7 @@ impl Asker {
                 .await
                 .map(drop)
         };
-        let answer = tokio::time::timeout(timeout, asking).await;
-        answer.unwrap_or_else(|_| Err(WatchError::Away(progress.timed_out(timeout))))
+        within(timeout, &progress, asking).await
     }
 
     async fn run(

@@ -8,6 +8,7 @@ use tokio_postgres::{Row, Statement};
 
 use super::line::{Caller, MonitorConnection};
 use super::{UnexpectedValue, WatchError, answer};
+use crate::kept_line::{KeptLine, within};
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
 use crate::{Clock, ServerPosition};
 
@@ -37,12 +38,11 @@ const STEP: &str = "querying its WAL position";
 /// Queries one server over a connection that is kept.
 pub(crate) struct Asker {
     caller: Caller,
-    kept: Option<Kept>,
+    kept: KeptLine<Kept>,
     now_us: Clock,
 }
 
 struct Kept {
-    target: Target,
     line: MonitorConnection,
     statement: Statement,
     segment_bytes: u64,
@@ -59,7 +59,7 @@ impl Asker {
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             caller: Caller::new(account, tls, "evenkeel-position")?,
-            kept: None,
+            kept: KeptLine::default(),
             now_us,
         })
     }
@@ -69,23 +69,14 @@ impl Asker {
         target: &Target,
         timeout: Duration,
     ) -> Result<ServerPosition, WatchError> {
-        // Taken out: if this query fails or is canceled, the connection is not used again.
-        let kept = self.kept.take();
-        let kept = kept.filter(|kept| kept.target == *target && kept.line.is_usable());
+        let kept = self.kept.take(target).filter(|kept| kept.line.is_usable());
         let progress = Progress::new(timeout);
-        let asking = self.run(kept, target, &progress);
-        match tokio::time::timeout(timeout, asking).await {
-            Ok(answer) => {
-                let (place, kept) = answer?;
-                self.kept = Some(kept);
-                Ok(place)
-            }
-            Err(_) => Err(WatchError::Away(progress.timed_out(timeout))),
-        }
+        let answer = within(timeout, &progress, self.run(kept, target, &progress)).await?;
+        Ok(self.kept.keep(target, answer))
     }
 
     pub(crate) fn hang_up(&mut self) {
-        self.kept = None;
+        self.kept.hang_up();
     }
 
     async fn run(
@@ -125,7 +116,6 @@ impl Asker {
         let timeline: Option<i32> = column(&row, 2)?;
         let version: i32 = column(&row, 0)?;
         Ok(Kept {
-            target: target.clone(),
             line,
             statement,
             segment_bytes: segment_bytes.unwrap_or(WAL_SEGMENT_BYTES),
