@@ -155,14 +155,17 @@ impl RequestText {
             (Some(1..), true, _) => {
                 return Err(HeadFault::Malformed("a Content-Length without a body"));
             }
-            (Some(_), _, _) => b"",
-            (None, false, _) => b"transfer-encoding: chunked\r\n",
+            (Some(1..), false, _) => b"",
+            (Some(0), true, _) => b"content-length: 0\r\n",
+            // The body ends with END_STREAM, also an empty one: before it, the request may still
+            // prove to be malformed.
+            (Some(0) | None, false, _) => b"transfer-encoding: chunked\r\n",
             // RFC 9110 §8.6: "a user agent SHOULD send Content-Length" where the method has a use
             // for a body.
             (None, true, Method::Post | Method::Put | Method::Patch) => b"content-length: 0\r\n",
             (None, true, _) => b"",
         };
-        if !framing.is_empty() {
+        if !framing.is_empty() && regular.content_length.is_none() {
             self.spent.add_field(&self.limits)?;
         }
         self.text.extend_from_slice(framing);
@@ -254,6 +257,9 @@ impl Regular {
                     return Err(HeadFault::Malformed("Content-Length is not one number"));
                 }
                 self.content_length = length;
+                if length == Some(0) {
+                    return Ok(());
+                }
             }
             KnownName::Te if !value.eq_ignore_ascii_case(b"trailers") => {
                 // RFC 9113 §8.2.2.

@@ -190,6 +190,10 @@ impl Served<'_> {
             drop(chunk);
             self.read_input()?;
         }
+        // With streams, the limits are checked all the time.
+        if self.idle_until_ms.is_some() && self.shared.state().codec.due_ms().is_some() {
+            self.check_idle();
+        }
         self.count(ByteDirection::FromClient, length);
         Ok(true)
     }
@@ -234,7 +238,11 @@ impl Served<'_> {
 
     fn handle_frame(&mut self, event: Event, bytes: &[u8]) {
         match event {
-            Event::Request { stream, end, .. } => self.begin_request(stream, end),
+            Event::Request {
+                stream,
+                end,
+                content_length,
+            } => self.begin_request(stream, StreamState::new(end, content_length)),
             Event::Refused { stream, why } => self.refuse(stream, why),
             Event::Data { stream, range, end } => {
                 let mut state = self.shared.state();
@@ -259,7 +267,7 @@ impl Served<'_> {
         }
     }
 
-    fn begin_request(&mut self, id: StreamId, ended: bool) {
+    fn begin_request(&mut self, id: StreamId, stream: StreamState) {
         if self.own.shared.is_draining() {
             self.announce_end();
         }
@@ -267,7 +275,7 @@ impl Served<'_> {
         {
             let mut state = self.shared.state();
             head.extend_from_slice(state.codec.request().text());
-            state.streams.insert(id, StreamState::new(ended));
+            state.streams.insert(id, stream);
         }
         self.spawn(id, Begin::Head(head));
         if self.idle_until_ms.take().is_some() {
@@ -281,7 +289,7 @@ impl Served<'_> {
         let size = view.http().map_or(0, |http| http.size_limits.head);
         tracing::debug!(service = %self.service.name, "HTTP/2 request refused: {why:?}");
         let mut state = self.shared.state();
-        state.streams.insert(id, StreamState::new(true));
+        state.streams.insert(id, StreamState::new(true, None));
         drop(state);
         self.spawn(id, Begin::Fault(Fault::Limit(Limit::HeadBytes(size))));
     }
@@ -361,7 +369,10 @@ impl Served<'_> {
         let view = self.service.snapshot();
         let keepalive = view.http().map(|http| http.time_limits.keepalive);
         let now_ms = self.worker.last_sweep_ms() + SWEEP_INTERVAL.as_millis() as u64;
-        let is_idle = self.shared.state().streams.is_empty();
+        let (is_idle, due_ms) = {
+            let state = self.shared.state();
+            (state.streams.is_empty(), state.codec.due_ms())
+        };
         self.idle_until_ms = match (is_idle, keepalive) {
             (false, _) | (true, None | Some(Duration::ZERO)) => None,
             (true, Some(limit)) => {
@@ -370,7 +381,10 @@ impl Served<'_> {
             }
         };
         let until_ms = match self.phase {
-            Phase::Open => self.idle_until_ms.unwrap_or(now_ms + CHECK_MS),
+            Phase::Open => {
+                let until_ms = self.idle_until_ms.unwrap_or(now_ms + CHECK_MS);
+                until_ms.min(due_ms.unwrap_or(u64::MAX))
+            }
             Phase::Announced | Phase::Draining | Phase::Closing => now_ms + CHECK_MS,
         };
         self.handle.set_request_deadline(until_ms);

@@ -35,6 +35,8 @@ pub(super) struct State {
 pub(super) struct StreamState {
     /// Bytes of the request's body that its task has not taken.
     pub(super) received: Vec<u8>,
+    /// Bytes of a body of known length that its task has not taken.
+    left: Option<u64>,
     pub(super) body: BodyEnd,
     /// Bytes of the response that wait for a window.
     pub(super) waiting: Vec<u8>,
@@ -241,15 +243,36 @@ impl State {
 }
 
 impl StreamState {
-    /// Creates the state of a request, perhaps without a body.
-    pub(super) fn new(is_ended: bool) -> Self {
+    /// Creates the state of a request, perhaps without a body. `length` is that of its body, if it
+    /// is known.
+    pub(super) fn new(is_ended: bool, length: Option<u64>) -> Self {
         Self {
+            left: length,
             body: match is_ended {
                 true => BodyEnd::Ended(Vec::new()),
                 false => BodyEnd::Open,
             },
             ..Self::default()
         }
+    }
+
+    /// Returns the number of received bytes that the task may take. The last byte of a body of
+    /// known length waits for END_STREAM: before it, the request may still prove to be malformed,
+    /// and a server of HTTP/1.1 would see a complete one.
+    pub(super) fn available(&self) -> usize {
+        let length = self.received.len();
+        let is_last = matches!(self.body, BodyEnd::Open) && self.left == Some(length as u64);
+        length.saturating_sub(usize::from(is_last))
+    }
+
+    /// Takes the bytes that are available; `spare` is memory for later ones.
+    pub(super) fn take(&mut self, mut spare: Vec<u8>) -> Vec<u8> {
+        let available = self.available();
+        spare.extend_from_slice(self.received.get(available..).unwrap_or_default());
+        let mut bytes = std::mem::replace(&mut self.received, spare);
+        bytes.truncate(available);
+        self.left = self.left.map(|left| left.saturating_sub(available as u64));
+        bytes
     }
 
     /// Registers the task of the stream.

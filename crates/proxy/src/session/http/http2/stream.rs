@@ -50,11 +50,11 @@ impl ClientStream {
         if let BodyEnd::Broken(why) = stream.body {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, why)));
         }
-        if stream.received.is_empty() {
+        if stream.available() == 0 {
             stream.watch(context);
             return Poll::Pending;
         }
-        let bytes = std::mem::replace(&mut stream.received, worker.take_spare());
+        let bytes = stream.take(worker.take_spare());
         state.codec.release(self.id, bytes.len(), &mut state.out);
         state.wake();
         Poll::Ready(Ok(Chunk::own(bytes)))
