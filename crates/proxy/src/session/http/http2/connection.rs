@@ -156,7 +156,12 @@ impl Served<'_> {
         if state.out.is_empty() {
             return Ok(false);
         }
-        let out = std::mem::replace(&mut state.out, self.worker.take_spare());
+        // An idle connection holds no memory for sends.
+        let next = match state.streams.is_empty() {
+            true => Vec::new(),
+            false => self.worker.take_spare(),
+        };
+        let out = std::mem::replace(&mut state.out, next);
         if out.len() >= OUTPUT_MAX {
             state.wake_streams();
         }
@@ -268,7 +273,8 @@ impl Served<'_> {
     }
 
     fn begin_request(&mut self, id: StreamId, stream: StreamState) {
-        if self.own.shared.is_draining() {
+        // The client may not know of the end yet; the sweep takes the second step.
+        if self.own.shared.is_draining() && self.phase == Phase::Open {
             self.announce_end();
         }
         let mut head = self.worker.take_spare();
