@@ -131,6 +131,10 @@ impl Served<'_> {
             self.handle_event(event);
             return Ok(true);
         }
+        // The client may not know of the end yet; the next check takes the second step.
+        if self.phase == Phase::Open && self.own.shared.is_draining() {
+            self.announce_end();
+        }
         let is_sent = match self.stream.poll_sent(context) {
             Poll::Pending => false,
             Poll::Ready(Ok(())) => {
@@ -273,10 +277,6 @@ impl Served<'_> {
     }
 
     fn begin_request(&mut self, id: StreamId, stream: StreamState) {
-        // The client may not know of the end yet; the sweep takes the second step.
-        if self.own.shared.is_draining() && self.phase == Phase::Open {
-            self.announce_end();
-        }
         let mut head = self.worker.take_spare();
         {
             let mut state = self.shared.state();
