@@ -14,7 +14,7 @@ pub struct Rate {
     pub per_second: u32,
 }
 
-/// Limits of the [`Budget`].
+/// Limits of the work that a peer may cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Streams that were reset, by either side: rapid reset (CVE-2023-44487), and resets that the

@@ -3,7 +3,7 @@
 //! The head of a request becomes the text of an HTTP/1.1 head, and its stream is served by the same
 //! [`Session`](super::Session) as a request of HTTP/1.1: routes, limits, retries and logs are the
 //! same. The task of the connection alone receives and sends; the tasks of the streams read and
-//! write in the [`Shared`] state, and wake it.
+//! write in the [`shared::Shared`] state, and wake it.
 
 mod connection;
 mod shared;
