@@ -1,31 +1,16 @@
 //! Replays the fuzzers' corpora, so that every machine checks what a fuzzer once found.
 
-use std::path::Path;
-use std::{fs, io};
-
 use evenkeel_wire::proxy_header::{Parsed, parse};
 use evenkeel_wire::tls_hello;
 
+#[path = "harness/corpus.rs"]
+mod corpus;
 #[path = "../../../fuzz/invariants/proxy_header.rs"]
 mod invariants;
 #[path = "../../../fuzz/invariants/tls_hello.rs"]
 mod tls_hello_invariants;
 
-fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut inputs = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        inputs.push((
-            entry.file_name().to_string_lossy().into_owned(),
-            fs::read(entry.path())?,
-        ));
-    }
-    inputs.sort();
-    Ok(inputs)
-}
+use corpus::corpus;
 
 #[test]
 fn every_corpus_file_keeps_the_parsers_promises() {

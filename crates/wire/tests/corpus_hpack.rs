@@ -2,16 +2,18 @@
 //!
 //! `HPACK_LISTS=n` sets the number of lists of each kind.
 
-use std::path::Path;
-use std::{env, fs, io};
+use std::env;
 
 use evenkeel_wire::http2::hpack::{Decoder, FieldSink};
 
+#[path = "harness/corpus.rs"]
+mod corpus;
 #[path = "../../../fuzz/invariants/hpack.rs"]
 mod invariants;
 #[path = "corpus_hpack/lists.rs"]
 mod lists;
 
+use corpus::corpus;
 use invariants::Connection;
 use lists::Chance;
 
@@ -21,18 +23,6 @@ const LISTS: u64 = 20;
 fn count(otherwise: u64) -> u64 {
     let count = env::var("HPACK_LISTS").ok();
     count.map_or(otherwise, |count| count.parse().expect("a number"))
-}
-
-fn corpus() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/hpack");
-    let mut inputs = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        inputs.push((name, fs::read(entry.path())?));
-    }
-    inputs.sort();
-    Ok(inputs)
 }
 
 /// Sink that takes no field.
@@ -46,7 +36,7 @@ impl FieldSink for Nothing {
 
 #[test]
 fn every_corpus_file_keeps_the_codecs_promises() {
-    let inputs = corpus().expect("a corpus");
+    let inputs = corpus("hpack").expect("a corpus");
     assert!(inputs.len() >= 30, "{} seeds", inputs.len());
     for (name, bytes) in inputs {
         println!("{name}");
@@ -58,7 +48,7 @@ fn every_corpus_file_keeps_the_codecs_promises() {
 
 #[test]
 fn every_seed_file_is_what_its_name_says() {
-    for (name, bytes) in corpus().expect("a corpus") {
+    for (name, bytes) in corpus("hpack").expect("a corpus") {
         let mut decoder = Decoder::new(4_096);
         let mut rest = &bytes[..];
         let mut result = Ok(());

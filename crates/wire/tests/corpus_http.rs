@@ -2,14 +2,13 @@
 //!
 //! `HTTP_INPUTS=n` sets the number of inputs of each kind; in release mode, millions take seconds.
 
-use std::path::Path;
-use std::{fs, io};
-
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkLimits, Step};
 use evenkeel_wire::http::{HeadLimits, Method, Parsed, RequestHead, ResponseHead};
 
 #[path = "../../../fuzz/invariants/http_chunked.rs"]
 mod chunked;
+#[path = "harness/corpus.rs"]
+mod corpus;
 #[path = "corpus_http/hyper_server.rs"]
 mod hyper_server;
 #[path = "corpus_http/parts.rs"]
@@ -21,19 +20,7 @@ mod response;
 #[path = "../../../fuzz/invariants/http_round.rs"]
 mod round;
 
-fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut inputs = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        inputs.push((name, fs::read(entry.path())?));
-    }
-    inputs.sort();
-    Ok(inputs)
-}
+use corpus::corpus;
 
 /// Checks every file of the corpora, and all beginnings of it.
 #[test]

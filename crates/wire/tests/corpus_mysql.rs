@@ -1,28 +1,15 @@
 //! Replays the MySQL fuzzers' corpora, and whole captured conversations.
 
-use std::path::Path;
-use std::{fs, io};
-
 #[path = "../../../fuzz/invariants/mysql_client.rs"]
 mod client;
+#[path = "harness/corpus.rs"]
+mod corpus;
 #[path = "../../../fuzz/invariants/mysql_login.rs"]
 mod login;
 #[path = "../../../fuzz/invariants/mysql_server.rs"]
 mod server;
 
-fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut inputs = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        inputs.push((name, fs::read(entry.path())?));
-    }
-    inputs.sort();
-    Ok(inputs)
-}
+use corpus::corpus;
 
 /// Checks every file, and beginnings of it.
 fn replay(target: &str, at_least: usize, check: impl Fn(&[u8])) {

@@ -1,8 +1,5 @@
 //! Replays the PostgreSQL fuzzers' corpora, and whole captured conversations.
 
-use std::path::Path;
-use std::{fs, io};
-
 use evenkeel_wire::postgres::TransactionStatus;
 use evenkeel_wire::postgres::client_scanner::{self, ClientScanner};
 use evenkeel_wire::postgres::conversation::{Conversation, Delivery, Origin, RequestToken};
@@ -12,6 +9,8 @@ use evenkeel_wire::postgres::server_scanner::{ServerScanner, Step};
 mod client;
 #[path = "../../../fuzz/invariants/postgres_conversation.rs"]
 mod conversation;
+#[path = "harness/corpus.rs"]
+mod corpus;
 #[path = "../../../fuzz/invariants/postgres_login.rs"]
 mod login;
 #[path = "../../../fuzz/invariants/postgres_server.rs"]
@@ -19,19 +18,7 @@ mod server;
 #[path = "../../../fuzz/invariants/postgres_startup.rs"]
 mod startup;
 
-fn corpus(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut inputs = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        inputs.push((name, fs::read(entry.path())?));
-    }
-    inputs.sort();
-    Ok(inputs)
-}
+use corpus::corpus;
 
 /// Checks every file, and every beginning of the short ones.
 fn replay(target: &str, at_least: usize, check: impl Fn(&[u8])) {

@@ -3,11 +3,12 @@
 //!
 //! `HTTP2_SEQUENCES=n` sets the number of sequences.
 
-use std::path::Path;
-use std::{env, fs, io};
+use std::env;
 
 #[path = "http2_peer/chance.rs"]
 mod chance;
+#[path = "harness/corpus.rs"]
+mod corpus;
 #[path = "../../../fuzz/invariants/http2_frames.rs"]
 mod invariants;
 #[path = "http2_frames/other_server.rs"]
@@ -18,28 +19,17 @@ mod our_server;
 mod sequence;
 
 use chance::Chance;
+use corpus::corpus;
 
 fn count(otherwise: u64) -> u64 {
     let count = env::var("HTTP2_SEQUENCES").ok();
     count.map_or(otherwise, |count| count.parse().expect("a number"))
 }
 
-fn corpus() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/http2_frames");
-    let mut inputs = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        inputs.push((name, fs::read(entry.path())?));
-    }
-    inputs.sort();
-    Ok(inputs)
-}
-
 /// Checks every file of the corpus, and all beginnings of it.
 #[test]
 fn every_corpus_file_keeps_the_promises_of_the_server() {
-    let inputs = corpus().expect("a corpus");
+    let inputs = corpus("http2_frames").expect("a corpus");
     assert!(inputs.len() >= 20, "{} seeds", inputs.len());
     for (name, bytes) in inputs {
         println!("{name}");

@@ -359,6 +359,9 @@ impl Session<'_> {
 
     /// Counts bytes between the client and the current server.
     fn count(&mut self, direction: ByteDirection, length: usize) {
+        if length == 0 {
+            return;
+        }
         match direction {
             ByteDirection::ToClient => self.exchange.sent.bytes += length as u64,
             ByteDirection::FromClient if matches!(self.stage, Stage::Tunnel) => {

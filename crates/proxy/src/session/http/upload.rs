@@ -38,7 +38,7 @@ impl Session<'_> {
             self.input.drain(..used);
             return Ok(true);
         }
-        if self.client.has_ended_body() && matches!(self.exchange.upload, Upload::Unframed(_)) {
+        if matches!(self.exchange.upload, Upload::Unframed(_)) && self.client.has_ended_body() {
             self.end_unframed();
             return Ok(true);
         }

@@ -2,6 +2,7 @@
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
+use std::io;
 use std::task::{Context, Waker};
 
 use evenkeel_tls::ClientPolicy;
@@ -27,8 +28,12 @@ pub(super) struct State {
     pub(super) streams: BTreeMap<StreamId, StreamState>,
     /// The stream that was the last to send after a window had opened.
     last_served: Option<StreamId>,
-    waker: Option<Waker>,
+    waker: TaskWaker,
 }
+
+/// Way to wake a task, once it has been polled.
+#[derive(Default)]
+struct TaskWaker(Option<Waker>);
 
 /// State of a stream, until its task has ended.
 #[derive(Default)]
@@ -41,7 +46,7 @@ pub(super) struct StreamState {
     /// Bytes of the response that wait for a window.
     pub(super) waiting: Vec<u8>,
     pub(super) response: ResponseEnd,
-    waker: Option<Waker>,
+    waker: TaskWaker,
 }
 
 /// End of a request's body.
@@ -79,7 +84,7 @@ impl Shared {
                 out,
                 streams: BTreeMap::new(),
                 last_served: None,
-                waker: None,
+                waker: TaskWaker::default(),
             }),
             policy,
             is_encrypted,
@@ -105,16 +110,21 @@ impl Shared {
 impl State {
     /// Registers the task of the connection.
     pub(super) fn watch(&mut self, context: &Context<'_>) {
-        match &mut self.waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            waker => *waker = Some(context.waker().clone()),
-        }
+        self.waker.watch(context);
     }
 
     /// Wakes the task of the connection, which sends what is there.
     pub(super) fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
+        self.waker.wake();
+    }
+
+    /// Returns a stream. Fails if it has ended before its task.
+    pub(super) fn stream(&mut self, id: StreamId) -> io::Result<&mut StreamState> {
+        let stream = self.streams.get_mut(&id);
+        let stream = stream.ok_or(io::ErrorKind::ConnectionReset)?;
+        match stream.body {
+            BodyEnd::Broken(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why)),
+            BodyEnd::Open | BodyEnd::Ended(_) => Ok(stream),
         }
     }
 
@@ -277,14 +287,24 @@ impl StreamState {
 
     /// Registers the task of the stream.
     pub(super) fn watch(&mut self, context: &Context<'_>) {
-        match &mut self.waker {
+        self.waker.watch(context);
+    }
+
+    fn wake(&self) {
+        self.waker.wake();
+    }
+}
+
+impl TaskWaker {
+    fn watch(&mut self, context: &Context<'_>) {
+        match &mut self.0 {
             Some(waker) => waker.clone_from(context.waker()),
             waker => *waker = Some(context.waker().clone()),
         }
     }
 
     fn wake(&self) {
-        if let Some(waker) = &self.waker {
+        if let Some(waker) = &self.0 {
             waker.wake_by_ref();
         }
     }
@@ -298,7 +318,7 @@ fn end_with_trailers(codec: &mut Connection, id: StreamId, lines: &[u8], out: &m
     });
 }
 
-/// Returns the fields of lines that were written by [`add_line`], or by the codec.
+/// Returns the fields of lines that were written by [`add_line`].
 pub(super) fn fields_of(lines: &[u8]) -> impl Iterator<Item = Field<'_>> {
     lines.split(|byte| *byte == b'\n').filter_map(|line| {
         let line = line.strip_suffix(b"\r")?;

@@ -44,12 +44,7 @@ impl ClientStream {
     ) -> Poll<io::Result<Chunk<'a>>> {
         let mut state = self.shared.state();
         let state = &mut *state;
-        let Some(stream) = state.streams.get_mut(&self.id) else {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        };
-        if let BodyEnd::Broken(why) = stream.body {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, why)));
-        }
+        let stream = state.stream(self.id)?;
         if stream.available() == 0 {
             stream.watch(context);
             return Poll::Pending;
@@ -89,12 +84,7 @@ impl ClientStream {
     ) -> Poll<io::Result<()>> {
         let mut state = self.shared.state();
         let is_full = state.out.len() >= OUTPUT_MAX;
-        let Some(stream) = state.streams.get_mut(&self.id) else {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        };
-        if let BodyEnd::Broken(why) = stream.body {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, why)));
-        }
+        let stream = state.stream(self.id)?;
         let is_sent = stream.waiting.is_empty() && !is_full;
         match is_sent || matches!(stream.response, ResponseEnd::Sent) {
             true => Poll::Ready(Ok(())),
