@@ -1,6 +1,7 @@
 //! Tests with a real browser, headless Chromium: a page with pictures, an upload, a download, a
 //! WebSocket and an EventSource, plain and over TLS.
 
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -76,27 +77,39 @@ fn a_browser_can_do_all_that_its_page_asks(io: &str) {
     for (scheme, more) in [("http", ""), ("https", &*tls)] {
         let bed = Bed::of(io, &[&server], more);
         let address = format!("{scheme}://{}/", bed.listen);
-        let Some(seen) = visit(&bed, &address, directory.path(), &report) else {
+        let Some(seen) = visit(&bed, &address, &server, (directory.path(), &report)) else {
             return;
         };
         let expected = json!({
             "pictures": 20, "upload": true, "download": true, "webSocket": 3, "events": "0,1,2,3,4",
         });
-        assert_eq!(seen, expected, "{address}");
-        let status = bed.status();
-        let sessions = status["sessions"]["total"].as_u64().unwrap();
+        assert!(
+            seen == expected,
+            "{address}: {seen}\n{}",
+            causes(&bed, &server)
+        );
+        let sessions = bed.status()["sessions"]["total"].as_u64().unwrap();
         println!("{io}, {scheme}: {sessions} connections for 25 requests");
-        assert!(sessions <= 12, "{status:#}");
+        assert!(
+            sessions <= 12,
+            "{sessions} connections\n{}",
+            causes(&bed, &server)
+        );
     }
 }
 
 /// Lets a browser load a page, and returns the page's report; `None`: there is no browser.
-fn visit(bed: &Bed, address: &str, directory: &Path, report: &Path) -> Option<Value> {
+fn visit(
+    bed: &Bed,
+    address: &str,
+    server: &str,
+    (directory, report): (&Path, &Path),
+) -> Option<Value> {
     for _ in 0..STARTS_MAX {
         let profile = tempfile::tempdir_in(directory).unwrap();
         let _browser = start_browser(profile.path(), address)?;
         if connects(bed, report) {
-            await_report(bed, address, report);
+            await_report(bed, address, server, report);
             let text = fs::read_to_string(report).unwrap();
             fs::remove_file(report).unwrap();
             return Some(serde_json::from_str(&text).unwrap());
@@ -104,6 +117,28 @@ fn visit(bed: &Bed, address: &str, directory: &Path, report: &Path) -> Option<Va
         println!("{address}: a browser did not connect within {START_LIMIT:?}");
     }
     panic!("{address}: no browser has connected");
+}
+
+/// Returns the state of both sides in few lines: the end of the test's output has room for no more.
+fn causes(bed: &Bed, server: &str) -> String {
+    let log = bed.balancer.log();
+    let lines: Vec<&str> = log.lines().collect();
+    format!(
+        "unfinished at the server: {}\nsessions: {}\n{}",
+        unfinished(server).unwrap_or_else(|error| error.to_string()),
+        bed.status()["sessions"],
+        lines[lines.len().saturating_sub(6)..].join("\n")
+    )
+}
+
+/// Returns the requests that the page's server has not finished.
+fn unfinished(server: &str) -> std::io::Result<String> {
+    let mut socket = std::net::TcpStream::connect(server)?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    socket.write_all(b"GET /unfinished HTTP/1.0\r\nHost: page\r\n\r\n")?;
+    let mut response = String::new();
+    socket.read_to_string(&mut response)?;
+    Ok(response.lines().last().unwrap_or_default().to_owned())
 }
 
 fn start_browser(profile: &Path, address: &str) -> Option<Ending> {
@@ -136,14 +171,13 @@ fn connects(bed: &Bed, report: &Path) -> bool {
     false
 }
 
-fn await_report(bed: &Bed, address: &str, report: &Path) {
+fn await_report(bed: &Bed, address: &str, server: &str, report: &Path) {
     let start = Instant::now();
     while !report.is_file() {
-        let status = || format!("{:#}", bed.status());
         assert!(
             start.elapsed() < PAGE_LIMIT,
             "{address}: no report\n{}",
-            status()
+            causes(bed, server)
         );
         thread::sleep(Duration::from_millis(20));
     }

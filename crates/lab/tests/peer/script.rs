@@ -14,7 +14,10 @@ type Script = dyn Fn(&Socket) + Send + Sync;
 #[derive(Default)]
 struct Count {
     total: AtomicUsize,
+    /// Connections that are not closed yet.
     current: AtomicUsize,
+    /// Connections whose script runs.
+    served: AtomicUsize,
     highest: AtomicUsize,
 }
 
@@ -133,15 +136,17 @@ fn echo(client: &Socket) {
 
 fn serve(client: Socket, count: &Arc<Count>, script: &Arc<Script>) {
     count.total.fetch_add(1, SeqCst);
-    let now = count.current.fetch_add(1, SeqCst) + 1;
+    count.current.fetch_add(1, SeqCst);
+    let now = count.served.fetch_add(1, SeqCst) + 1;
     count.highest.fetch_max(now, SeqCst);
     let (count, script) = (Arc::clone(count), Arc::clone(script));
     let builder = thread::Builder::new().stack_size(64 * 1024);
     let run = move || {
         script(&client);
-        // Decremented before the close: the balancer may reconnect as soon as it sees the close.
-        count.current.fetch_sub(1, SeqCst);
+        // Before the close: the balancer may reconnect as soon as it sees the close.
+        count.served.fetch_sub(1, SeqCst);
         drop(client);
+        count.current.fetch_sub(1, SeqCst);
     };
     builder.spawn(run).unwrap();
 }

@@ -9,7 +9,13 @@ const picture = (number) =>
   `<svg xmlns="http://www.w3.org/2000/svg" width="${20 + number}" height="20">` +
   `<rect width="100%" height="100%" fill="hsl(${number * 18} 70% 50%)"/></svg>`;
 
+// Requests without a complete response, with the bytes received.
+const unfinished = new Set();
+
 const routes = {
+  '/unfinished'(request, response) {
+    response.end(JSON.stringify([...unfinished]));
+  },
   '/'(request, response) {
     response.setHeader('Content-Type', 'text/html; charset=utf-8');
     response.end(fs.readFileSync(page));
@@ -53,6 +59,10 @@ const routes = {
 
 const server = http.createServer((request, response) => {
   const url = new URL(request.url, 'http://a');
+  const entry = { path: url.pathname, received: 0, length: request.headers['content-length'] };
+  unfinished.add(entry);
+  request.on('data', (part) => (entry.received += part.length));
+  response.on('close', () => unfinished.delete(entry));
   const route = routes[url.pathname];
   if (route) return route(request, response, url);
   response.statusCode = 404;
