@@ -53,6 +53,7 @@ pub use group_replication::{GroupOptions, GroupReplication};
 pub use lab::Lab;
 pub use mariadb::{MariadbCluster, MariadbOptions};
 pub use mysql::{MysqlCluster, MysqlOptions};
+pub use network::enter_own_loopback;
 pub use new_connections::{Greeting, NewConnections, NewcomersReport};
 pub use pooler::{PoolMode, Pooler, PoolerKind, PoolerOptions};
 pub use port::free_port;

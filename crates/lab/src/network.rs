@@ -5,6 +5,7 @@
 
 mod arrival;
 
+use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -25,6 +26,11 @@ pub(crate) use arrival::{Arrival, has_address};
 const NAMESPACES: &str = "/run/netns";
 const NAMESPACE_PREFIX: &str = "evenkeel-lab-";
 const BRIDGE_PREFIX: &str = "ekb";
+
+thread_local! {
+    /// Network namespace of this thread, if it is not that of the process.
+    static OWN: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+}
 
 /// A bridge of this machine with the address 10.77.N.1, and the links to the servers.
 pub(crate) struct Network {
@@ -235,6 +241,30 @@ fn enter(namespace: &File) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Moves this thread, and the programs that it starts from now on, to a new network namespace that
+/// has a loopback interface only: interfaces of this machine that come and go do not concern them.
+///
+/// # Errors
+/// The process may not create a namespace (`unshare(2)`: not root), or there is no program `ip`.
+pub fn enter_own_loopback() -> Result<()> {
+    process::prepare_to_start();
+    #[expect(unsafe_code, reason = "unshare has no wrapper in the standard library")]
+    // SAFETY: unshare takes no pointer, and the flag concerns the network only.
+    let failed = unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0;
+    if failed {
+        return Err(io::Error::last_os_error()).context("cannot create a network namespace");
+    }
+    run("ip", "link set lo up")?;
+    let thread = Path::new("/proc").join(fs::read_link("/proc/thread-self")?);
+    OWN.set(Some(thread.join("ns/net")));
+    Ok(())
+}
+
+/// Returns the network namespace that this thread has entered by [`enter_own_loopback`].
+pub(crate) fn own_namespace() -> Option<PathBuf> {
+    OWN.with_borrow(Clone::clone)
 }
 
 /// Removes leftovers of labs that were killed together with their reapers.

@@ -356,12 +356,14 @@ pub(crate) fn send(pid: u32, signal: i32) {
     }
 }
 
-/// Starts a child from a thread that lives as long as the process: the kernel sends the death
-/// signal when the *thread* that started the child ends.
-fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) -> io::Result<Child> {
-    type Job = (Command, Option<PathBuf>, Sender<io::Result<Child>>);
+/// Program to start, its network namespace if it is another one, and the receiver of the outcome.
+type Job = (Command, Option<PathBuf>, Sender<io::Result<Child>>);
+
+/// Returns the inbox of the thread that starts programs; it is in the network namespace of the
+/// thread that calls first.
+fn starter() -> &'static Sender<Job> {
     static STARTER: OnceLock<Sender<Job>> = OnceLock::new();
-    let starter = STARTER.get_or_init(|| {
+    STARTER.get_or_init(|| {
         let (jobs, inbox) = channel::<Job>();
         thread::spawn(move || {
             for (mut command, namespace, reply) in inbox {
@@ -373,11 +375,22 @@ fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) ->
             }
         });
         jobs
-    });
+    })
+}
+
+/// Starts the thread that starts programs, so that it is in this thread's network namespace.
+pub(crate) fn prepare_to_start() {
+    starter();
+}
+
+/// Starts a child from a thread that lives as long as the process: the kernel sends the death
+/// signal when the *thread* that started the child ends.
+fn spawn(mut command: Command, death_signal: i32, namespace: Option<PathBuf>) -> io::Result<Child> {
+    let namespace = namespace.or_else(network::own_namespace);
     SchedulingGroup::current().apply(&mut command);
     die_with_us(&mut command, death_signal);
     let (reply, outcome) = channel();
-    starter
+    starter()
         .send((command, namespace, reply))
         .map_err(io::Error::other)?;
     outcome.recv().map_err(io::Error::other)?
