@@ -18,7 +18,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::{row, table};
-pub use inputs::{Input, all};
+pub use inputs::{Input, all, all_http2};
 pub use origin::{Kind, Origin, Record};
 pub use proxy::{Proxy, ProxyKind};
 pub use reference::{Request, read};
@@ -37,6 +37,9 @@ pub struct Options {
     /// Only inputs whose name contains this text.
     #[arg(long)]
     only: Option<String>,
+    /// Send the inputs of HTTP/2.
+    #[arg(long, conflicts_with = "front")]
+    http2: bool,
     /// Driver of the balancer.
     #[arg(long, default_value = "auto")]
     io: String,
@@ -50,7 +53,7 @@ pub struct Options {
 /// # Errors
 /// A server or the balancer does not start.
 pub fn command(options: &Options) -> Result<ExitCode> {
-    let mut inputs = all();
+    let mut inputs = if options.http2 { all_http2() } else { all() };
     if let Some(text) = &options.only {
         inputs.retain(|input| input.name.contains(text));
     }

@@ -2,12 +2,15 @@
 
 mod bodies;
 mod heads;
+mod http2;
 
 use bodies::{chunks, codings, lengths, repeated, trailers};
 use heads::{
     aliases, connections, controls, folds, hosts, line_ends, methods, request_lines, targets,
     truncated, upgrades,
 };
+
+pub use http2::all_http2;
 
 /// Bytes of one hostile client.
 #[derive(Clone, Debug)]
@@ -24,7 +27,7 @@ const SMUGGLED: &str = "GET /idmark/smuggled HTTP/1.1\r\nHost: a\r\nX-Id: idmark
 /// Control bytes that parsers treat differently.
 const CONTROLS: [u8; 9] = [0, 1, 8, 9, 0x0B, 0x0C, b'\r', b'\n', 0x7F];
 
-/// Returns all inputs.
+/// Returns all inputs of HTTP/1.1.
 pub fn all() -> Vec<Input> {
     let mut inputs = Vec::new();
     for family in [

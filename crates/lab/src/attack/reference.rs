@@ -1,5 +1,7 @@
-//! Reads requests strictly, as RFC 9112 and RFC 9110 define them: an independent second reading of
-//! what a client sent.
+//! Reads requests strictly, as RFC 9112, RFC 9113 and RFC 9110 define them: an independent second
+//! reading of what a client sent.
+
+pub(super) mod http2;
 
 use std::ops::Range;
 
@@ -16,13 +18,22 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// Returns the complete requests up to the first violation, or to the end of the bytes.
+/// Returns the complete requests up to the first violation, or to the end of the bytes; those of
+/// HTTP/2 are sorted.
 pub fn read(bytes: &[u8]) -> Vec<Request> {
+    if is_http2(bytes) {
+        return http2::read(bytes);
+    }
     let requests = read_with_bytes(bytes).into_iter();
     requests.map(|(request, _)| request).collect()
 }
 
-/// Returns the requests as [`read`] does, each with its bytes.
+/// Returns whether a connection begins as one of HTTP/2.
+pub(super) fn is_http2(bytes: &[u8]) -> bool {
+    bytes.starts_with(http2::PREFACE)
+}
+
+/// Returns the requests of HTTP/1.1 as [`read`] does, each with its bytes.
 pub(super) fn read_with_bytes(mut bytes: &[u8]) -> Vec<(Request, &[u8])> {
     let mut requests = Vec::new();
     while let Some((request, length, keeps)) = request(bytes) {

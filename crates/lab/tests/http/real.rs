@@ -58,9 +58,9 @@ fn real_servers_answer_ordinary_requests(io: &str) {
 
 /// A sixth of the inputs; `evenkeel-lab attack` runs all of them.
 fn real_servers_see_what_was_sent_or_nothing(io: &str) {
-    let all = attack::all();
-    assert!(all.len() >= 400, "{}", all.len());
-    let inputs: Vec<Input> = all.into_iter().step_by(6).collect();
+    let (http1, http2) = (attack::all(), attack::all_http2());
+    assert!(http1.len() >= 400 && http2.len() >= 400);
+    let inputs: Vec<Input> = http1.into_iter().chain(http2).step_by(6).collect();
     for origin in origins() {
         let rows = attack::run(io, &origin, &inputs).unwrap();
         assert_clean(&format!("{:?}", origin.kind), &rows);

@@ -129,7 +129,7 @@ impl Kind {
     pub(crate) fn keys(self) -> &'static str {
         match self {
             // It ends for lack of memory at a large Content-Length, before there is a body.
-            Kind::Php => "[service.http]\nbody_bytes_max = 1048576\n",
+            Kind::Php => "body_bytes_max = 1048576\n",
             _ => "",
         }
     }
