@@ -3,6 +3,7 @@
 //! The number and content of the requests that a server sees must equal those of the strict reading
 //! of what the client has sent, or there must be none. Other clients must get their own responses.
 
+pub mod frames;
 mod inputs;
 mod origin;
 mod proxy;

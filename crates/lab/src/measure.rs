@@ -5,6 +5,7 @@
 
 mod blocks;
 mod failover;
+mod floods;
 mod front;
 mod http;
 mod idle;
@@ -111,6 +112,8 @@ enum Part {
     MysqlSplit,
     /// Memory of idle clients that have logged in.
     Logins,
+    /// Latency of clients while others send floods of HTTP/2 frames.
+    Floods,
     /// The control plane with many servers, against limits. A missed one is a failure.
     Scale,
 }
@@ -138,6 +141,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Web => web::measure(options, &stop)?,
             Part::Http => http::measure(options, &stop)?,
             Part::Transfer => transfer::measure(options, &stop)?,
+            Part::Floods => floods::measure(options, &stop)?,
             Part::Idle => idle::measure(options, &stop)?,
             Part::Failover => failover::measure(options, &stop)?,
             Part::Postgres => postgres::measure(options, &stop)?,

@@ -29,6 +29,8 @@ pub struct WrkReport {
     pub requests: u64,
     /// Requests per second.
     pub requests_per_s: f64,
+    /// Latency that 99 of 100 requests did not exceed, in microseconds.
+    pub latency_p99_us: f64,
     /// Failed connects, reads, writes, timeouts, and answers with an error status.
     pub errors: u64,
 }
@@ -39,6 +41,7 @@ impl Wrk {
         let mut command = Command::new(tool::find("wrk")?);
         command.args([
             "--threads=1",
+            "--latency",
             &format!("--connections={}", self.connections),
         ]);
         command.arg(format!("--duration={}s", self.seconds));
@@ -66,6 +69,8 @@ pub(crate) fn parse_report(text: &str) -> Option<WrkReport> {
             report.requests = requests.parse().ok()?;
         } else if let Some(rate) = line.strip_prefix("Requests/sec:") {
             report.requests_per_s = rate.trim().parse().ok()?;
+        } else if let Some(latency) = line.strip_prefix("99%") {
+            report.latency_p99_us = microseconds(latency.trim())?;
         } else if line.starts_with("Socket errors:") || line.starts_with("Non-2xx") {
             let words = line
                 .split(|c: char| !c.is_ascii_digit())
@@ -79,18 +84,28 @@ pub(crate) fn parse_report(text: &str) -> Option<WrkReport> {
     (report.requests_per_s > 0.0).then_some(report)
 }
 
+/// Reads a time with its unit.
+fn microseconds(text: &str) -> Option<f64> {
+    let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 6e7)];
+    units.iter().find_map(|(unit, factor)| {
+        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(number * factor)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_report_is_read_with_all_its_errors() {
-        let text = "  48321 requests in 5.00s, 58.1MB read\n\
+        let text = "    90%    1.20ms\n    99%    2.53ms\n  48321 requests in 5.00s, 58.1MB read\n\
             \x20 Socket errors: connect 1, read 2, write 0, timeout 3\n\
             \x20 Non-2xx or 3xx responses: 40\nRequests/sec:   9664.2\nTransfer/sec:     11.6MB\n";
         let expected = WrkReport {
             requests: 48_321,
             requests_per_s: 9664.2,
+            latency_p99_us: 2_530.0,
             errors: 46,
         };
         assert_eq!(parse_report(text), Some(expected));

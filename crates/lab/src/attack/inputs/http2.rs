@@ -1,17 +1,12 @@
 //! Hostile connections of HTTP/2.
 
 use super::{CONTROLS, Input, SMUGGLED, add};
-use crate::attack::reference::http2::PREFACE;
-
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-const PADDED: u8 = 8;
+use crate::attack::frames::{
+    END_HEADERS, END_STREAM, Field, PADDED, PREFACE, block, data, frame, headers,
+};
 
 /// Length of [`SMUGGLED`].
 const SMUGGLED_LENGTH: &[u8] = b"56";
-
-/// Name and value.
-type Field<'a> = (&'a [u8], &'a [u8]);
 
 const METHOD: Field<'_> = (b":method", b"POST");
 const SCHEME: Field<'_> = (b":scheme", b"http");
@@ -40,41 +35,6 @@ pub fn all_http2() -> Vec<Input> {
         family(&mut inputs);
     }
     inputs
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, length @ ..] = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
-    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// Returns a field block of literals without indexing and Huffman code (RFC 7541 §6.2.2).
-fn block(fields: &[Field<'_>]) -> Vec<u8> {
-    let mut block = Vec::new();
-    for (name, value) in fields {
-        block.push(0);
-        for text in [name, value] {
-            let length = text.len();
-            match u8::try_from(length) {
-                Ok(short) if short < 127 => block.push(short),
-                _ => {
-                    // Two bytes are enough for the texts of this file.
-                    let [rest, low] = ((length - 127) as u16).to_be_bytes();
-                    let high = (rest << 1) | (low >> 7);
-                    block.extend([127, low | 128, high]);
-                }
-            }
-            block.extend_from_slice(text);
-        }
-    }
-    block
-}
-
-fn headers(stream: u32, fields: &[Field<'_>], flags: u8) -> Vec<u8> {
-    frame(1, END_HEADERS | flags, stream, &block(fields))
-}
-
-fn data(stream: u32, bytes: impl AsRef<[u8]>, flags: u8) -> Vec<u8> {
-    frame(0, flags, stream, bytes.as_ref())
 }
 
 /// Adds a connection of these frames between two good requests.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{Request, is_host, is_token};
 
 /// Start of a connection of HTTP/2 (RFC 9113 §3.4).
-pub(in crate::attack) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Fields of HTTP/1.1's connections (RFC 9113 §8.2.2).
 const OF_CONNECTION: [&str; 5] = [
