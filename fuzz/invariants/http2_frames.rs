@@ -93,7 +93,7 @@ impl Server {
     fn handle(&mut self, event: Event, bytes: &[u8]) {
         let (stream, text) = match &event {
             Event::Request { stream, .. } => {
-                let text = self.connection.request().text();
+                let text = self.connection.head_text();
                 (Some(*stream), format!("{event:?} {}", text.escape_ascii()))
             }
             Event::Data { stream, range, end } => {
@@ -110,6 +110,7 @@ impl Server {
             | Event::Reset { stream, .. } => (Some(*stream), format!("{event:?}")),
             Event::WindowOpened { stream } => (*stream, format!("{event:?}")),
             Event::GoAway { .. } => (None, format!("{event:?}")),
+            Event::Response { .. } | Event::Unprocessed { .. } => panic!("{event:?}"),
         };
         let number = stream.map_or(0, StreamId::get);
         self.outcome.events.push((number, text));
@@ -133,7 +134,7 @@ impl Server {
                 assert!(!self.connection.may_send(*stream));
                 self.connection.finished(*stream, &mut self.outcome.sent);
             }
-            Event::WindowOpened { .. } | Event::GoAway { .. } => {}
+            _ => {}
         }
     }
 

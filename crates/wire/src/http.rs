@@ -24,7 +24,7 @@ mod tests;
 
 pub use answer::{Answer, CONTINUE, reason_phrase, write_answer};
 pub use edit::{
-    NewField, PathEdit, Persistence, RequestEdit, ResponseEdit, Written, write_request,
+    NewField, PathEdit, Persistence, RequestEdit, ResponseEdit, Scheme, Written, write_request,
     write_response,
 };
 pub use fault::{Fault, Limit};

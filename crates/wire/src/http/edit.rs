@@ -40,9 +40,21 @@ pub enum Persistence {
     Close,
 }
 
+/// Scheme of a request's target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// `http`.
+    #[default]
+    Http,
+    /// `https`.
+    Https,
+}
+
 /// Edits of a request on its way to a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestEdit<'a> {
+    /// Scheme that HTTP/2 states; HTTP/1.1 states none.
+    pub scheme: Scheme,
     /// Edit of the path.
     pub path: PathEdit<'a>,
     /// `Host` in place of the request's own. A request of HTTP/1.0 may have none, and needs one
@@ -107,16 +119,8 @@ pub fn write_request(
         write_field(out, b"Host", host);
     }
     let framing = edit.framing.unwrap_or(head.framing());
-    let removal = Removal::new([edit.remove], [edit.set, edit.forwarded]);
-    let without = match (
-        edit.without_expect || head.version() == Version::Http10,
-        framing,
-    ) {
-        (false, Framing::Chunked) => 0,
-        (false, _) => KnownName::Trailer.bit(),
-        (true, Framing::Chunked) => KnownName::Expect.bit(),
-        (true, _) => KnownName::Expect.bit() | KnownName::Trailer.bit(),
-    };
+    let removal = removal_of_request(edit);
+    let without = left_out_of_request(head, edit, framing);
     copy_fields(out, head.parts(), bytes, &removal, without);
     for (name, value) in edit.set.iter().chain(edit.forwarded) {
         write_field(out, name, value);
@@ -173,6 +177,39 @@ pub fn write_response(
     Written {
         framing,
         persistence,
+    }
+}
+
+/// Returns what the edits remove from a request.
+pub(crate) fn removal_of_request<'a>(edit: &RequestEdit<'a>) -> Removal<'a> {
+    Removal::new([edit.remove], [edit.set, edit.forwarded])
+}
+
+/// Returns the fields that a request keeps, in their order. `without` are the known names that it
+/// does not keep.
+pub(crate) fn kept_of_request<'a>(
+    head: &'a RequestHead,
+    bytes: &'a [u8],
+    removal: &'a Removal<'_>,
+    without: u64,
+) -> impl Iterator<Item = Field<'a>> {
+    kept(head.parts(), bytes, removal, without).map(|(_, field)| field)
+}
+
+/// Returns the known names that a request does not keep: `Trailer`, if none can follow, and
+/// `Expect`, if the body is sent in any case.
+pub(crate) fn left_out_of_request(
+    head: &RequestHead,
+    edit: &RequestEdit<'_>,
+    framing: Framing,
+) -> u64 {
+    let trailer = match framing {
+        Framing::Chunked => 0,
+        _ => KnownName::Trailer.bit(),
+    };
+    match edit.without_expect || head.version() == Version::Http10 {
+        true => trailer | KnownName::Expect.bit(),
+        false => trailer,
     }
 }
 
@@ -297,7 +334,12 @@ fn copy_fields(
     out.extend_from_slice(bytes.get(run).unwrap_or_default());
 }
 
-fn write_target(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], edit: PathEdit<'_>) {
+pub(crate) fn write_target(
+    out: &mut Vec<u8>,
+    head: &RequestHead,
+    bytes: &[u8],
+    edit: PathEdit<'_>,
+) {
     let target = head.path_and_query(bytes);
     match edit {
         _ if target.path == b"*" => out.push(b'*'),

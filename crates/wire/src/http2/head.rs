@@ -1,11 +1,12 @@
-//! Heads of requests: fields become the text of an HTTP/1.1 head (RFC 9113 §8).
+//! Heads of messages: fields become the text of an HTTP/1.1 head (RFC 9113 §8).
 //!
 //! Names and values are checked before they reach the text, so that each field is one line of it.
-//! [`crate::http::RequestHead`] then parses the text, and refuses what HTTP/1.1 refuses, such as a
-//! request without a host.
+//! [`crate::http::RequestHead`] or [`crate::http::ResponseHead`] then parses the text, and refuses
+//! what HTTP/1.1 refuses, such as a request without a host.
 
 mod checks;
 mod pseudo;
+mod response;
 mod trailers;
 
 use std::ops::Range;
@@ -15,6 +16,7 @@ use self::pseudo::Pseudo;
 use super::hpack::FieldSink;
 use crate::http::{KnownName, Limit, Method, grammar, target};
 
+pub(super) use response::{Content, ResponseText};
 pub use trailers::TrailerText;
 
 /// Limits of a list of fields.
@@ -42,7 +44,7 @@ pub enum HeadFault {
     /// The message is malformed (RFC 9113 §8.1.1): a stream error PROTOCOL_ERROR. The text says
     /// why, without data.
     Malformed(&'static str),
-    /// The list exceeds a limit: the request may be answered with 431.
+    /// The list exceeds a limit: a request may be answered with 431.
     TooLarge(Limit),
 }
 

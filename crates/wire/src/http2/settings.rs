@@ -27,12 +27,15 @@ const FRAME_SIZE_MAX: u32 = 0x00ff_ffff;
 pub(super) struct PeerSettings {
     /// Window of each new stream.
     pub(super) initial_window: u32,
+    /// Streams that are open concurrently. Without limit until SETTINGS say one.
+    pub(super) streams_max: u32,
 }
 
 impl Default for PeerSettings {
     fn default() -> Self {
         PeerSettings {
             initial_window: WINDOW_INITIAL,
+            streams_max: u32::MAX,
         }
     }
 }
@@ -47,18 +50,21 @@ pub(super) enum Change {
 }
 
 impl PeerSettings {
-    /// Applies one setting: name and value. Unknown ones are ignored (RFC 9113 §6.5.2).
+    /// Applies one setting: name and value. Unknown ones are ignored (RFC 9113 §6.5.2). `push_max`
+    /// is the largest value of ENABLE_PUSH.
     pub(super) fn apply(
         &mut self,
         setting: [u8; SETTING_LENGTH],
+        push_max: u32,
     ) -> Result<Option<Change>, ConnectionError> {
         let [a, b, value @ ..] = setting;
         let value = u32::from_be_bytes(value);
         match u16::from_be_bytes([a, b]) {
             name::HEADER_TABLE_SIZE => return Ok(Some(Change::Table { bytes: value })),
-            name::ENABLE_PUSH if value > 1 => {
-                return Err(ConnectionError::protocol("ENABLE_PUSH is neither 0 nor 1"));
+            name::ENABLE_PUSH if value > push_max => {
+                return Err(ConnectionError::protocol("ENABLE_PUSH has a wrong value"));
             }
+            name::MAX_CONCURRENT_STREAMS => self.streams_max = value,
             name::INITIAL_WINDOW_SIZE if value > WINDOW_MAX => {
                 let code = ErrorCode::FlowControlError;
                 let why = "INITIAL_WINDOW_SIZE is over 2^31-1";

@@ -5,23 +5,26 @@ use std::ops::RangeInclusive;
 
 use super::error::StreamId;
 use super::window::{ReceiveWindow, SendWindow, TooLarge};
+use crate::http::Method;
 
 /// State of a stream whose exchange is unfinished. [`Stream::advance`] alone changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// Both sides may send.
-    Open { body: Body },
-    /// The client has ended its side: "half-closed (remote)".
-    ClientEnded,
+    Open { owed: Owed },
+    /// The peer has ended its side: "half-closed (remote)".
+    PeerEnded,
     /// We have ended our side: "half-closed (local)".
-    ServerEnded { body: Body },
-    /// Ended on both sides, or reset; the exchange goes on until its server side has stopped.
+    OwnEnded { owed: Owed },
+    /// Ended on both sides, or reset; the exchange goes on until the caller has stopped.
     Closed,
 }
 
-/// Request body that the client owes.
+/// Part of its message that the peer owes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum Owed {
+    /// The response to our request with this method: only interim heads have arrived.
+    Response { method: Method },
     /// Content-Length: exactly this many bytes (RFC 9113 §8.1.1).
     Length { left: u64 },
     /// Up to END_STREAM.
@@ -30,18 +33,24 @@ pub(super) enum Body {
     Discarded,
 }
 
-/// Error: DATA does not agree with Content-Length.
+/// Error: DATA that makes the message malformed (RFC 9113 §8.1.1). The text says why.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LengthMismatch;
+pub(super) struct Malformed(pub(super) &'static str);
 
-impl Body {
+const LENGTH_DIFFERS: Malformed = Malformed("DATA does not agree with Content-Length");
+
+impl Owed {
     /// Counts the data of a frame, perhaps the last one.
-    fn take(&mut self, bytes: u32, end: bool) -> Result<(), LengthMismatch> {
-        if let Body::Length { left } = self {
-            *left = left.checked_sub(u64::from(bytes)).ok_or(LengthMismatch)?;
+    fn take(&mut self, bytes: u32, end: bool) -> Result<(), Malformed> {
+        match self {
+            Owed::Response { .. } => return Err(Malformed("DATA before the head of the response")),
+            Owed::Length { left } => {
+                *left = left.checked_sub(u64::from(bytes)).ok_or(LENGTH_DIFFERS)?;
+            }
+            Owed::Unknown | Owed::Discarded => {}
         }
         match self {
-            Body::Length { left: 1.. } if end => Err(LengthMismatch),
+            Owed::Length { left: 1.. } if end => Err(LENGTH_DIFFERS),
             _ => Ok(()),
         }
     }
@@ -50,8 +59,12 @@ impl Body {
 /// Event that changes the state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    ClientEnded,
-    ServerEnded,
+    /// The head of the response has arrived: this is owed of its body.
+    Answered {
+        owed: Owed,
+    },
+    PeerEnded,
+    OwnEnded,
     Reset,
 }
 
@@ -80,14 +93,14 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Creates the stream of a request. `body` is `None` if the head ended it.
+    /// Creates the stream of a request. `owed` is `None` if the head ended the client's side.
     pub(super) fn new(
         id: StreamId,
-        body: Option<Body>,
+        owed: Option<Owed>,
         send: SendWindow,
         receive: ReceiveWindow,
     ) -> Self {
-        let state = body.map_or(State::ClientEnded, |body| State::Open { body });
+        let state = owed.map_or(State::PeerEnded, |owed| State::Open { owed });
         Stream {
             id,
             state,
@@ -101,12 +114,14 @@ impl Stream {
     /// Changes the state.
     pub(super) fn advance(&mut self, change: Change) {
         self.state = match (self.state, change) {
-            (State::Open { .. }, Change::ClientEnded) => State::ClientEnded,
-            (State::Open { body }, Change::ServerEnded) => State::ServerEnded { body },
-            (State::ClientEnded, Change::ServerEnded)
-            | (State::ServerEnded { .. }, Change::ClientEnded)
+            (State::Open { .. }, Change::Answered { owed }) => State::Open { owed },
+            (State::OwnEnded { .. }, Change::Answered { owed }) => State::OwnEnded { owed },
+            (State::Open { .. }, Change::PeerEnded) => State::PeerEnded,
+            (State::Open { owed }, Change::OwnEnded) => State::OwnEnded { owed },
+            (State::PeerEnded, Change::OwnEnded)
+            | (State::OwnEnded { .. }, Change::PeerEnded)
             | (_, Change::Reset) => State::Closed,
-            (state, Change::ClientEnded | Change::ServerEnded) => state,
+            (state, Change::Answered { .. } | Change::PeerEnded | Change::OwnEnded) => state,
         };
         if !self.may_send() {
             self.waiting = Waiting::No;
@@ -122,26 +137,29 @@ impl Stream {
     /// Returns whether we may send HEADERS and DATA.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
-        matches!(self.state, State::Open { .. } | State::ClientEnded)
+        matches!(self.state, State::Open { .. } | State::PeerEnded)
     }
 
-    /// Returns the body that the client still sends.
+    /// Returns what the peer still sends.
     #[inline]
-    pub(super) fn body(&self) -> Option<Body> {
+    pub(super) fn owed(&self) -> Option<Owed> {
         match self.state {
-            State::Open { body } | State::ServerEnded { body } => Some(body),
-            State::ClientEnded | State::Closed => None,
+            State::Open { owed } | State::OwnEnded { owed } => Some(owed),
+            State::PeerEnded | State::Closed => None,
         }
     }
 
     /// Counts the data of a DATA frame towards the body.
-    pub(super) fn take(&mut self, bytes: u32, end: bool) -> Result<(), LengthMismatch> {
+    pub(super) fn take(&mut self, bytes: u32, end: bool) -> Result<(), Malformed> {
         match &mut self.state {
-            State::Open { body } | State::ServerEnded { body } => body.take(bytes, end),
-            State::ClientEnded | State::Closed => Ok(()),
+            State::Open { owed } | State::OwnEnded { owed } => owed.take(bytes, end),
+            State::PeerEnded | State::Closed => Ok(()),
         }
     }
 }
+
+/// The highest number of a stream.
+const STREAM_MAX: u32 = 0x7fff_ffff;
 
 /// Number of streams that we reset and whose frames may still be under way.
 const RESET_MAX: usize = 128;
@@ -155,7 +173,7 @@ pub(super) struct Streams {
     last: u32,
     /// Numbers that the client skipped last: these streams were never opened.
     skipped: Option<RangeInclusive<u32>>,
-    /// Streams that we reset while the client was sending, in the order of the resets.
+    /// Streams that we reset while the peer was sending, in the order of the resets.
     reset: VecDeque<StreamId>,
     /// The highest number that has left `reset`.
     reset_before: u32,
@@ -166,9 +184,9 @@ pub(super) struct Streams {
 pub(super) enum Gone {
     /// Never opened: its number is too high, even, or was skipped.
     Idle,
-    /// Frames that the client sent before it knew of our reset may arrive.
+    /// Frames that the peer sent before it knew of our reset may arrive.
     ResetByUs,
-    /// The client ended or reset it.
+    /// The peer ended or reset it.
     Ended,
 }
 
@@ -189,6 +207,15 @@ impl Streams {
         match number <= self.reset_before || self.reset.contains(&id) {
             true => Gone::ResetByUs,
             false => Gone::Ended,
+        }
+    }
+
+    /// Returns the number of the next stream that we open. `None`: all numbers are used
+    /// (RFC 9113 §5.1.1).
+    pub(super) fn next(&self) -> Option<StreamId> {
+        match self.last {
+            0 => StreamId::new(1),
+            last => StreamId::new(last.checked_add(2).filter(|next| *next <= STREAM_MAX)?),
         }
     }
 
@@ -220,7 +247,7 @@ impl Streams {
         self.reset.shrink_to_fit();
     }
 
-    /// Remembers that we reset a stream while the client was sending.
+    /// Remembers that we reset a stream while the peer was sending.
     pub(super) fn remember_reset(&mut self, id: StreamId) {
         if self.reset.len() == RESET_MAX
             && let Some(oldest) = self.reset.pop_front()

@@ -2,12 +2,13 @@
 
 use super::hpack::{Decoder, Encoder, FieldSink, TABLE_BYTES_DEFAULT};
 use super::*;
-use crate::http::{HeadLimits, Limit, Method, Parsed, RequestHead, ResponseHead};
+use crate::http::{HeadLimits, Limit, Method, Parsed, RequestHead, ResponseHead, Underscores};
 
 mod malformed;
 mod requests;
 mod responses;
 mod trailers;
+mod written_requests;
 
 /// The pseudo-fields of a request.
 const GET: [(&str, &str); 4] = [

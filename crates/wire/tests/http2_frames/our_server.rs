@@ -37,7 +37,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Requests> {
         };
         match event {
             Some(Event::Request { stream, end, .. }) => {
-                let text = connection.request().text();
+                let text = connection.head_text();
                 if !is_plain(text) {
                     return None;
                 }
@@ -61,6 +61,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Requests> {
             // The other server reads nothing after GOAWAY.
             Some(Event::GoAway { .. }) => return None,
             Some(Event::WindowOpened { .. }) | None => {}
+            Some(event) => panic!("{event:?}"),
         }
         rest = &rest[length..];
     }

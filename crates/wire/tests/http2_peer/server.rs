@@ -177,13 +177,14 @@ impl Server {
                 }
             }
             Event::GoAway { .. } => {}
+            Event::Response { .. } | Event::Unprocessed { .. } => return Err(format!("{event:?}")),
             Event::Refused { why, .. } => return Err(format!("{why:?}")),
         }
         Ok(())
     }
 
     fn begin(&mut self, stream: StreamId, end: bool) {
-        let text = self.connection.request().text();
+        let text = self.connection.head_text();
         self.head.clear();
         assert_eq!(
             self.head.parse(text, &HeadLimits::default()),

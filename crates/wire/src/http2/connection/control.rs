@@ -1,4 +1,4 @@
-//! Frames of the client without content: SETTINGS, PING, WINDOW_UPDATE, RST_STREAM, GOAWAY and
+//! Frames of the peer without content: SETTINGS, PING, WINDOW_UPDATE, RST_STREAM, GOAWAY and
 //! PRIORITY (RFC 9113 §6.3 to §6.9).
 
 use super::read::{Reading, Step};
@@ -7,7 +7,7 @@ use crate::http2::budget::Work;
 use crate::http2::error::{ConnectionError, ErrorCode, StreamId};
 use crate::http2::frame::{self, FrameHeader, HEADER_LENGTH, flag};
 use crate::http2::settings::{self, SETTING_LENGTH};
-use crate::http2::stream::{Change, Gone, Waiting};
+use crate::http2::stream::{Change, Gone, Owed, Waiting};
 
 /// Settings in a frame that cost as much as another frame.
 const SETTINGS_PER_CHARGE: usize = 16;
@@ -64,7 +64,7 @@ impl Connection {
             return Ok(Step::Wait);
         };
         let mut event = None;
-        match self.peer.apply(*setting)? {
+        match self.peer.apply(*setting, self.role.push_max())? {
             None => {}
             Some(settings::Change::Table { bytes }) => self.encoder.set_table_max(bytes),
             Some(settings::Change::Windows { by }) => {
@@ -180,15 +180,15 @@ impl Connection {
             return Ok(Step::Wait);
         };
         let code = ErrorCode::of(u32::from_be_bytes(code));
-        let event = self.reset_by_client(stream, code)?;
+        let event = self.reset_by_peer(stream, code)?;
         let Step::Took(used) = self.took(header) else {
             return Ok(Step::Wait);
         };
         Ok(Step::of(used, event))
     }
 
-    /// Resets a stream for the client.
-    fn reset_by_client(
+    /// Resets a stream for the peer.
+    fn reset_by_peer(
         &mut self,
         id: StreamId,
         code: ErrorCode,
@@ -199,13 +199,16 @@ impl Connection {
             self.charge(Work::Control)?;
             return Ok(None);
         };
+        let is_answered = !matches!(stream.owed(), Some(Owed::Response { .. }));
         stream.advance(Change::Reset);
-        self.charge(Work::Reset)?;
-        let why = None;
-        Ok(Some(Event::Reset {
-            stream: id,
-            code,
-            why,
+        self.charge_reset()?;
+        Ok(Some(match (code, is_answered) {
+            (ErrorCode::RefusedStream, false) => Event::Unprocessed { stream: id },
+            _ => Event::Reset {
+                stream: id,
+                code,
+                why: None,
+            },
         }))
     }
 
@@ -246,14 +249,16 @@ impl Connection {
         let Some(debug) = header.length.checked_sub(8) else {
             return Err(ConnectionError::frame_size("GOAWAY of a wrong length"));
         };
-        let Some(([_, _, _, _, code @ ..], _)) = payload.split_first_chunk::<8>() else {
+        let Some(([a, b, c, d, code @ ..], _)) = payload.split_first_chunk::<8>() else {
             return Ok(Step::Wait);
         };
         self.charge(Work::Control)?;
-        self.reading = Reading::Skip { left: debug };
+        self.reading = Reading::GoAway { debug };
         let code = ErrorCode::of(u32::from_be_bytes(*code));
+        let last = u32::from_be_bytes([*a, *b, *c, *d]) & 0x7fff_ffff;
+        self.stop_opening(last);
         let used = HEADER_LENGTH.saturating_add(8);
-        Ok(Step::Event(used, Event::GoAway { code }))
+        Ok(Step::Event(used, Event::GoAway { code, last }))
     }
 
     /// Fails if a stream without an exchange was never opened.

@@ -1,11 +1,11 @@
-//! DATA frames of the client: windows, padding, Content-Length (RFC 9113 §6.1, §6.9, §8.1.1).
+//! DATA frames of the peer: windows, padding, Content-Length (RFC 9113 §6.1, §6.9, §8.1.1).
 
 use super::read::{Reading, Step, part_of};
 use super::{Connection, Event};
 use crate::http2::budget::Work;
 use crate::http2::error::{ConnectionError, ErrorCode, StreamId};
 use crate::http2::frame::{self, FrameHeader, HEADER_LENGTH, flag};
-use crate::http2::stream::{Body, Change, Gone};
+use crate::http2::stream::{Change, Gone, Malformed, Owed};
 
 /// Rest of a DATA frame whose header was read and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,13 +74,12 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Accepted, ConnectionError> {
         let found = self.streams.find(id);
-        let Some(stream) = found.filter(|stream| stream.body().is_some()) else {
+        let Some(stream) = found.filter(|stream| stream.owed().is_some()) else {
             return self.data_on_closed(id, out);
         };
         let fault = if !stream.receive.receive(length) {
             Some((ErrorCode::FlowControlError, "DATA beyond the window"))
-        } else if stream.take(data, end).is_err() {
-            let why = "DATA does not agree with Content-Length";
+        } else if let Err(Malformed(why)) = stream.take(data, end) {
             Some((ErrorCode::ProtocolError, why))
         } else {
             None
@@ -88,19 +87,19 @@ impl Connection {
         if let Some((code, why)) = fault {
             return Ok(Accepted::Fault(self.stream_fault(id, code, why, out)?));
         }
-        if stream.body() != Some(Body::Discarded) {
+        if stream.owed() != Some(Owed::Discarded) {
             stream.held = stream.held.saturating_add(length);
             return Ok(Accepted::Held);
         }
         if end {
-            stream.advance(Change::ClientEnded);
+            stream.advance(Change::PeerEnded);
         } else if let Some(increment) = stream.receive.release(length) {
             frame::write_window_update(out, Some(id), increment);
         }
         Ok(Accepted::Discarded)
     }
 
-    /// Decides about a DATA frame of a stream on which the client sends nothing any more.
+    /// Decides about a DATA frame of a stream on which the peer sends nothing any more.
     fn data_on_closed(
         &mut self,
         id: StreamId,
@@ -109,7 +108,7 @@ impl Connection {
         if self.is_ignored(id) {
             return Ok(Accepted::Discarded);
         }
-        let why = "DATA after the end of the request";
+        let why = "DATA after the end of the message";
         let found = self.streams.find(id);
         if found.is_some_and(|stream| stream.may_send()) {
             let code = ErrorCode::StreamClosed;
@@ -130,7 +129,7 @@ impl Connection {
         let body = self
             .streams
             .find(part.stream)
-            .filter(|stream| stream.body().is_some());
+            .filter(|stream| stream.owed().is_some());
         let Some(stream) = body else {
             // The caller has reset the stream: what it held was counted already.
             let left = part.left.saturating_add(part.padding);
@@ -144,7 +143,7 @@ impl Connection {
         }
         let end = part.end && left == 0;
         if end {
-            stream.advance(Change::ClientEnded);
+            stream.advance(Change::PeerEnded);
         }
         self.reading = match left {
             0 => Reading::Skip { left: part.padding },
@@ -162,7 +161,7 @@ impl Connection {
         Step::Event(used, event)
     }
 
-    /// Opens the windows again for bytes of request DATA that the caller no longer holds. One
+    /// Opens the windows again for bytes of DATA that the caller no longer holds. One
     /// WINDOW_UPDATE is sent for half of a window.
     pub fn release(&mut self, stream: StreamId, bytes: usize, out: &mut Vec<u8>) {
         let Some(found) = self.streams.find(stream) else {
@@ -171,8 +170,8 @@ impl Connection {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(found.held);
         found.held = found.held.saturating_sub(bytes);
         let increment = found.receive.release(bytes);
-        // A stream that the client has ended needs no window.
-        if let Some(increment) = increment.filter(|_| found.body().is_some()) {
+        // A stream that the peer has ended needs no window.
+        if let Some(increment) = increment.filter(|_| found.owed().is_some()) {
             frame::write_window_update(out, Some(stream), increment);
         }
         self.release_connection(bytes, out);

@@ -1,15 +1,17 @@
-//! HEADERS and CONTINUATION frames of the client: requests and trailers (RFC 9113 §4.3, §6.2,
-//! §6.10, §8.1).
+//! HEADERS and CONTINUATION frames of the peer: requests, responses and trailers (RFC 9113 §4.3,
+//! §6.2, §6.10, §8.1).
 
 use super::data::padding;
 use super::read::{Reading, Step, part_of};
+use super::role::Role;
 use super::{Closing, Connection, Event};
+use crate::http::Method;
 use crate::http2::budget::Work;
 use crate::http2::error::{ConnectionError, ErrorCode, StreamId};
 use crate::http2::frame::{self, FrameHeader, HEADER_LENGTH, flag};
-use crate::http2::head::HeadFault;
+use crate::http2::head::{Content, HeadFault};
 use crate::http2::hpack::{CompressionError, FieldSink};
-use crate::http2::stream::{Body, Change, Gone, Stream};
+use crate::http2::stream::{Change, Gone, Malformed, Owed, Stream};
 use crate::http2::window::{ReceiveWindow, SendWindow};
 
 /// Length of the fields of a priority in a HEADERS frame (RFC 9113 §6.2).
@@ -46,10 +48,11 @@ struct Head {
 /// Meaning of a field block.
 enum Purpose {
     Request,
+    Response(Method),
     Trailers,
     /// Only the table of the decoder follows it.
     Discarded,
-    /// The client may not send it on this stream.
+    /// The peer may not send it on this stream.
     StreamFault(ErrorCode, &'static str),
 }
 
@@ -182,6 +185,7 @@ impl Connection {
     ) -> Result<Option<Event>, ConnectionError> {
         match self.purpose(head)? {
             Purpose::Request => self.request_block(head, block, out),
+            Purpose::Response(method) => self.response_block(head, method, block, out),
             Purpose::Trailers => self.trailer_block(head, block, out),
             Purpose::Discarded => {
                 self.discard_block(block)?;
@@ -206,15 +210,20 @@ impl Connection {
             return Ok(Purpose::Discarded);
         }
         if id.get() > self.streams.last() {
-            return Ok(Purpose::Request);
+            return match self.role {
+                Role::Server { .. } => Ok(Purpose::Request),
+                Role::Client { .. } => Err(ConnectionError::protocol("HEADERS on an idle stream")),
+            };
         }
-        let why = "HEADERS after the end of the request";
+        let why = "HEADERS after the end of the message";
         if let Some(stream) = self.streams.find(id) {
-            if stream.body().is_some() {
-                return Ok(Purpose::Trailers);
-            }
-            if stream.may_send() {
-                return Ok(Purpose::StreamFault(ErrorCode::StreamClosed, why));
+            match stream.owed() {
+                Some(Owed::Response { method }) => return Ok(Purpose::Response(method)),
+                Some(_) => return Ok(Purpose::Trailers),
+                None if stream.may_send() => {
+                    return Ok(Purpose::StreamFault(ErrorCode::StreamClosed, why));
+                }
+                None => {}
             }
         }
         match self.streams.gone(id) {
@@ -230,10 +239,11 @@ impl Connection {
         }
     }
 
-    /// Returns whether frames of a stream are ignored: it was opened after GOAWAY named the last
-    /// stream (RFC 9113 §6.8).
+    /// Returns whether frames of a stream are ignored: the client opened it after our GOAWAY had
+    /// named the last stream (RFC 9113 §6.8).
     pub(super) fn is_ignored(&self, id: StreamId) -> bool {
-        matches!(self.closing, Closing::Last(last) if id.is_of_client() && id.get() > last)
+        !self.role.is_client()
+            && matches!(self.closing, Closing::Last(last) if id.is_of_client() && id.get() > last)
     }
 
     fn discard_block(&mut self, block: &[u8]) -> Result<(), ConnectionError> {
@@ -256,10 +266,14 @@ impl Connection {
             self.refuse(head, ErrorCode::RefusedStream, is_promised, out)?;
             return Ok(None);
         }
-        self.text.begin(&self.head_limits());
-        let decoded = self.decoder.decode(block, &mut self.text);
+        let limits = self.head_limits();
+        let Role::Server { text } = &mut self.role else {
+            return Ok(None);
+        };
+        text.begin(&limits);
+        let decoded = self.decoder.decode(block, text);
         decoded.map_err(compression)?;
-        let (body, event) = match self.text.finish(head.end) {
+        let (owed, event) = match text.finish(head.end) {
             Ok(facts) => {
                 let content_length = facts.content_length;
                 let end = head.end;
@@ -268,22 +282,68 @@ impl Connection {
                     end,
                     content_length,
                 };
-                let length = content_length.map(|left| Body::Length { left });
-                (length.unwrap_or(Body::Unknown), event)
+                let length = content_length.map(|left| Owed::Length { left });
+                (length.unwrap_or(Owed::Unknown), event)
             }
             Err(HeadFault::Malformed(_)) => {
                 self.refuse(head, ErrorCode::ProtocolError, true, out)?;
                 return Ok(None);
             }
-            Err(why) => (Body::Discarded, Event::Refused { stream, why }),
+            Err(why) => (Owed::Discarded, Event::Refused { stream, why }),
         };
         self.streams.insert(Stream::new(
             stream,
-            (!head.end).then_some(body),
+            (!head.end).then_some(owed),
             SendWindow::new(self.peer.initial_window),
             ReceiveWindow::new(self.limits.stream_window),
         ));
         Ok(Some(event))
+    }
+
+    /// Takes the head of a response, interim or final.
+    fn response_block(
+        &mut self,
+        head: Head,
+        method: Method,
+        block: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event>, ConnectionError> {
+        let limits = self.head_limits();
+        let Role::Client { text, .. } = &mut self.role else {
+            return Ok(None);
+        };
+        text.begin(&limits);
+        let decoded = self.decoder.decode(block, text);
+        decoded.map_err(compression)?;
+        let Head { stream, end } = head;
+        let facts = match text.finish(method, end) {
+            Ok(facts) => facts,
+            Err(HeadFault::Malformed(why)) => {
+                let code = ErrorCode::ProtocolError;
+                return self.stream_fault(stream, code, why, out).map(Some);
+            }
+            Err(HeadFault::TooLarge(_)) => {
+                let (code, why) = (ErrorCode::Cancel, "the head of the response is too large");
+                return self.stream_fault(stream, code, why, out).map(Some);
+            }
+        };
+        if let Some(found) = self.streams.find(stream) {
+            let owed = match facts.content {
+                Content::Interim => Owed::Response { method },
+                Content::None => Owed::Length { left: 0 },
+                Content::Length(left) => Owed::Length { left },
+                Content::Unknown => Owed::Unknown,
+            };
+            found.advance(Change::Answered { owed });
+            if end {
+                found.advance(Change::PeerEnded);
+            }
+        }
+        Ok(Some(Event::Response {
+            stream,
+            end,
+            content_length: facts.content_length,
+        }))
     }
 
     /// Resets a stream for which no exchange begins.
@@ -301,14 +361,15 @@ impl Connection {
         self.charge(if charged { Work::Reset } else { Work::Early })
     }
 
-    /// Ends a request with its trailers.
+    /// Ends a message with its trailers.
     fn trailer_block(
         &mut self,
         head: Head,
         block: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ConnectionError> {
-        self.trailers.begin(&self.head_limits());
+        let underscores = self.role.underscores();
+        self.trailers.begin(&self.head_limits(), underscores);
         let decoded = self.decoder.decode(block, &mut self.trailers);
         decoded.map_err(compression)?;
         let id = head.stream;
@@ -316,15 +377,15 @@ impl Connection {
         let Some(stream) = self.streams.find(id) else {
             return Ok(None);
         };
-        let is_discarded = stream.body() == Some(Body::Discarded);
+        let is_discarded = stream.owed() == Some(Owed::Discarded);
         let why = if !head.end {
             "a second HEADERS frame without END_STREAM"
-        } else if stream.take(0, true).is_err() {
-            "DATA does not agree with Content-Length"
+        } else if let Err(Malformed(why)) = stream.take(0, true) {
+            why
         } else if finished.is_err() {
             "the trailers are malformed"
         } else {
-            stream.advance(Change::ClientEnded);
+            stream.advance(Change::PeerEnded);
             return Ok((!is_discarded).then_some(Event::Trailers { stream: id }));
         };
         let event = self.stream_fault(id, ErrorCode::ProtocolError, why, out)?;

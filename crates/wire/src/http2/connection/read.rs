@@ -1,5 +1,6 @@
 //! Received bytes to frames: the preface, the order of frames, and what each type is handled by.
 
+use super::role::Role;
 use super::{Connection, Event, Read};
 use crate::http2::budget::Work;
 use crate::http2::error::ConnectionError;
@@ -25,6 +26,11 @@ pub(super) enum Reading {
         left: u32,
         padding: u32,
         last: bool,
+    },
+    /// A GOAWAY frame whose last stream was read: streams above it are excluded, then the bytes of
+    /// `debug` are skipped.
+    GoAway {
+        debug: u32,
     },
     /// A SETTINGS frame of which `left` bytes are missing.
     Settings {
@@ -104,6 +110,7 @@ impl Connection {
             } => self.fragment(rest, left, padding, last, out),
             Reading::Settings { left } => self.settings(rest, left, out),
             Reading::Skip { left } => Ok(self.skip(rest, left)),
+            Reading::GoAway { debug } => Ok(self.excluded(debug)),
             Reading::Preface => self.preface(rest),
             Reading::FirstFrame => self.first_frame(rest, out),
         }
@@ -126,7 +133,10 @@ impl Connection {
             return Ok(Step::Wait);
         };
         if header.kind != Kind::Settings || header.has(flag::ACK) {
-            let why = "the first frame is not SETTINGS";
+            let why = match rest.starts_with(b"HTTP/1.") {
+                true => "the server answers in HTTP/1.1",
+                false => "the first frame is not SETTINGS",
+            };
             return Err(ConnectionError::protocol(why));
         }
         self.frame(rest, out)
@@ -157,7 +167,7 @@ impl Connection {
             Kind::ResetStream => self.reset_frame(header, payload),
             Kind::Priority => self.priority_frame(header, out),
             Kind::GoAway => self.go_away_frame(header, payload),
-            Kind::PushPromise => Err(ConnectionError::protocol("PUSH_PROMISE of a client")),
+            Kind::PushPromise => Err(ConnectionError::protocol("PUSH_PROMISE is not enabled")),
             Kind::Unknown => {
                 self.charge(Work::Control)?;
                 Ok(self.skip_payload(header))
@@ -189,6 +199,15 @@ impl Connection {
     /// Counts work of the peer.
     pub(super) fn charge(&mut self, work: Work) -> Result<(), ConnectionError> {
         self.budget.charge(work, &self.limits.budget, self.now_ms)
+    }
+
+    /// Counts a stream that was reset by the peer, or by the caller. A client opens its streams
+    /// itself: a server cannot have more of them reset than there were requests.
+    pub(super) fn charge_reset(&mut self) -> Result<(), ConnectionError> {
+        match self.role {
+            Role::Server { .. } => self.charge(Work::Reset),
+            Role::Client { .. } => Ok(()),
+        }
     }
 
     /// Returns whether data wait for the window of the connection, or of any stream.

@@ -1,4 +1,4 @@
-//! Frames to the client: heads, DATA, resets.
+//! Frames to the peer: heads, DATA, resets.
 
 use super::{Connection, Event};
 use crate::http2::budget::Work;
@@ -22,10 +22,10 @@ impl Connection {
     }
 
     /// Appends HEADERS, and CONTINUATION if the field block is long: a response head, an interim
-    /// one, or trailers. `write` appends the field block and returns whether it ends the stream,
-    /// which trailers must do. It is not called if nothing can be sent on the stream, so that the
-    /// table of the encoder never knows fields that the client has not received. Returns whether it
-    /// was called.
+    /// one, or trailers of a response or request. `write` appends the field block and returns
+    /// whether it ends the stream, which trailers must do. It is not called if nothing can be sent
+    /// on the stream, so that the table of the encoder never knows fields that the peer has not
+    /// received. Returns whether it was called.
     pub fn send_head(
         &mut self,
         stream: StreamId,
@@ -124,15 +124,15 @@ impl Connection {
 
     fn end(&mut self, stream: StreamId) {
         if let Some(stream) = self.streams.find(stream) {
-            stream.advance(Change::ServerEnded);
+            stream.advance(Change::OwnEnded);
         }
         self.budget.answered(&self.limits.budget);
     }
 
     /// Resets a stream, unless it is ended on both sides or reset. NO_ERROR after the end of an
     /// answer has a client stop the request that it still sends (RFC 9113 §8.1). The exchange goes
-    /// on until [`Connection::finished`]. Other codes are charged to the budget of resets, since
-    /// the client may have provoked them (CVE-2025-8671).
+    /// on until [`Connection::finished`]. Other codes of a server are charged to the budget of
+    /// resets, since the client may have provoked them (CVE-2025-8671).
     pub fn reset(&mut self, stream: StreamId, code: ErrorCode, out: &mut Vec<u8>) {
         let (closing, found) = (self.closing, self.streams.find(stream));
         if closing.is_failed() || found.is_none_or(|stream| stream.is_closed()) {
@@ -140,13 +140,13 @@ impl Connection {
         }
         self.write_reset(stream, code, out);
         if code != ErrorCode::NoError
-            && let Err(error) = self.charge(Work::Reset)
+            && let Err(error) = self.charge_reset()
         {
             self.fail_with(error, out);
         }
     }
 
-    /// Resets a stream for a fault of the client.
+    /// Resets a stream for a fault of the peer.
     pub(super) fn stream_fault(
         &mut self,
         stream: StreamId,
@@ -164,7 +164,7 @@ impl Connection {
         let Some(found) = self.streams.find(stream) else {
             return;
         };
-        let was_sending = found.body().is_some();
+        let was_sending = found.owed().is_some();
         found.advance(Change::Reset);
         frame::write_reset(out, stream, code);
         if was_sending {

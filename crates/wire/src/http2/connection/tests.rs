@@ -1,14 +1,17 @@
-//! Tests of the connection: each rule of RFC 9113 that a client can break, and each budget.
+//! Tests of the connection: each rule of RFC 9113 that a peer can break, and each budget.
 
 use super::*;
+use crate::http::{Framing, HeadLimits, Method, Parsed, ResponseHead};
 
 mod bodies;
 mod budgets;
+mod client;
 mod closing;
 mod control_frames;
 mod frames;
 mod order;
 mod requests;
+mod responses;
 mod sending;
 mod states;
 
@@ -111,7 +114,7 @@ fn id(stream: u32) -> StreamId {
     StreamId::new(stream).expect("a number of a stream")
 }
 
-/// Frame that the server sent: type, flags, stream, payload.
+/// Frame that our side sent: type, flags, stream, payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sent {
     kind: u8,
@@ -125,6 +128,8 @@ struct Sent {
 enum Seen {
     Request(u32, bool),
     Refused(u32),
+    Response(u32, bool),
+    Unprocessed(u32),
     Data(u32, Vec<u8>),
     End(u32),
     Trailers(u32),
@@ -133,35 +138,39 @@ enum Seen {
     GoAway(ErrorCode),
 }
 
-/// Server whose caller only notes events.
-struct Server {
+/// Our side, whose caller only notes events.
+struct Side {
     connection: Connection,
     out: Vec<u8>,
     /// Received bytes that are not used.
     pending: Vec<u8>,
     seen: Vec<Seen>,
     now_ms: u64,
-    /// Bytes of requests are released when they arrive.
+    /// Bytes of bodies are released when they arrive.
     releases: bool,
 }
 
-impl Server {
-    fn with(limits: Limits) -> Self {
-        let mut server = Server {
-            connection: Connection::server(limits),
+impl Side {
+    fn of(connection: Connection) -> Self {
+        let mut side = Side {
+            connection,
             out: Vec::new(),
             pending: Vec::new(),
             seen: Vec::new(),
             now_ms: 1_000,
             releases: true,
         };
-        server.connection.begin(&mut server.out);
-        server
+        side.connection.begin(&mut side.out);
+        side
+    }
+
+    fn server_with(limits: Limits) -> Self {
+        Side::of(Connection::server(limits))
     }
 
     /// Returns a server that has read the first frames of a client.
-    fn new() -> Self {
-        let mut server = Server::with(Limits::default());
+    fn server() -> Self {
+        let mut server = Side::server_with(Limits::default());
         server.accepts(HELLO);
         server.accepts(&frame(SETTINGS, ACK, 0, &[]));
         server.out.clear();
@@ -213,7 +222,11 @@ impl Server {
                 self.seen
                     .push(Seen::WindowOpened(stream.map(StreamId::get)));
             }
-            Event::GoAway { code } => self.seen.push(Seen::GoAway(code)),
+            Event::GoAway { code, .. } => self.seen.push(Seen::GoAway(code)),
+            Event::Response { stream, end, .. } => {
+                self.seen.push(Seen::Response(stream.get(), end));
+            }
+            Event::Unprocessed { stream } => self.seen.push(Seen::Unprocessed(stream.get())),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Trailers of a request.
+//! Trailers of a request or response.
 
 use std::ops::Range;
 
@@ -8,13 +8,14 @@ use crate::http::head::may_be_trailer;
 use crate::http::{Field, KnownName, Underscores, hops};
 use crate::http2::hpack::FieldSink;
 
-/// Trailers of a request, whose memory is used again by the next one. They are used as
+/// Trailers of a message, whose memory is used again by the next one. They are used as
 /// [`super::RequestText`] is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TrailerText {
     bytes: Vec<u8>,
     places: Vec<Place>,
     limits: HeadListLimits,
+    underscores: Underscores,
     spent: Spent,
     fault: Option<HeadFault>,
 }
@@ -25,6 +26,19 @@ struct Place {
     known: KnownName,
     name: Range<u32>,
     value: Range<u32>,
+}
+
+impl Default for TrailerText {
+    fn default() -> Self {
+        TrailerText {
+            bytes: Vec::new(),
+            places: Vec::new(),
+            limits: HeadListLimits::default(),
+            underscores: Underscores::Drop,
+            spent: Spent::default(),
+            fault: None,
+        }
+    }
 }
 
 impl FieldSink for TrailerText {
@@ -43,16 +57,17 @@ impl TrailerText {
         TrailerText::default()
     }
 
-    /// Begins the trailers of a request, and keeps the memory of those before.
-    pub fn begin(&mut self, limits: &HeadListLimits) {
+    /// Begins the trailers of a message, and keeps the memory of those before.
+    pub fn begin(&mut self, limits: &HeadListLimits, underscores: Underscores) {
         self.bytes.clear();
         self.places.clear();
         self.limits = *limits;
+        self.underscores = underscores;
         self.spent = Spent::default();
         self.fault = None;
     }
 
-    /// Ends the trailers. A fault is one of the whole request.
+    /// Ends the trailers. A fault is one of the whole message.
     pub fn finish(&self) -> Result<(), HeadFault> {
         self.fault.map_or(Ok(()), Err)
     }
@@ -79,7 +94,7 @@ impl TrailerText {
             return Err(HeadFault::Malformed("a pseudo-field in trailers"));
         }
         let known = checks::check_field(name, value)?;
-        if may_be_trailer(name) && !hops::poses(name, Underscores::Drop) {
+        if may_be_trailer(name) && !hops::poses(name, self.underscores) {
             let mut append = |text: &[u8]| {
                 let start = self.bytes.len() as u32;
                 self.bytes.extend_from_slice(text);

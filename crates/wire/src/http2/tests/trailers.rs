@@ -5,7 +5,7 @@ use crate::http::chunked::ChunkEncoder;
 
 fn trailers(list: &[(&str, &str)]) -> Result<String, HeadFault> {
     let mut trailers = TrailerText::new();
-    trailers.begin(&HeadListLimits::default());
+    trailers.begin(&HeadListLimits::default(), Underscores::Drop);
     write_to(&mut trailers, list);
     trailers.finish()?;
     let mut out = Vec::new();

@@ -273,6 +273,8 @@ impl Served<'_> {
             }
             Event::WindowOpened { stream } => self.shared.state().window_opened(stream),
             Event::GoAway { .. } => self.phase = Phase::Draining,
+            // Events of the client side.
+            Event::Response { .. } | Event::Unprocessed { .. } => {}
         }
     }
 
@@ -280,7 +282,7 @@ impl Served<'_> {
         let mut head = self.worker.take_spare();
         {
             let mut state = self.shared.state();
-            head.extend_from_slice(state.codec.request().text());
+            head.extend_from_slice(state.codec.head_text());
             state.streams.insert(id, stream);
         }
         self.spawn(id, Begin::Head(head));

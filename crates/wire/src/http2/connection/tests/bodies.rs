@@ -21,7 +21,7 @@ fn data_agree_with_content_length() {
     ];
     for (name, bytes) in wrong {
         println!("{name}");
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&post(1, &[("content-length", "3")]));
         server.accepts(&bytes);
         server.assert_reset(1, ErrorCode::ProtocolError);
@@ -34,7 +34,7 @@ fn data_agree_with_content_length() {
         frame(DATA, PADDED | END_STREAM, 1, b"\x02abc\0\0"),
     ];
     for bytes in right {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&post(1, &[("content-length", "3")]));
         server.accepts(&bytes);
         let seen = server.seen();
@@ -45,7 +45,7 @@ fn data_agree_with_content_length() {
 
 #[test]
 fn a_head_that_ends_the_stream_agrees_with_content_length() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let block = request_block("POST", &[("content-length", "3")]);
     server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block));
     assert_eq!(server.seen(), []);
@@ -54,13 +54,13 @@ fn a_head_that_ends_the_stream_agrees_with_content_length() {
 }
 
 /// Returns a server with the smallest windows, which holds what it receives, and two requests.
-fn holding() -> Server {
+fn holding() -> Side {
     let limits = Limits {
         stream_window: 65_535,
         connection_window: 100_000,
         ..Limits::default()
     };
-    let mut server = Server::with(limits);
+    let mut server = Side::server_with(limits);
     server.releases = false;
     server.accepts(HELLO);
     server.accepts(&[post(1, &[]), post(3, &[])].concat());
@@ -98,7 +98,7 @@ fn data_beyond_the_window_of_the_connection_end_it() {
 fn windows_open_as_bytes_are_released_in_halves() {
     let mut server = holding();
     server.accepts(&much_data(1, 65_535));
-    let release = |server: &mut Server, bytes| {
+    let release = |server: &mut Side, bytes| {
         server.connection.release(id(1), bytes, &mut server.out);
         let sent = server.sent();
         sent.iter()
@@ -134,7 +134,7 @@ fn what_one_stream_releases_is_not_of_another() {
 
 #[test]
 fn no_credit_of_the_connection_is_lost() {
-    type Step = fn(&mut Server);
+    type Step = fn(&mut Side);
     let steps: [(&str, u32, Step); 6] = [
         ("finished", 60_000, |server| server.finish(1)),
         ("reset by us", 60_000, |server| {
@@ -217,7 +217,7 @@ fn a_stream_that_the_client_ended_needs_no_window() {
 
 #[test]
 fn the_rest_of_a_frame_is_skipped_after_a_reset() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     let bytes = last_data(1, b"begin and end");
     server.accepts(&bytes[..14]);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Repeats bytes until the connection fails. Returns how often they were accepted.
-fn flood(server: &mut Server, mut bytes: impl FnMut(u32) -> Vec<u8>, why: &str) -> u32 {
+fn flood(server: &mut Side, mut bytes: impl FnMut(u32) -> Vec<u8>, why: &str) -> u32 {
     for number in 0..100_000 {
         if let Err(error) = server.receive(&bytes(number)) {
             assert_eq!(error.code, ErrorCode::EnhanceYourCalm);
@@ -15,7 +15,7 @@ fn flood(server: &mut Server, mut bytes: impl FnMut(u32) -> Vec<u8>, why: &str) 
 }
 
 /// Asserts that 10 a second are accepted, for longer than a burst lasts.
-fn assert_slow_is_accepted(server: &mut Server, mut bytes: impl FnMut(u32) -> Vec<u8>) {
+fn assert_slow_is_accepted(server: &mut Side, mut bytes: impl FnMut(u32) -> Vec<u8>) {
     for number in 0..500 {
         server.now_ms += 100;
         server.accepts(&bytes(number));
@@ -29,13 +29,13 @@ fn rapid_reset(number: u32) -> Vec<u8> {
 
 #[test]
 fn resets_are_limited() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let mut next = 0;
     assert_eq!(
         flood(&mut server, rapid_reset, "too many reset streams"),
         100
     );
-    let mut server = Server::new();
+    let mut server = Side::server();
     assert_slow_is_accepted(&mut server, |number| {
         // Each exchange ends soon: else it would count as concurrent.
         let bytes = rapid_reset(number);
@@ -51,7 +51,7 @@ fn a_reset_stream_counts_until_its_exchange_is_finished() {
         streams_max: 10,
         ..Limits::default()
     };
-    let mut server = Server::with(limits);
+    let mut server = Side::server_with(limits);
     server.accepts(HELLO);
     server.accepts(&frame(SETTINGS, ACK, 0, &[]));
     for number in 0..10 {
@@ -105,7 +105,7 @@ fn resets_that_the_client_provokes_are_charged_to_it() {
     ];
     for (name, bytes) in floods {
         println!("{name}");
-        let mut server = Server::new();
+        let mut server = Side::server();
         let flooded = |number| bytes(2 * number + 1);
         let mut accepted = 0;
         let error = loop {
@@ -122,7 +122,7 @@ fn resets_that_the_client_provokes_are_charged_to_it() {
 
 #[test]
 fn resets_by_the_caller_are_charged_except_no_error() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     for number in 0..300 {
         server.accepts(&post(2 * number + 1, &[]));
         server.serve(2 * number + 1);
@@ -143,7 +143,7 @@ fn resets_by_the_caller_are_charged_except_no_error() {
 
 #[test]
 fn concurrent_streams_are_limited() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let all: Vec<u8> = (0..101).flat_map(|number| get(2 * number + 1)).collect();
     server.accepts(&all);
     assert_eq!(server.seen().len(), 100);
@@ -170,7 +170,7 @@ fn a_block_of_a_refused_stream_enters_the_table() {
         streams_max: 1,
         ..Limits::default()
     };
-    let mut server = Server::with(limits);
+    let mut server = Side::server_with(limits);
     server.accepts(HELLO);
     server.accepts(&get(1));
     let mut with_entry = request_block("GET", &[]);
@@ -180,13 +180,13 @@ fn a_block_of_a_refused_stream_enters_the_table() {
     let mut next = request_block("GET", &[]);
     next.push(0x80 | 62);
     server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 5, &next));
-    let text = server.connection.request().text().to_vec();
+    let text = server.connection.head_text().to_vec();
     assert!(text.ends_with(b"a: b\r\n\r\n"), "{}", text.escape_ascii());
 }
 
 #[test]
 fn a_client_that_does_not_know_the_limit_may_exceed_it_by_a_thousand() {
-    let mut server = Server::with(Limits::default());
+    let mut server = Side::server_with(Limits::default());
     server.accepts(HELLO);
     let accepted = flood(
         &mut server,
@@ -211,12 +211,12 @@ fn frames_without_content_are_limited() {
     ];
     for (name, bytes) in frames {
         println!("{name}");
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&get(1));
         server.serve(1);
         let accepted = flood(&mut server, |_| bytes.clone(), "too many");
         assert!((99..=100).contains(&accepted), "{accepted}");
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&get(1));
         server.serve(1);
         assert_slow_is_accepted(&mut server, |_| bytes.clone());
@@ -225,7 +225,7 @@ fn frames_without_content_are_limited() {
 
 #[test]
 fn a_frame_of_many_settings_counts_as_several() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let many = settings(&[(4, 1); 160]);
     let accepted = flood(&mut server, |_| many.clone(), "SETTINGS");
     assert_eq!(accepted, 8);
@@ -233,16 +233,16 @@ fn a_frame_of_many_settings_counts_as_several() {
 
 #[test]
 fn empty_data_are_limited() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     let accepted = flood(&mut server, |_| data(1, b""), "empty DATA");
     assert_eq!(accepted, 100);
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     let padded = frame(DATA, PADDED, 1, b"\x03\0\0\0");
     let accepted = flood(&mut server, |_| padded.clone(), "empty DATA");
     assert_eq!(accepted, 100);
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     assert_slow_is_accepted(&mut server, |_| data(1, b""));
     // Messages of a stream may be short.
@@ -251,13 +251,13 @@ fn empty_data_are_limited() {
 
 #[test]
 fn window_updates_are_limited_to_the_data_sent() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.answer(1, false);
     let accepted = flood(&mut server, |_| window_update(1, 1), "WINDOW_UPDATE");
     assert_eq!(accepted, 100);
 
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.answer(1, false);
     for _ in 0..1_000 {
@@ -270,7 +270,7 @@ fn window_updates_are_limited_to_the_data_sent() {
 
 #[test]
 fn a_window_that_opens_byte_by_byte_is_a_flood() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&settings(&[(4, 0)]));
     server.accepts(&get(1));
     server.answer(1, false);
@@ -285,7 +285,7 @@ fn a_window_that_opens_byte_by_byte_is_a_flood() {
 
 #[test]
 fn pings_for_data_are_free() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.answer(1, false);
     for _ in 0..1_000 {
@@ -296,7 +296,7 @@ fn pings_for_data_are_free() {
 
 #[test]
 fn a_field_block_must_be_complete_in_time() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     assert_eq!(server.connection.due_ms(), None);
     server.accepts(&frame(HEADERS, 0, 1, &[]));
     assert_eq!(server.connection.due_ms(), Some(11_000));
@@ -309,7 +309,7 @@ fn a_field_block_must_be_complete_in_time() {
     assert_eq!(server.sent().last().map(|sent| sent.kind), Some(GOAWAY));
 
     // Whatever arrives meanwhile.
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1)[..15]);
     server.now_ms += 10_000;
     let error = server.receive(&get(1)[15..16]).expect_err("too late");
@@ -317,7 +317,7 @@ fn a_field_block_must_be_complete_in_time() {
 }
 
 /// Checks until there is no event.
-fn check(server: &mut Server, now_ms: u64) -> Result<(), ConnectionError> {
+fn check(server: &mut Side, now_ms: u64) -> Result<(), ConnectionError> {
     while let Some(event) = server.connection.check(now_ms, &mut server.out)? {
         server.note(event, &[]);
     }
@@ -326,7 +326,7 @@ fn check(server: &mut Server, now_ms: u64) -> Result<(), ConnectionError> {
 
 #[test]
 fn data_that_wait_too_long_for_a_stream_reset_it() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&settings(&[(4, 0)]));
     server.accepts(&[get(1), get(3)].concat());
     server.answer(1, false);
@@ -344,7 +344,7 @@ fn data_that_wait_too_long_for_a_stream_reset_it() {
 
 #[test]
 fn data_that_wait_too_long_for_the_connection_end_it() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&[get(1), get(3)].concat());
     server.answer(1, false);
     server.answer(3, false);
@@ -357,7 +357,7 @@ fn data_that_wait_too_long_for_the_connection_end_it() {
 
 #[test]
 fn a_client_that_takes_data_slowly_is_served() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&settings(&[(4, 0)]));
     server.accepts(&get(1));
     server.answer(1, false);
@@ -374,7 +374,7 @@ fn a_client_that_takes_data_slowly_is_served() {
 
 #[test]
 fn answers_pay_for_half_as_many_resets() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let mut next = (1..).step_by(2);
     let mut stream = || next.next().expect("a number");
     for _ in 0..300 {

@@ -14,7 +14,7 @@ fn go_aways(sent: &[Sent]) -> Vec<u32> {
 
 #[test]
 fn a_connection_closes_in_two_steps() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.connection.close_gracefully(&mut server.out);
     let sent = server.sent();
@@ -39,7 +39,7 @@ fn a_connection_closes_in_two_steps() {
 
 #[test]
 fn a_second_call_takes_the_second_step() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     for _ in 0..3 {
         server.connection.close_gracefully(&mut server.out);
     }
@@ -49,7 +49,7 @@ fn a_second_call_takes_the_second_step() {
 
 #[test]
 fn streams_after_the_last_one_are_ignored() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.connection.close_gracefully(&mut server.out);
     server.connection.close_gracefully(&mut server.out);
@@ -73,7 +73,7 @@ fn streams_after_the_last_one_are_ignored() {
 
 #[test]
 fn after_an_error_nothing_is_read_or_sent() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&[get(1), post(3, &[])].concat());
     server
         .connection

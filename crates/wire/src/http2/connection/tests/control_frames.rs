@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn settings_are_acknowledged_and_wrong_ones_refused() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let max = 0x7fff_ffff;
     server.accepts(&settings(&[
         (2, 0),
@@ -28,13 +28,13 @@ fn settings_are_acknowledged_and_wrong_ones_refused() {
         (5, 0x0100_0000, ErrorCode::ProtocolError),
     ];
     for (name, value, code) in wrong {
-        Server::new().refuses(&settings(&[(1, 4_096), (name, value)]), code);
+        Side::server().refuses(&settings(&[(1, 4_096), (name, value)]), code);
     }
 }
 
 #[test]
 fn a_ping_is_answered_with_its_content() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&frame(PING, 0, 0, b"12345678"));
     server.accepts(&frame(PING, ACK, 0, b"no reply"));
     let sent = server.sent();
@@ -45,7 +45,7 @@ fn a_ping_is_answered_with_its_content() {
 
 #[test]
 fn a_window_update_of_zero_is_an_error() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.accepts(&window_update(1, 0x8000_0000));
     server.assert_reset(1, ErrorCode::ProtocolError);
@@ -55,7 +55,7 @@ fn a_window_update_of_zero_is_an_error() {
 #[test]
 fn a_window_is_at_most_2147483647() {
     let most = 0x7fff_ffff - 65_535;
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&[get(1), get(3)].concat());
     server.accepts(&window_update(1, most));
     server.accepts(&window_update(1, 1));
@@ -63,14 +63,14 @@ fn a_window_is_at_most_2147483647() {
     server.accepts(&window_update(0, most));
     server.refuses(&window_update(0, 1), ErrorCode::FlowControlError);
 
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&[get(1), window_update(1, most)].concat());
     server.refuses(&settings(&[(4, 65_536)]), ErrorCode::FlowControlError);
 }
 
 #[test]
 fn a_reset_by_the_client_ends_the_stream() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     server.accepts(&reset(1, 0x1234));
     let event = Seen::Reset(1, ErrorCode::Unknown(0x1234));
@@ -84,7 +84,7 @@ fn a_reset_by_the_client_ends_the_stream() {
 
 #[test]
 fn a_priority_of_a_wrong_length_resets_the_stream() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.accepts(&frame(PRIORITY, 0, 1, &[0; 6]));
     server.assert_reset(1, ErrorCode::FrameSizeError);
@@ -93,7 +93,7 @@ fn a_priority_of_a_wrong_length_resets_the_stream() {
 
 #[test]
 fn go_away_of_the_client_is_an_event() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.accepts(&frame(GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\x02why"));
     let event = Seen::GoAway(ErrorCode::InternalError);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_client_begins_with_the_preface_and_settings() {
-    let mut server = Server::with(Limits::default());
+    let mut server = Side::server_with(Limits::default());
     server.accepts(HELLO);
     let sent = server.sent();
     assert_eq!((sent[0].kind, sent[0].flags), (SETTINGS, 0));
@@ -24,7 +24,7 @@ fn windows_are_at_least_those_that_clients_assume() {
         connection_window: 10,
         ..Limits::default()
     };
-    let mut server = Server::with(limits);
+    let mut server = Side::server_with(limits);
     let sent = server.sent();
     assert_eq!(sent.len(), 1, "no WINDOW_UPDATE");
     let initial_window = [0, 4, 0, 0, 0xff, 0xff];
@@ -44,11 +44,11 @@ fn other_first_bytes_are_refused_at_the_first_that_differs() {
     for at in 0..24 {
         let mut preface = HELLO[..24].to_vec();
         preface[at] ^= 1;
-        let mut server = Server::with(Limits::default());
+        let mut server = Side::server_with(Limits::default());
         server.accepts(&preface[..at]);
         server.refuses(&preface[at..=at], ErrorCode::ProtocolError);
     }
-    let mut server = Server::with(Limits::default());
+    let mut server = Side::server_with(Limits::default());
     server.refuses(b"GET / HTTP/1.1\r\n", ErrorCode::ProtocolError);
 }
 
@@ -61,7 +61,7 @@ fn the_first_frame_is_settings() {
         frame(99, 0, 0, &[]),
     ];
     for first in first {
-        let mut server = Server::with(Limits::default());
+        let mut server = Side::server_with(Limits::default());
         server.accepts(&HELLO[..24]);
         server.refuses(&first, ErrorCode::ProtocolError);
     }
@@ -69,7 +69,7 @@ fn the_first_frame_is_settings() {
 
 #[test]
 fn a_frame_has_at_most_16384_bytes() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     server.accepts(&data(1, &[0; 16_384]));
     server.refuses(&data(1, &[0; 16_385])[..9], ErrorCode::FrameSizeError);
@@ -77,7 +77,7 @@ fn a_frame_has_at_most_16384_bytes() {
 
 #[test]
 fn frames_of_unknown_types_are_skipped() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     server.accepts(&frame(0x99, 0xff, 0, &[7; 300]));
     server.accepts(&frame(0x10, 0, 1, &[]));
@@ -89,7 +89,7 @@ fn frames_of_unknown_types_are_skipped() {
 
 #[test]
 fn the_reserved_bit_of_a_stream_means_nothing() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(0x8000_0001));
     assert_eq!(server.seen(), [Seen::Request(1, true)]);
     server.accepts(&window_update(0x8000_0000, 0x8000_0001));
@@ -110,7 +110,7 @@ fn frames_on_a_wrong_stream_are_refused() {
     ];
     for (name, bytes) in frames {
         println!("{name}");
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&post(1, &[]));
         server.refuses(&bytes, ErrorCode::ProtocolError);
     }
@@ -145,7 +145,7 @@ fn frames_of_a_wrong_length_are_refused() {
     ];
     for (name, bytes) in frames {
         println!("{name}");
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&post(1, &[]));
         server.refuses(&bytes, ErrorCode::FrameSizeError);
     }
@@ -153,7 +153,7 @@ fn frames_of_a_wrong_length_are_refused() {
 
 #[test]
 fn padding_is_skipped() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let mut padded = vec![3, 0x80, 0, 0, 0, 9];
     padded.extend(request_block("POST", &[]));
     padded.extend([0; 3]);
@@ -180,7 +180,7 @@ fn padding_as_long_as_the_frame_is_refused() {
         frame(HEADERS, PADDED | PRIORITIZED | END_HEADERS, 3, &priority),
     ];
     for bytes in frames {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&post(1, &[]));
         server.refuses(&bytes, ErrorCode::ProtocolError);
     }

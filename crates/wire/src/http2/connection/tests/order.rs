@@ -25,16 +25,11 @@ fn in_parts(stream: u32, flags: u8, lengths: &[usize]) -> Vec<Vec<u8>> {
 #[test]
 fn a_field_block_may_come_in_several_frames() {
     for lengths in [&[0][..], &[1, 0, 2], &[3, 1, 1, 1, 1, 1, 1, 1]] {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&in_parts(1, END_STREAM, lengths).concat());
         assert_eq!(server.seen(), [Seen::Request(1, true)]);
-        assert!(
-            server
-                .connection
-                .request()
-                .text()
-                .starts_with(b"GET / HTTP/1.1\r\n")
-        );
+        let text = server.connection.head_text();
+        assert!(text.starts_with(b"GET / HTTP/1.1\r\n"));
     }
 }
 
@@ -52,7 +47,7 @@ fn nothing_comes_between_the_frames_of_a_field_block() {
         frame(CONTINUATION, END_HEADERS, 0, &[]),
     ];
     for bytes in between {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&in_parts(1, END_STREAM, &[4])[0]);
         server.refuses(&bytes, ErrorCode::ProtocolError);
     }
@@ -60,7 +55,7 @@ fn nothing_comes_between_the_frames_of_a_field_block() {
 
 #[test]
 fn continuation_follows_an_unfinished_field_block_only() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     let more = frame(CONTINUATION, END_HEADERS, 1, &[]);
     server.refuses(&more, ErrorCode::ProtocolError);
@@ -68,7 +63,7 @@ fn continuation_follows_an_unfinished_field_block_only() {
 
 #[test]
 fn a_field_block_has_at_most_eight_continuations() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&in_parts(1, 0, &[1; 8]).concat());
     assert_eq!(server.seen(), [Seen::Request(1, false)]);
     let mut frames = in_parts(3, 0, &[1; 9]);
@@ -79,7 +74,7 @@ fn a_field_block_has_at_most_eight_continuations() {
 
 #[test]
 fn a_field_block_has_at_most_twice_the_bytes_of_a_head() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&frame(HEADERS, 0, 1, &[0x20; 16_384]));
     for _ in 0..3 {
         server.accepts(&frame(CONTINUATION, 0, 1, &[0x20; 16_384]));
@@ -99,7 +94,7 @@ fn a_block_that_cannot_be_decoded_is_an_error_of_the_connection() {
         ]
         .concat(),
     ] {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.refuses(&bytes, ErrorCode::CompressionError);
     }
 }
@@ -144,19 +139,19 @@ fn conversation() -> Vec<u8> {
 #[test]
 fn input_cut_anywhere_gives_the_same_events_and_answers() {
     let bytes = conversation();
-    let mut whole = Server::with(Limits::default());
+    let mut whole = Side::server_with(Limits::default());
     whole.accepts(&bytes);
     let (seen, out) = (whole.seen(), whole.out);
     assert!(seen.len() > 15, "{seen:?}");
     for cut in 0..bytes.len() {
-        let mut server = Server::with(Limits::default());
+        let mut server = Side::server_with(Limits::default());
         server.accepts(&bytes[..cut]);
         server.accepts(&bytes[cut..]);
         assert_eq!(server.seen(), seen, "cut at {cut}");
         assert_eq!(server.out, out, "cut at {cut}");
     }
     for step in 1..20 {
-        let mut server = Server::with(Limits::default());
+        let mut server = Side::server_with(Limits::default());
         bytes.chunks(step).for_each(|part| server.accepts(part));
         assert_eq!(server.seen(), seen, "parts of {step}");
         assert_eq!(server.out, out, "parts of {step}");

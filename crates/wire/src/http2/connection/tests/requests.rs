@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_request_is_answered() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     assert_eq!(server.seen(), [Seen::Request(1, true)]);
     assert!(server.answer(1, false));
@@ -21,7 +21,7 @@ fn a_request_is_answered() {
 
 #[test]
 fn a_request_with_a_content_length_has_an_event_with_it() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let bytes = post(1, &[("content-length", "3")]);
     let read = server.connection.read(&bytes, 0, &mut server.out);
     let event = Some(Event::Request {
@@ -36,7 +36,7 @@ fn a_request_with_a_content_length_has_an_event_with_it() {
 #[test]
 fn streams_of_clients_are_odd_and_rise() {
     for (before, bytes) in [(1, get(2)), (5, get(3)), (5, get(4))] {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&get(before));
         server.refuses(&bytes, ErrorCode::ProtocolError);
     }
@@ -44,7 +44,7 @@ fn streams_of_clients_are_odd_and_rise() {
 
 #[test]
 fn trailers_end_a_request() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     server.accepts(&data(1, b"x"));
     let trailers = block(&[("grpc-status", "0")]);
@@ -69,7 +69,7 @@ fn wrong_trailers_reset_the_stream() {
     ];
     for (name, flags, trailers) in cases {
         println!("{name}");
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&post(1, &[]));
         server.accepts(&frame(HEADERS, flags, 1, &trailers));
         server.assert_reset(1, ErrorCode::ProtocolError);
@@ -78,7 +78,7 @@ fn wrong_trailers_reset_the_stream() {
 
 #[test]
 fn a_malformed_request_is_reset_without_an_event() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     let malformed = request_block("GET", &[("connection", "close")]);
     server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &malformed));
     assert_eq!(server.seen(), []);
@@ -95,7 +95,7 @@ fn a_malformed_request_is_reset_without_an_event() {
 
 #[test]
 fn the_body_of_a_malformed_request_is_ignored() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[("connection", "close")]));
     server.accepts(&data(1, b"under way"));
     let trailers = block(&[("a", "b")]);
@@ -105,12 +105,12 @@ fn the_body_of_a_malformed_request_is_ignored() {
 }
 
 /// Returns a server with a small limit of heads, and a request that exceeds it.
-fn refusing() -> (Server, Vec<u8>) {
+fn refusing() -> (Side, Vec<u8>) {
     let limits = Limits {
         head_bytes_max: 300,
         ..Limits::default()
     };
-    let mut server = Server::with(limits);
+    let mut server = Side::server_with(limits);
     server.accepts(HELLO);
     server.out.clear();
     let value = "x".repeat(100);
@@ -179,7 +179,7 @@ fn a_refused_table_entry_is_known_afterwards() {
     next.push(0x80 | 62);
     server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 3, &next));
     assert_eq!(server.seen(), [Seen::Refused(1), Seen::Request(3, true)]);
-    let text = server.connection.request().text().to_vec();
+    let text = server.connection.head_text().to_vec();
     assert!(
         text.windows(12).any(|part| part == b"new: value\r\n"),
         "{}",

@@ -8,8 +8,8 @@ fn data_frames(sent: &[Sent]) -> Vec<(usize, u8)> {
     data.map(|sent| (sent.payload.len(), sent.flags)).collect()
 }
 
-fn answering() -> Server {
-    let mut server = Server::new();
+fn answering() -> Side {
+    let mut server = Side::server();
     server.accepts(&[get(1), get(3)].concat());
     server.answer(1, false);
     server.answer(3, false);
@@ -93,7 +93,7 @@ fn the_initial_window_changes_all_streams() {
 
 #[test]
 fn a_long_field_block_is_continued() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     let write = |_: &mut Encoder, out: &mut Vec<u8>| {
         out.extend((0..40_000_u32).map(|byte| byte as u8));
@@ -121,7 +121,7 @@ fn a_long_field_block_is_continued() {
 
 #[test]
 fn a_head_that_cannot_be_sent_is_not_encoded() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&[get(1), reset(1, 8)].concat());
     let write = |_: &mut Encoder, _: &mut Vec<u8>| panic!("encoded");
     assert!(!server.connection.send_head(id(1), &mut server.out, write));
@@ -165,7 +165,7 @@ fn the_room_is_that_of_both_windows() {
 
 #[test]
 fn a_connection_serves_after_it_rested() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     for stream in [1, 3] {
         server.accepts(&get(stream));
         server.connection.rest();

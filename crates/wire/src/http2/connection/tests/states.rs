@@ -19,7 +19,7 @@ fn idle_streams_take_only_headers_and_priority() {
         window_update(3, 1),
         window_update(2, 1),
     ] {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&get(1));
         server.accepts(&frame(PRIORITY, 0, 7, &[0; 5]));
         server.refuses(&bytes, ErrorCode::ProtocolError);
@@ -29,7 +29,7 @@ fn idle_streams_take_only_headers_and_priority() {
 #[test]
 fn skipped_streams_are_idle() {
     for bytes in [data(3, b"x"), reset(3, 8), window_update(3, 1), get(3)] {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&get(1));
         server.accepts(&get(5));
         server.refuses(&bytes, ErrorCode::ProtocolError);
@@ -39,7 +39,7 @@ fn skipped_streams_are_idle() {
 #[test]
 fn after_its_end_a_request_takes_only_window_updates_and_resets() {
     for bytes in [data(1, b"x"), last_data(1, b""), trailers(1)] {
-        let mut server = Server::new();
+        let mut server = Side::server();
         server.accepts(&get(1));
         server.answer(1, false);
         server.accepts(&window_update(1, 5));
@@ -47,16 +47,16 @@ fn after_its_end_a_request_takes_only_window_updates_and_resets() {
         server.accepts(&bytes);
         server.assert_reset(1, ErrorCode::StreamClosed);
     }
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&get(1));
     server.accepts(&reset(1, 8));
     assert_eq!(server.seen()[1], Seen::Reset(1, ErrorCode::Cancel));
 }
 
 /// Each case is tested before and after the end of the exchange.
-fn with_and_without_exchange(test: impl Fn(&mut Server)) -> [Server; 2] {
+fn with_and_without_exchange(test: impl Fn(&mut Side)) -> [Side; 2] {
     [false, true].map(|finished| {
-        let mut server = Server::new();
+        let mut server = Side::server();
         test(&mut server);
         if finished {
             server.finish(1);
@@ -121,7 +121,7 @@ fn frames_after_a_reset_by_us_are_ignored() {
 
 #[test]
 fn a_block_of_a_reset_stream_enters_the_table() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     server
         .connection
@@ -135,13 +135,13 @@ fn a_block_of_a_reset_stream_enters_the_table() {
     let mut next = request_block("GET", &[]);
     next.push(0x80 | 62);
     server.accepts(&frame(HEADERS, END_STREAM | END_HEADERS, 3, &next));
-    let text = server.connection.request().text().to_vec();
+    let text = server.connection.head_text().to_vec();
     assert!(text.ends_with(b"a: b\r\n\r\n"), "{}", text.escape_ascii());
 }
 
 #[test]
 fn frames_of_streams_that_were_reset_long_ago_are_ignored() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     for stream in 0..300 {
         server.now_ms += 100;
         server.accepts(&post(2 * stream + 1, &[]));
@@ -155,7 +155,7 @@ fn frames_of_streams_that_were_reset_long_ago_are_ignored() {
 
 #[test]
 fn an_exchange_that_is_finished_early_is_reset() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&[get(1), post(3, &[]), post(5, &[])].concat());
     server.answer(1, false);
     server.finish(1);
@@ -174,7 +174,7 @@ fn an_exchange_that_is_finished_early_is_reset() {
 
 #[test]
 fn nothing_is_sent_after_the_end_of_our_side() {
-    let mut server = Server::new();
+    let mut server = Side::server();
     server.accepts(&post(1, &[]));
     assert!(server.answer(1, true));
     server.sent();
