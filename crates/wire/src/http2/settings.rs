@@ -64,6 +64,11 @@ impl PeerSettings {
             name::ENABLE_PUSH if value > push_max => {
                 return Err(ConnectionError::protocol("ENABLE_PUSH has a wrong value"));
             }
+            // RFC 9218 §2.1.
+            name::NO_RFC7540_PRIORITIES if value > 1 => {
+                let why = "NO_RFC7540_PRIORITIES is neither 0 nor 1";
+                return Err(ConnectionError::protocol(why));
+            }
             name::MAX_CONCURRENT_STREAMS => self.streams_max = value,
             name::INITIAL_WINDOW_SIZE if value > WINDOW_MAX => {
                 let code = ErrorCode::FlowControlError;

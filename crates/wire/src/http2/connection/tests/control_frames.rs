@@ -26,6 +26,8 @@ fn settings_are_acknowledged_and_wrong_ones_refused() {
         (4, 0x8000_0000, ErrorCode::FlowControlError),
         (5, 16_383, ErrorCode::ProtocolError),
         (5, 0x0100_0000, ErrorCode::ProtocolError),
+        // RFC 9218 §2.1.
+        (9, 2, ErrorCode::ProtocolError),
     ];
     for (name, value, code) in wrong {
         Side::server().refuses(&settings(&[(1, 4_096), (name, value)]), code);
