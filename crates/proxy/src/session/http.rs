@@ -436,8 +436,8 @@ impl Session<'_> {
         if let Some(WaitResult::Connection(connection)) = self.slot.take_late() {
             target.worker_pool.release(connection, Condition::Clean);
         }
-        if let Some(connection) = self.exchange.server.take() {
-            target.worker_pool.release(connection, Condition::Unclean);
+        if let Some(server) = self.exchange.server.take() {
+            server.abandon(&target.worker_pool);
         }
         self.end_retry();
         self.exchange.place = None;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use evenkeel_engine::clock;
-use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
+use evenkeel_policy::connection_pool::PoolRefusal;
 use evenkeel_policy::http::eject::Outcome;
 use evenkeel_policy::http::replay::{Body, Facts, Progress, Replay, replay};
 use evenkeel_policy::http::sticky::Sticky;
@@ -12,7 +12,7 @@ use evenkeel_policy::server_set::Pick;
 use evenkeel_wire::http::Method;
 
 use super::exchange::{Kept, Place};
-use super::server::ServerConnection;
+use super::server::{ServerConnection, ServerTransport};
 use super::{ExitReason, Session, Stage};
 use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
@@ -118,7 +118,7 @@ impl Session<'_> {
     /// Sends the request, as far as it was received.
     pub(super) fn send_request(
         &mut self,
-        mut connection: Box<ServerConnection>,
+        connection: Box<ServerConnection>,
     ) -> Result<(), ExitReason> {
         if !self.may_use(&connection) {
             // The server may be about to close it, and this request cannot be sent again.
@@ -142,8 +142,9 @@ impl Session<'_> {
             let bytes = server.counters.bytes.of(self.worker.index());
             bytes.add_from_client(out.len() as u64);
         }
-        let sent = connection.core.stream.send_own(self.worker, out);
-        self.exchange.server = Some(connection);
+        let mut transport = ServerTransport::Http1(connection);
+        let sent = transport.send_own(self.worker, out);
+        self.exchange.server = Some(transport);
         self.exchange.sent_us = clock::now_us();
         self.stage = Stage::Response;
         match self.exchange.upload.is_done() {
@@ -291,9 +292,8 @@ impl Session<'_> {
     /// Learns that the server closes connections that were idle for as long as this one.
     fn learn_idle_limit(&self) {
         let exchange = &self.exchange;
-        let usage = exchange.server.as_ref().map(|connection| connection.usage);
-        let was_used = usage.filter(|usage| usage.responses > 0);
-        if let (Some(usage), Some(place)) = (was_used, &exchange.place) {
+        let usage = exchange.server.as_ref().and_then(|one| one.idle_usage());
+        if let (Some(usage), Some(place)) = (usage, &exchange.place) {
             let idle_us = exchange.sent_us.saturating_sub(usage.last_ms * 1_000);
             place.of_service.idle.closed(now_s(), idle_us / 1_000);
         }
@@ -302,12 +302,11 @@ impl Session<'_> {
     /// Closes the server connection. Returns whether it had served other requests.
     pub(super) fn close_server(&mut self) -> bool {
         self.handle.set_request_server(None);
-        let Some(connection) = self.exchange.server.take() else {
+        let Some(server) = self.exchange.server.take() else {
             return false;
         };
-        let was_used = connection.usage.responses > 0;
-        let worker_pool = &self.target().worker_pool;
-        worker_pool.release(connection, Condition::Unclean);
+        let was_used = server.was_used();
+        server.abandon(&self.target().worker_pool);
         was_used
     }
 

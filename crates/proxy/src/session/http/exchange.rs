@@ -9,7 +9,7 @@ use evenkeel_wire::http::{Fault, Framing, Method, Version, WebSocketKey};
 
 use super::limits::RequestLimits;
 use super::log::{Noted, OwnEnd, Sent};
-use super::server::ServerConnection;
+use super::server::ServerTransport;
 use super::target::Target;
 use crate::server::Server;
 use crate::service::ServiceSnapshot;
@@ -55,7 +55,7 @@ pub(super) struct Exchange {
     pub(super) kept: Kept,
     pub(super) attempts: Attempts,
     pub(super) place: Option<Place>,
-    pub(super) server: Option<Box<ServerConnection>>,
+    pub(super) server: Option<ServerTransport>,
     /// Beginning of a response head.
     pub(super) held: Vec<u8>,
     /// Time of the request head, in microseconds of the clock; zero: there is no request.

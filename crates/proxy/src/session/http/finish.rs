@@ -1,7 +1,6 @@
 //! Ends an exchange: releases the server connection, counts, and goes on to the next request.
 
 use evenkeel_engine::clock;
-use evenkeel_policy::connection_pool::Condition;
 use evenkeel_policy::http::eject::Outcome;
 
 use super::exchange::Exchange;
@@ -63,22 +62,12 @@ impl Session<'_> {
         }
         self.worker
             .keep_spare(std::mem::take(&mut exchange.outgoing));
-        let Some(mut connection) = exchange.server.take() else {
+        let Some(server) = exchange.server.take() else {
             return;
         };
-        let stream = &connection.core.stream;
-        let is_clean = exchange.keeps_server
-            && exchange.upload.is_done()
-            && stream.is_sent()
-            && stream.is_at_border();
-        connection.usage.responses += 1;
-        connection.usage.last_ms = now_us / 1_000;
-        let condition = match is_clean {
-            true => Condition::Clean,
-            false => Condition::Unclean,
-        };
+        let is_clean = exchange.keeps_server && exchange.upload.is_done();
         let target = exchange.target.as_ref().unwrap_or(&self.own);
-        target.worker_pool.release(connection, condition);
+        server.finish(&target.worker_pool, is_clean, now_us / 1_000);
     }
 
     /// Handles a time limit that has passed.
@@ -148,7 +137,7 @@ impl Session<'_> {
     /// Returns whether the server has not taken what was received of the request.
     fn is_server_slow(&self) -> bool {
         let server = self.exchange.server.as_ref();
-        server.is_some_and(|server| !server.core.stream.is_sent())
+        server.is_some_and(|server| !server.is_sent())
     }
 
     /// Answers a request after a time limit.

@@ -20,7 +20,7 @@ use super::request::limit_key;
 use super::{ExitReason, Session, Stage};
 use crate::calendar::http_date_now;
 use crate::service::http::{HttpServer, now_s};
-use crate::session::http::bulk::{is_bulk, receive_bulk};
+use crate::session::http::bulk::is_bulk;
 use crate::session::input::Input;
 
 /// Result of passing a part of a body on.
@@ -43,7 +43,7 @@ impl Session<'_> {
         let Some(server) = &mut self.exchange.server else {
             return Err(ExitReason::ServerBroke("no server connection".to_owned()));
         };
-        let received = match server.core.stream.poll_chunk(worker, context) {
+        let received = match server.poll_chunk(worker, context) {
             Poll::Pending => return Ok(false),
             Poll::Ready(received) => received,
         };
@@ -231,8 +231,7 @@ impl Session<'_> {
         if let (Download::Length(left), Some(server)) = (&mut *download, &mut self.exchange.server)
             && is_bulk(length, *left)
         {
-            let stream = &mut server.core.stream;
-            let bulk = receive_bulk(worker, stream, chunk, *left);
+            let bulk = server.receive_bulk(worker, chunk, *left);
             let bulk = bulk.map_err(|error| ExitReason::ServerBroke(error.to_string()))?;
             *left -= bulk.len() as u64;
             let is_last = *left == 0;

@@ -1,5 +1,9 @@
 //! Connections to HTTP servers, which requests of all clients use one after another.
 
+mod transport;
+
+pub(super) use transport::ServerTransport;
+
 use std::future::{poll_fn, ready};
 use std::io;
 use std::pin::Pin;

@@ -18,7 +18,7 @@ impl Session<'_> {
         self.limit_step(|limits| limits.tunnel_idle);
         let early = std::mem::take(&mut self.input);
         if let (Some(server), false) = (&mut self.exchange.server, early.is_empty()) {
-            let sent = server.core.stream.send_own(self.worker, early);
+            let sent = server.send_own(self.worker, early);
             sent.map_err(|error| ExitReason::ServerBroke(error.to_string()))?;
         }
         Ok(())
@@ -31,10 +31,9 @@ impl Session<'_> {
         let Some(server) = &mut self.exchange.server else {
             return Err(ExitReason::ClientLeft);
         };
-        let stream = &mut server.core.stream;
         let mut moved = None;
         if self.client.poll_sent(context).is_ready()
-            && let Poll::Ready(received) = stream.poll_chunk(worker, context)
+            && let Poll::Ready(received) = server.poll_chunk(worker, context)
         {
             let chunk = received.map_err(|error| ExitReason::ServerBroke(error.to_string()))?;
             let Some(chunk) = chunk else {
@@ -43,7 +42,7 @@ impl Session<'_> {
             moved = Some((ByteDirection::ToClient, chunk.bytes().len()));
             let sent = self.client.send_chunk(worker, chunk);
             sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
-        } else if stream.poll_sent(context).is_ready()
+        } else if server.poll_sent(context).is_ready()
             && let Poll::Ready(received) = self.client.poll_chunk(worker, context)
         {
             let chunk = received.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
@@ -51,7 +50,7 @@ impl Session<'_> {
                 return Err(ExitReason::Done(TerminationReason::ClientClosed));
             };
             moved = Some((ByteDirection::FromClient, chunk.bytes().len()));
-            let sent = stream.send_chunk(worker, chunk);
+            let sent = server.send_chunk(worker, chunk);
             sent.map_err(|error| ExitReason::ServerBroke(error.to_string()))?;
         }
         let Some((direction, length)) = moved else {

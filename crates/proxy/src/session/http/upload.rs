@@ -24,7 +24,7 @@ impl Session<'_> {
         let Some(server) = &mut self.exchange.server else {
             return Ok(false);
         };
-        match server.core.stream.poll_sent(context) {
+        match server.poll_sent(context) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Ok(())) => {}
             // The response may have been received already, and the end of the connection is noticed
@@ -66,7 +66,7 @@ impl Session<'_> {
             let length_max = self.kept_length_max();
             self.exchange.kept.add(chunk.bytes(), length_max);
             let server = self.exchange.server.as_mut();
-            let sent = server.map(|server| server.core.stream.send_chunk(self.worker, chunk));
+            let sent = server.map(|server| server.send_chunk(self.worker, chunk));
             // A failed send is noticed when the response is received.
             drop(sent);
             return Ok(true);
@@ -94,7 +94,7 @@ impl Session<'_> {
         self.count(ByteDirection::FromClient, bulk.len() - first);
         if let Some(server) = &mut self.exchange.server {
             // A failed send is noticed when the response is received.
-            drop(server.core.stream.send_own(self.worker, bulk));
+            drop(server.send_own(self.worker, bulk));
         }
         Ok(true)
     }
@@ -109,7 +109,7 @@ impl Session<'_> {
         self.exchange.kept.add(&out, self.kept_length_max());
         if let Some(server) = &mut self.exchange.server {
             // A failed send is noticed when the response is received.
-            drop(server.core.stream.send_own(self.worker, out));
+            drop(server.send_own(self.worker, out));
         }
         if self.exchange.upload.is_done() {
             self.end_upload();
@@ -173,7 +173,7 @@ impl Session<'_> {
             self.exchange.kept.add(&out, self.kept_length_max());
             if let Some(server) = &mut self.exchange.server {
                 // A failed send is noticed when the response is received.
-                drop(server.core.stream.send_own(self.worker, out));
+                drop(server.send_own(self.worker, out));
             }
         }
         self.end_upload();
