@@ -67,8 +67,16 @@ fn read_probe(table: &Table<'_>, default: &'static str, problems: &mut Problems)
     if let (Some(query), Some(text)) = (probe.query_mut(), table.text("query", problems)) {
         text.clone_into(query);
     }
-    if let Probe::Http(http) = &mut probe {
-        read_http(http, table, problems);
+    match &mut probe {
+        Probe::Http(http) => read_http(http, table, problems),
+        Probe::Grpc(grpc) => {
+            grpc.service = table
+                .text("grpc_service", problems)
+                .unwrap_or_default()
+                .to_owned();
+            grpc.host = table.text("host", problems).map(str::to_owned);
+        }
+        Probe::Tcp(_) | Probe::Mysql(_) | Probe::Postgres(_) => {}
     }
     Some(probe)
 }

@@ -4,6 +4,7 @@
 //! (connect, request, or login and query), and closes it as the protocol requires. It ends within
 //! its time limit whatever the peer does.
 
+mod grpc;
 mod http;
 pub(crate) mod messages;
 pub(crate) mod mysql;
@@ -26,7 +27,9 @@ use evenkeel_tls::{SetupError, messages::SettingsPlace};
 use evenkeel_wire::SqlProtocol;
 use evenkeel_wire::proxy_header::ProxyVersion;
 
-pub use self::{http::HttpProbe, mysql::MysqlProbe, postgres::PostgresProbe, tcp::TcpProbe};
+pub use self::{
+    grpc::GrpcProbe, http::HttpProbe, mysql::MysqlProbe, postgres::PostgresProbe, tcp::TcpProbe,
+};
 
 /// A server, and the first bytes of connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -122,6 +125,8 @@ probes! {
     Tcp(TcpProbe) "tcp";
     /// Checks the response to `GET path`.
     Http(HttpProbe) "http";
+    /// Asks the health service of a gRPC server.
+    Grpc(GrpcProbe) "grpc";
     /// Logs the monitor account in and runs a query. MySQL and MariaDB.
     Mysql(MysqlProbe) "mysql";
     /// Logs the monitor account in and runs a query. PostgreSQL.

@@ -70,12 +70,15 @@ const HEALTH_KEYS: &[&[Key]] = &[
     keys! {
         /// http: Path of the request.
         "path" = "/", TEXT;
-        /// http: Host header; the address of the server when absent.
+        /// http, grpc: Host header; the address of the server when absent.
         "host", TEXT;
         /// http: Good status codes, as `200`, `"200-399"` or `[200, "300-399"]`.
         "status" = "200-399", Kind::Codes("codes and ranges from 100 to 599");
         /// http: Text that the response must contain.
         "body", TEXT;
+        /// grpc: Service whose health is asked for (`grpc.health.v1.Health`); the whole server when
+        /// absent.
+        "grpc_service", TEXT;
         /// mysql, postgres: Query that runs after the login.
         "query" = "SELECT 1", TEXT;
     },

@@ -33,10 +33,21 @@ pub(crate) struct TlsStart {
 impl TlsStart {
     /// Returns `None` when TLS is off.
     pub(crate) fn new(tls: &Tls) -> Result<Option<Self>, ProbeSetupError> {
-        let config = client_config(tls)?;
-        Ok(config.map(|config| Self {
+        Self::offering(tls, &[])
+    }
+
+    /// Returns a start that offers these protocols by ALPN (RFC 7301), or `None` when TLS is off.
+    pub(super) fn offering(
+        tls: &Tls,
+        protocols: &[&[u8]],
+    ) -> Result<Option<Self>, ProbeSetupError> {
+        let Some(mut config) = tls::client_config(tls)? else {
+            return Ok(None);
+        };
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(Some(Self {
             tls: tls.clone(),
-            config,
+            config: Arc::new(config),
         }))
     }
 
