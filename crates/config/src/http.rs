@@ -6,7 +6,7 @@ use crate::nearest::nearest;
 use crate::networks::networks;
 use crate::plan::{
     AccessLog, AccessLogPlan, HashKeyPlan, Http2, HttpClientsPlan, HttpLimitsPlan, HttpPlan,
-    HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, StickyPlan,
+    HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, ServerHttp2, StickyPlan,
 };
 use crate::problem::Problems;
 use crate::reader::{Table, listed, wrong_type};
@@ -74,6 +74,7 @@ fn read_clients(table: &Table<'_>, problems: &mut Problems) -> HttpClientsPlan {
     HttpClientsPlan {
         https: Https::read(table, "https", problems).unwrap_or_default(),
         http2: Http2::read(table, "http2", problems).unwrap_or_default(),
+        server_http2: ServerHttp2::read(table, "server_http2", problems).unwrap_or_default(),
         hsts_days: table.small_number("hsts_days", problems).unwrap_or(0),
         forwarded_from: networks.unwrap_or_default(),
         hash: read_hash(table, problems),

@@ -51,8 +51,17 @@ impl Connector {
 
     /// Starts a new connection; its first output is ready to be taken.
     pub fn connect(&self) -> Result<Channel, ChannelError> {
-        let connection =
-            UnbufferedClientConnection::new(self.config.clone(), self.server_name.clone());
+        self.connect_offering(self.config.alpn_protocols.clone())
+    }
+
+    /// Starts a new connection that offers these protocols by ALPN (RFC 7301), the preferred one
+    /// first. Its first output is ready to be taken.
+    pub fn connect_offering(&self, protocols: Vec<Vec<u8>>) -> Result<Channel, ChannelError> {
+        let connection = UnbufferedClientConnection::new_with_alpn(
+            self.config.clone(),
+            self.server_name.clone(),
+            protocols,
+        );
         Channel::to_server(connection.map_err(ChannelError::WithServer)?)
     }
 }

@@ -15,6 +15,9 @@ use super::{Authorities, Channel, ChannelError, ClientPolicy, SetupError, Ticket
 /// Name of HTTP/2 over TLS (RFC 9113 §3.2).
 pub const ALPN_HTTP2: &[u8] = b"h2";
 
+/// Name of HTTP/1.1 (RFC 7301 §6).
+pub const ALPN_HTTP1: &[u8] = b"http/1.1";
+
 /// State shared by all clients of an HTTP service. A reload creates a new one; connections keep
 /// theirs.
 #[derive(Debug)]
@@ -37,8 +40,8 @@ pub enum HttpProtocols {
 impl HttpProtocols {
     fn names(self) -> Vec<Vec<u8>> {
         let names: &[&[u8]] = match self {
-            Self::Http1 => &[b"http/1.1"],
-            Self::Http1And2 => &[ALPN_HTTP2, b"http/1.1"],
+            Self::Http1 => &[ALPN_HTTP1],
+            Self::Http1And2 => &[ALPN_HTTP2, ALPN_HTTP1],
         };
         names.iter().map(|name| name.to_vec()).collect()
     }

@@ -29,7 +29,7 @@ pub use self::{
     channel::{Channel, Progress},
     connector::{AlpnProtocol, Connector, ServerEncryption},
     fingerprint::{Fingerprint, NoFingerprint},
-    http_acceptor::{ALPN_HTTP2, HttpAcceptor, HttpProtocols},
+    http_acceptor::{ALPN_HTTP1, ALPN_HTTP2, HttpAcceptor, HttpProtocols},
     identity::{Pem, TlsIdentity},
     policy::ClientPolicy,
     tickets::{TicketKey, TicketKeys},

@@ -3,7 +3,7 @@
 use super::{Kind, PATH, Section, TEXT, section};
 use crate::plan::{
     AccessLog, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
-    RouteLimitsPlan, StickyPlan,
+    RouteLimitsPlan, ServerHttp2, StickyPlan,
 };
 use crate::setting::{Setting, keys};
 
@@ -51,8 +51,11 @@ pub(crate) static HTTP: Section = section(
             /// Requires `[service.tls]`.
             "https" = "off", Https::KIND;
             /// Clients that may use HTTP/2: `tls`: those with TLS that offer it; `all`: also those
-            /// without TLS that begin with it; `off`: none. Servers get HTTP/1.1.
+            /// without TLS that begin with it; `off`: none.
             "http2" = "tls", Http2::KIND;
+            /// Servers that get HTTP/2, which gRPC needs: `tls`: those with TLS that agree to it;
+            /// `all`: also all those without TLS; `off`: none. Others get HTTP/1.1.
+            "server_http2" = "off", ServerHttp2::KIND;
             /// Days for which browsers use TLS only (`Strict-Transport-Security`); requires
             /// `[service.tls]`. Browsers remember it: begin with 1. Not announced when absent.
             "hsts_days", Kind::Number(0, 3_650);

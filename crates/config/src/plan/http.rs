@@ -39,6 +39,8 @@ pub struct HttpClientsPlan {
     pub https: Https,
     /// Clients that may use HTTP/2. Default: those with TLS.
     pub http2: Http2,
+    /// Servers that get HTTP/2. Default: none.
+    pub server_http2: ServerHttp2,
     /// Days for which browsers use TLS only, up to 3 650 (RFC 6797). Default 0 = not announced.
     pub hsts_days: u32,
     /// Networks of proxies whose `X-Forwarded-For` and `Forwarded` are read. Default none.
@@ -86,6 +88,20 @@ words! {
         #[default]
         Tls = "tls",
         /// Also clients without TLS that begin with its preface.
+        All = "all",
+    }
+}
+
+words! {
+    /// Servers that get HTTP/2.
+    #[derive(Default)]
+    pub enum ServerHttp2 {
+        /// None.
+        #[default]
+        Off = "off",
+        /// Those with TLS that agree to it.
+        Tls = "tls",
+        /// Also all those without TLS.
         All = "all",
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_config::plan::{
-    AccessLog, AccessLogPlan, Http2, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile, RetryPlan,
-    TlsPlan,
+    self, AccessLog, AccessLogPlan, Http2, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile,
+    RetryPlan, TlsPlan,
 };
 use evenkeel_policy::connection_pool::PoolSettings;
 use evenkeel_policy::server_set::Member;
@@ -17,7 +17,7 @@ use evenkeel_proxy::Server;
 use evenkeel_proxy::access_log::{AccessLogFormat, AccessLogSettings};
 use evenkeel_proxy::database::ConnectionLimits;
 use evenkeel_proxy::http::{
-    HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits, RetrySettings,
+    HttpService, HttpSizeLimits, HttpSnapshot, HttpTimeLimits, RetrySettings, ServerHttp2,
 };
 
 use evenkeel_tls::{
@@ -125,6 +125,11 @@ impl ControlPlane {
             servers: servers.iter().map(|one| shared.server(one.id)).collect(),
             access_log: access_log(&plan.access_log),
             tls: service.acceptor.http().cloned().flatten(),
+            server_http2: match plan.clients.server_http2 {
+                plan::ServerHttp2::Off => ServerHttp2::Off,
+                plan::ServerHttp2::Tls => ServerHttp2::Tls,
+                plan::ServerHttp2::All => ServerHttp2::All,
+            },
             server_encryption: self.encryption(service),
         }
     }

@@ -10,8 +10,8 @@ use super::idle_pool::{IdlePool, close};
 use super::shared_pools::{Pool, SharedPools, State};
 use super::sync::fence;
 use super::types::{
-    CloseReason, ClosingConnection, LimitScope, PoolKey, PoolLimits, PoolSettings, WaitTicket,
-    WorkerTask,
+    Checkout, CloseReason, ClosingConnection, LimitScope, PoolKey, PoolLimits, PoolSettings,
+    WaitTicket, WorkerTask,
 };
 use crate::load::Load;
 use crate::permits::{Permits, UNLIMITED};
@@ -138,6 +138,37 @@ impl SharedPools {
     /// Applies new settings after a reload.
     pub fn set_settings(&self, settings: PoolSettings) {
         self.lock().settings = settings;
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn settings(&self) -> PoolSettings {
+        self.lock().settings
+    }
+
+    /// Returns whether a connection in use should be released and closed: its pool is outdated, its
+    /// lifetime has passed, or it serves no client since a time in milliseconds of the clock, and
+    /// this is too long or more connections are open than a lowered limit allows. For holders that
+    /// keep a connection for several clients.
+    #[must_use]
+    pub fn is_unwanted(
+        &self,
+        pool: &Pool,
+        checkout: &Checkout,
+        idle_since_ms: Option<u64>,
+        now_ms: u64,
+    ) -> bool {
+        if pool.is_retired() || checkout.expires_ms <= now_ms {
+            return true;
+        }
+        let Some(since_ms) = idle_since_ms else {
+            return false;
+        };
+        let state = self.lock();
+        let idle_ms = state.settings.idle_ms;
+        let is_idle = idle_ms != 0 && since_ms.saturating_add(idle_ms) <= now_ms;
+        let record = state.pools.get(&pool.id);
+        is_idle || record.is_none_or(|record| record.pool_limits.excess() > 0)
     }
 
     /// Changes a limit. Connections above a lowered limit close when they are released, or at the

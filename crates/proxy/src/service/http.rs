@@ -29,6 +29,7 @@ use self::stats::HttpStats;
 use super::stats::PoolInfo;
 use crate::access_log::AccessLogSettings;
 use crate::counters::work::LocalCounter;
+use crate::server::Server;
 use crate::session::password_rate_limit::PasswordRateLimit;
 use crate::upstream::pool_registry::{ConnectionLimits, PoolRegistry};
 
@@ -55,8 +56,31 @@ pub struct HttpSnapshot {
     pub access_log: Option<AccessLogSettings>,
     /// TLS towards clients; `None`: plaintext.
     pub tls: Option<Arc<HttpAcceptor>>,
+    /// Servers that get HTTP/2.
+    pub server_http2: ServerHttp2,
     /// Encryption towards the servers by server id; a server without an entry cannot be used.
     pub server_encryption: HashMap<u64, ServerEncryption>,
+}
+
+impl HttpSnapshot {
+    /// Returns whether a server gets HTTP/2 without asking it.
+    pub(crate) fn speaks_http2_only(&self, server: &Server) -> bool {
+        let encryption = self.server_encryption.get(&server.id);
+        let is_plaintext = matches!(encryption, Some(ServerEncryption::Plaintext));
+        self.server_http2 == ServerHttp2::All && is_plaintext
+    }
+}
+
+/// Servers that get HTTP/2.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ServerHttp2 {
+    /// None.
+    #[default]
+    Off,
+    /// Those with TLS that agree to it (ALPN, RFC 7301).
+    Tls,
+    /// Also all those without TLS (RFC 9113 §3.3).
+    All,
 }
 
 /// Time in which the rate of a request body is not judged.

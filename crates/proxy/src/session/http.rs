@@ -14,6 +14,7 @@ mod exchange;
 mod finish;
 mod forward;
 mod greet;
+mod grpc;
 mod http2;
 mod limits;
 mod log;
@@ -66,6 +67,8 @@ const LINGER_MS: u64 = 1_000;
 #[derive(Default)]
 struct Heads {
     request: RefCell<RequestHead>,
+    /// Head of a request on its way to a server of HTTP/2.
+    outgoing: RefCell<RequestHead>,
     response: RefCell<ResponseHead>,
 }
 

@@ -166,7 +166,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let mut connection = self.take_connection(&checkout)?;
         let core = connection.core_mut();
         core.checkout = Some(HeldCheckout::new(checkout, &self.lost));
-        if core.stream.has_arrived() {
+        if connection.has_ended() {
             connection.note_idle_end(&self.service);
             self.release(connection, Condition::Unclean);
             return None;
@@ -270,15 +270,15 @@ impl<C: PoolableConnection> WorkerPool<C> {
         };
         let core = connection.core_mut();
         core.checkout = Some(HeldCheckout::new(checkout, &self.lost));
-        let has_spoken = core.stream.has_arrived();
+        let has_ended = connection.has_ended();
         let slot = self.waiting.borrow_mut().remove(&ticket.number);
         match slot {
-            Some(slot) if !has_spoken => slot.deliver(WaitResult::Connection(connection)),
+            Some(slot) if !has_ended => slot.deliver(WaitResult::Connection(connection)),
             Some(slot) => {
                 self.release(connection, Condition::Unclean);
                 slot.deliver(WaitResult::Again);
             }
-            None if has_spoken => self.release(connection, Condition::Unclean),
+            None if has_ended => self.release(connection, Condition::Unclean),
             None => self.release(connection, Condition::Clean),
         }
     }

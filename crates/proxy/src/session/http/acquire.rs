@@ -6,21 +6,26 @@ use std::sync::Arc;
 use evenkeel_engine::clock;
 use evenkeel_policy::connection_pool::PoolRefusal;
 use evenkeel_policy::http::eject::Outcome;
-use evenkeel_policy::http::replay::{Body, Facts, Progress, Replay, replay};
+use evenkeel_policy::http::replay::{self, Body, Facts, Progress, Replay};
 use evenkeel_policy::http::sticky::Sticky;
 use evenkeel_policy::server_set::Pick;
 use evenkeel_wire::http::Method;
+use evenkeel_wire::http2::Limits;
 
 use super::exchange::{Kept, Place};
-use super::server::{ServerConnection, ServerTransport};
+use super::http2::{Acquired, ServerConnections, ServerStream, SharedConnection};
+use super::server::{ServerConnection, ServerProtocol, ServerTransport};
 use super::{ExitReason, Session, Stage};
 use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
 use crate::service::ServiceSnapshot;
-use crate::service::http::{HttpSnapshot, now_s};
+use crate::service::http::{HttpSnapshot, ServerHttp2, now_s};
 use crate::session::handle::RequestServer;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind};
 use crate::upstream::worker_pool::AcquireResult;
+
+/// Reason for a refusal.
+const QUEUE_FULL: &str = "too many requests wait for a connection ([service.pool] queue_length)";
 
 impl Session<'_> {
     /// Picks a server, and requests a connection to it.
@@ -34,22 +39,43 @@ impl Session<'_> {
             return self.no_server();
         };
         let place = Place::reserved(&view, http, index);
-        let pooled = target
-            .account
-            .pool_handle(&place.server, &http.connection_limits);
+        let server = Arc::clone(&place.server);
         self.exchange.place = Some(place);
+        let http2 = match self.exchange.websocket {
+            None => http.server_http2,
+            // A WebSocket is a change of the protocol of HTTP/1.1 (RFC 6455 §4.1).
+            Some(_) => {
+                if http.speaks_http2_only(&server) {
+                    let why =
+                        "the server gets no WebSocket ([service.http] server_http2 = \"all\")";
+                    return self.answer(502, why);
+                }
+                ServerHttp2::Off
+            }
+        };
+        let pooled = target.pool_handle(&server, http, http2);
+        if http2 != ServerHttp2::Off {
+            let connections = self.worker.local::<ServerConnections>();
+            let pool = (target.service.id, &target.worker_pool);
+            let limits = http2_limits(http);
+            match connections.acquire(self.worker, pool, &pooled, (&self.slot, limits)) {
+                Acquired::Connection(connection) => return self.send_stream(&connection),
+                Acquired::Later(until_ms) => {
+                    self.wait_until(until_ms);
+                    return Ok(());
+                }
+                Acquired::QueueFull => return self.answer(503, QUEUE_FULL),
+                Acquired::Http1 => {}
+            }
+        }
         match target.worker_pool.acquire(&pooled, &self.slot) {
             AcquireResult::Now(connection) => self.send_request(connection),
             AcquireResult::Later(until_ms) => {
-                self.handle.set_request_deadline(until_ms);
-                self.stage = Stage::Waiting { until_ms };
+                self.wait_until(until_ms);
                 Ok(())
             }
             AcquireResult::Refused(PoolRefusal::Outdated) => self.acquire(),
-            AcquireResult::Refused(PoolRefusal::QueueFull) => {
-                let why = "too many requests wait for a connection ([service.pool] queue_length)";
-                self.answer(503, why)
-            }
+            AcquireResult::Refused(PoolRefusal::QueueFull) => self.answer(503, QUEUE_FULL),
             AcquireResult::Refused(PoolRefusal::LimitIsZero) => self.answer(
                 503,
                 "no connection to the server is allowed (max_connections)",
@@ -120,6 +146,15 @@ impl Session<'_> {
         &mut self,
         connection: Box<ServerConnection>,
     ) -> Result<(), ExitReason> {
+        if connection.protocol == ServerProtocol::Http2 {
+            let target = Rc::clone(self.target());
+            let view = target.service.snapshot_owned();
+            let limits = view.http().map(http2_limits).unwrap_or_default();
+            let connections = self.worker.local::<ServerConnections>();
+            let pool = (target.service.id, &target.worker_pool);
+            let shared = connections.share(self.worker, pool, connection, limits);
+            return self.send_stream(&shared);
+        }
         if !self.may_use(&connection) {
             // The server may be about to close it, and this request cannot be sent again.
             let target = Rc::clone(self.target());
@@ -132,6 +167,48 @@ impl Session<'_> {
         }
         let out = std::mem::take(&mut self.exchange.outgoing);
         self.exchange.kept.add(&out, self.kept_length_max());
+        self.note_sent(out.len());
+        let mut transport = ServerTransport::Http1(connection);
+        let sent = transport.send_own(self.worker, out);
+        self.exchange.server = Some(transport);
+        match sent {
+            Ok(()) => Ok(()),
+            Err(error) => self.server_failed(&error.to_string()),
+        }
+    }
+
+    /// Sends the request, as far as it was received, over a stream of a connection.
+    fn send_stream(&mut self, connection: &Rc<SharedConnection>) -> Result<(), ExitReason> {
+        let out = std::mem::take(&mut self.exchange.outgoing);
+        let heads = Rc::clone(&self.heads);
+        let opened = ServerStream::open(connection, &mut heads.outgoing.borrow_mut(), &out);
+        let stream = match opened {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => {
+                self.worker.keep_spare(out);
+                return self.answer(502, &error.to_string());
+            }
+            // The last stream was taken meanwhile.
+            None => {
+                self.exchange.outgoing = out;
+                return self.acquire();
+            }
+        };
+        self.exchange.kept.add(&out, self.kept_length_max());
+        self.note_sent(out.len());
+        self.worker.keep_spare(out);
+        self.exchange.server = Some(ServerTransport::Http2(stream));
+        Ok(())
+    }
+
+    /// Waits for a connection or a stream until this time in milliseconds of the clock.
+    fn wait_until(&mut self, until_ms: u64) {
+        self.handle.set_request_deadline(until_ms);
+        self.stage = Stage::Waiting { until_ms };
+    }
+
+    /// Records that the request is sent, with this number of bytes, and awaits the response.
+    fn note_sent(&mut self, length: usize) {
         let server = self.exchange.place.as_ref().map(|place| &place.server);
         self.handle
             .set_request_server(server.map(|server| RequestServer {
@@ -140,20 +217,13 @@ impl Session<'_> {
             }));
         if let Some(server) = server {
             let bytes = server.counters.bytes.of(self.worker.index());
-            bytes.add_from_client(out.len() as u64);
+            bytes.add_from_client(length as u64);
         }
-        let mut transport = ServerTransport::Http1(connection);
-        let sent = transport.send_own(self.worker, out);
-        self.exchange.server = Some(transport);
         self.exchange.sent_us = clock::now_us();
         self.stage = Stage::Response;
         match self.exchange.upload.is_done() {
             true => self.limit_step(|limits| limits.first_byte),
             false => self.limit_step(|limits| limits.body_idle),
-        }
-        match sent {
-            Ok(()) => Ok(()),
-            Err(error) => self.server_failed(&error.to_string()),
         }
     }
 
@@ -162,11 +232,20 @@ impl Session<'_> {
         let (Some(place), true) = (&self.exchange.place, connection.usage.responses > 0) else {
             return true;
         };
-        let may_race = matches!(self.exchange.kept, Kept::Whole(_));
+        let may_race = matches!(self.exchange.kept, Kept::Whole(_)) && self.may_race();
         may_race || {
             let idle_ms = connection.usage.idle_ms();
             place.of_service.idle.may_carry(now_s(), idle_ms, may_race)
         }
+    }
+
+    /// Returns whether the request may be sent again after a server has received it.
+    fn may_race(&self) -> bool {
+        let view = self.target().service.snapshot();
+        let replay = view.http().map(|http| http.retry.replay);
+        replay.is_some_and(|replay| {
+            replay::may_race(&replay, method_text(self.exchange.method), Body::Held)
+        })
     }
 
     /// Continues on another server after a connect has failed: nothing was sent.
@@ -185,6 +264,10 @@ impl Session<'_> {
     /// Handles the end of a server connection before the head of the response. The request is sent
     /// again if that is safe.
     pub(super) fn server_failed(&mut self, why: &str) -> Result<(), ExitReason> {
+        let server = self.exchange.server.as_ref();
+        if server.is_some_and(ServerTransport::is_unprocessed) {
+            return self.request_unprocessed();
+        }
         self.learn_idle_limit();
         self.exchange.attempts.connect_error = None;
         let was_reused = self.close_server();
@@ -213,18 +296,35 @@ impl Session<'_> {
         }
     }
 
+    /// Sends a request again that the server has refused without working on it (RFC 9113 §8.7).
+    fn request_unprocessed(&mut self) -> Result<(), ExitReason> {
+        self.exchange.attempts.connect_error = None;
+        self.close_server();
+        let is_whole = matches!(self.exchange.kept, Kept::Whole(_));
+        let is_allowed = is_whole && self.is_repeated(Progress::Unsent);
+        if self.has_other_server() {
+            self.exclude_server();
+        }
+        let kept = self.exchange.kept.take();
+        match kept.filter(|_| is_allowed) {
+            Some(kept) => self.send_again(kept),
+            None => self.answer(502, "the server has refused the request"),
+        }
+    }
+
     /// Handles a server that has not begun its response within the limit. The request is sent once
     /// more if that is safe and there is another server: this one may be frozen.
     pub(super) fn server_late(&mut self) -> Result<(), ExitReason> {
         self.judge(Outcome::Late);
         let is_first = self.exchange.attempts.failures == 0 && self.exchange.held.is_empty();
         if is_first && self.has_other_server() && self.is_repeated(Progress::Sent) {
-            self.close_server();
+            self.give_up_server();
             self.exclude_server();
             if let Some(kept) = self.exchange.kept.take() {
                 return self.send_again(kept);
             }
         }
+        self.give_up_server();
         self.exchange.keeps_client = false;
         let why = "the server does not respond ([service.times] first_byte_ms)";
         self.time_out(504, why)
@@ -256,7 +356,7 @@ impl Session<'_> {
             answer_begun: false,
             retries: exchange.attempts.failures,
         };
-        if let Replay::No(why) = replay(&http.retry.replay, &facts) {
+        if let Replay::No(why) = replay::replay(&http.retry.replay, &facts) {
             let service = &self.target().service.name;
             tracing::debug!(%service, "not sent again: {}", why.text());
             return false;
@@ -299,6 +399,14 @@ impl Session<'_> {
         }
     }
 
+    /// Ends the use of a server that has not answered in time.
+    fn give_up_server(&mut self) {
+        if let Some(ServerTransport::Http2(stream)) = &self.exchange.server {
+            stream.give_up();
+        }
+        self.close_server();
+    }
+
     /// Closes the server connection. Returns whether it had served other requests.
     pub(super) fn close_server(&mut self) -> bool {
         self.handle.set_request_server(None);
@@ -337,6 +445,16 @@ impl Session<'_> {
     pub(super) fn kept_length_max(&self) -> usize {
         let limits = self.exchange.limits.as_ref();
         limits.map_or(0, |limits| limits.kept_bytes)
+    }
+}
+
+/// Returns the limits of connections of HTTP/2.
+pub(super) fn http2_limits(http: &HttpSnapshot) -> Limits {
+    let bytes = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    Limits {
+        head_bytes_max: bytes(http.size_limits.head),
+        fields_max: bytes(http.size_limits.fields),
+        ..Limits::default()
     }
 }
 

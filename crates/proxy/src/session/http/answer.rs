@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use evenkeel_wire::http::{Answer, Persistence, reason_phrase};
 
 use super::admit::Admitted;
+use super::grpc;
 use super::{ExitReason, Session, Stage};
 use crate::access_log::RequestEnd;
 use crate::calendar::http_date_now;
@@ -40,6 +41,9 @@ impl Session<'_> {
         more: &[(&[u8], &[u8])],
     ) -> Result<(), ExitReason> {
         self.note_own_end(RequestEnd::Answered, why);
+        if self.exchange.is_grpc {
+            return self.answer_grpc(status, why);
+        }
         let text = format!("{status} {}: {why}\n", reason_phrase(status));
         let view = self.service.snapshot_owned();
         let page = view
@@ -60,6 +64,22 @@ impl Session<'_> {
         }
         fields.extend_from_slice(more);
         self.answer_with(&view, status, &fields, body.as_bytes())
+    }
+
+    /// Answers a request of gRPC with an error. The log and the statistics have the status that a
+    /// client of HTTP would get.
+    fn answer_grpc(&mut self, status: u16, why: &str) -> Result<(), ExitReason> {
+        let view = self.service.snapshot_owned();
+        let code = grpc::code_of(status);
+        let message = grpc::encoded(why);
+        let fields = [
+            (&b"Content-Type"[..], &b"application/grpc"[..]),
+            (b"Grpc-Status", code.as_bytes()),
+            (b"Grpc-Message", message.as_bytes()),
+        ];
+        let answered = self.answer_with(&view, 200, &fields, b"");
+        self.exchange.status = status;
+        answered
     }
 
     /// Answers a request that is not sent to a server.

@@ -43,6 +43,8 @@ pub(super) struct Exchange {
     pub(super) version: Version,
     /// True if the client's connection serves another request afterwards.
     pub(super) keeps_client: bool,
+    /// True if the client awaits a status of gRPC, also with an error.
+    pub(super) is_grpc: bool,
     /// True if the client awaits an interim response 100.
     pub(super) awaits_continue: bool,
     /// Key of a request to change to WebSocket.

@@ -15,6 +15,7 @@ use super::admit::Admitted;
 use super::client::Client;
 use super::exchange::{Exchange, Kept, Upload};
 use super::forward::sticky_cookie;
+use super::grpc;
 use super::limits::RequestLimits;
 use super::target::Target;
 use super::upload::BodyFault;
@@ -22,7 +23,7 @@ use super::{ExitReason, HeadProgress, Session, Stage};
 use crate::access_log::RequestEnd;
 use crate::record::TerminationReason;
 use crate::service::Service;
-use crate::service::http::HttpSnapshot;
+use crate::service::http::{HttpSnapshot, ServerHttp2};
 use crate::session::input::Input;
 
 impl Session<'_> {
@@ -107,6 +108,7 @@ impl Session<'_> {
             method: head.method(),
             version: head.version(),
             keeps_client: head.keeps_connection() && self.client.serves_more(),
+            is_grpc: !self.client.serves_more() && grpc::is_request(head, bytes),
             awaits_continue: head.expects_continue(),
             websocket: head.upgrade(),
             upload: self.upload(head),
@@ -198,7 +200,9 @@ impl Session<'_> {
     fn kept(&self, head: &RequestHead, http: &HttpSnapshot) -> Kept {
         let method = method_text(head.method());
         let is_repeatable = may_race(&http.retry.replay, method, Body::Held);
-        match is_repeatable && head.upgrade().is_none() {
+        // A server of HTTP/2 may refuse a request without working on it.
+        let may_be_refused = http.server_http2 != ServerHttp2::Off;
+        match (is_repeatable || may_be_refused) && head.upgrade().is_none() {
             true => Kept::Whole(self.worker.take_spare()),
             false => Kept::Gone,
         }

@@ -17,6 +17,7 @@ use super::answer::hsts;
 use super::client::HeadWritten;
 use super::exchange::{Download, Recoded, Recoding};
 use super::request::limit_key;
+use super::server::ServerTransport;
 use super::{ExitReason, Session, Stage};
 use crate::calendar::http_date_now;
 use crate::service::http::{HttpServer, now_s};
@@ -165,7 +166,17 @@ impl Session<'_> {
         exchange.sent.head_bytes = exchange.sent.bytes + out.len() as u64;
         exchange.keeps_client = written.persistence == Persistence::Keep;
         let rest = &bytes[head.length()..];
-        let Some(mut download) = download(head.framing(), written.framing) else {
+        let is_unframed = exchange
+            .server
+            .as_ref()
+            .is_some_and(ServerTransport::is_unframed);
+        let from = match (is_unframed, head.framing()) {
+            // A client of HTTP/2 gets trailers also after a body of known length.
+            (true, Framing::Length(1..)) if !self.client.serves_more() => Framing::UntilClose,
+            (true, Framing::Chunked) => Framing::UntilClose,
+            (_, framing) => framing,
+        };
+        let Some(mut download) = download(from, written.framing) else {
             exchange.keeps_server &= rest.is_empty();
             self.send_last_part(out)?;
             return self.finish();
@@ -246,7 +257,11 @@ impl Session<'_> {
                 *left -= length as u64;
                 *left == 0
             }
-            Download::Unframed => false,
+            // The end came together with these bytes.
+            Download::Unframed => {
+                let server = self.exchange.server.as_ref();
+                server.is_some_and(ServerTransport::has_ended)
+            }
             download => {
                 let mut out = worker.take_spare();
                 let passed = pass(download, chunk.bytes(), &mut out);
@@ -316,14 +331,25 @@ impl Session<'_> {
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
-    /// Ends a response whose body ends with the connection.
+    /// Ends a response whose body ends with the connection, or with the stream of HTTP/2.
     fn end_with_server(&mut self) -> Result<(), ExitReason> {
         let mut out = self.worker.take_spare();
+        let server = self.exchange.server.as_ref();
+        let mut trailers = server
+            .into_iter()
+            .flat_map(ServerTransport::trailers)
+            .peekable();
         if let Stage::Body(Download::UntilClose(encoder)) = &mut self.stage {
-            let finished = encoder.finish(std::iter::empty(), &mut out);
+            let finished = encoder.finish(trailers, &mut out);
             debug_assert!(finished, "a body ends once");
+            self.send_last_part(out)?;
+        } else if trailers.peek().is_some() && !self.client.serves_more() {
+            let sent = self.client.send_trailers(trailers);
+            sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
+        } else {
+            drop(trailers);
+            self.send_last_part(out)?;
         }
-        self.send_last_part(out)?;
         self.exchange.keeps_server = false;
         self.finish()
     }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use evenkeel_engine::stream::Stream;
 use evenkeel_engine::{clock, timers};
-use evenkeel_tls::{ChannelError, Connector, ServerEncryption};
+use evenkeel_tls::{ALPN_HTTP1, ALPN_HTTP2, ChannelError, Connector, ServerEncryption};
 
 use crate::service::Service;
-use crate::service::http::{HttpService, now_s};
+use crate::service::http::{HttpService, ServerHttp2, now_s};
 use crate::settings::ServiceSettings;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind};
@@ -28,6 +28,17 @@ use crate::worker::Worker;
 pub(crate) struct ServerConnection {
     pub(super) core: ConnectionCore,
     pub(super) usage: Usage,
+    pub(super) protocol: ServerProtocol,
+    /// Bytes that a server of HTTP/2 has sent together with its part of the TLS handshake.
+    pub(super) early: Vec<u8>,
+}
+
+/// Protocol of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerProtocol {
+    Http1,
+    /// A task shares the connection between exchanges.
+    Http2,
 }
 
 /// Use of a connection so far.
@@ -48,7 +59,7 @@ impl Usage {
 
 impl PoolableConnection for ServerConnection {
     type Known = ();
-    type Parked = Usage;
+    type Parked = (Usage, ServerProtocol, Vec<u8>);
 
     async fn open(
         worker: &Rc<Worker>,
@@ -61,7 +72,8 @@ impl PoolableConnection for ServerConnection {
         let http = view.http().ok_or_else(ConnectError::outdated)?;
         let encryption = http.server_encryption.get(&server.id);
         let encryption = encryption.ok_or_else(ConnectError::outdated)?;
-        encrypt(worker, &mut stream, encryption, &view.settings)
+        let http2 = http2_of(&pooled.pool_user);
+        let early = encrypt(worker, &mut stream, (encryption, http2), &view.settings)
             .await
             .map_err(|(kind, why)| ConnectError::tls(server, kind, why))
             .inspect_err(|error| {
@@ -70,9 +82,16 @@ impl PoolableConnection for ServerConnection {
                 }
             })?;
         server.counters.sessions.add(1);
+        let protocol = match (stream.is_encrypted(), http2) {
+            (true, _) if stream.alpn() == Some(ALPN_HTTP2) => ServerProtocol::Http2,
+            (false, ServerHttp2::All) => ServerProtocol::Http2,
+            (_, _) => ServerProtocol::Http1,
+        };
         Ok(Box::new(Self {
             core: ConnectionCore::new::<Self>(stream, pooled),
             usage: Usage::default(),
+            protocol,
+            early,
         }))
     }
 
@@ -84,12 +103,24 @@ impl PoolableConnection for ServerConnection {
         &mut self.core
     }
 
-    fn park(self: Box<Self>) -> (ConnectionCore, Usage) {
-        (self.core, self.usage)
+    fn park(self: Box<Self>) -> (ConnectionCore, Self::Parked) {
+        (self.core, (self.usage, self.protocol, self.early))
     }
 
-    fn unpark(_: &Worker, core: ConnectionCore, usage: Usage) -> Box<Self> {
-        Box::new(Self { core, usage })
+    fn unpark(_: &Worker, core: ConnectionCore, parked: Self::Parked) -> Box<Self> {
+        let (usage, protocol, early) = parked;
+        Box::new(Self {
+            core,
+            usage,
+            protocol,
+            early,
+        })
+    }
+
+    /// A server of HTTP/2 sends its settings before it is asked: the task that shares the
+    /// connection notices the end.
+    fn has_ended(&self) -> bool {
+        self.protocol == ServerProtocol::Http1 && self.core.stream.has_arrived()
     }
 
     /// HTTP/1.1 has no cancel requests: closing the connection cancels its request.
@@ -112,24 +143,24 @@ impl PoolableConnection for ServerConnection {
     fn write_terminate(_: &mut Vec<u8>) {}
 }
 
-/// Encrypts a new connection if its server demands it. Fails with the class of the error and its
-/// text.
+/// Encrypts a new connection if its server demands it. Returns what a server of HTTP/2 has sent
+/// already. Fails with the class of the error and its text.
 async fn encrypt(
     worker: &Worker,
     stream: &mut Stream,
-    encryption: &ServerEncryption,
+    (encryption, http2): (&ServerEncryption, ServerHttp2),
     settings: &ServiceSettings,
-) -> Result<(), (ConnectErrorKind, String)> {
+) -> Result<Vec<u8>, (ConnectErrorKind, String)> {
     let connector = match encryption {
-        ServerEncryption::Plaintext => return Ok(()),
+        ServerEncryption::Plaintext => return Ok(Vec::new()),
         ServerEncryption::Encrypted(connector) => connector,
         ServerEncryption::Broken(why) => {
             return Err((ConnectErrorKind::Tls, format!("cannot be set up: {why}")));
         }
     };
     let limit = settings.connect_timeout;
-    match timers::timeout(limit, shake_hands(worker, stream, connector)).await {
-        Ok(Ok(())) => Ok(()),
+    match timers::timeout(limit, shake_hands(worker, stream, connector, http2)).await {
+        Ok(Ok(early)) => Ok(early),
         Ok(Err(error)) => {
             let of_channel = error.get_ref().and_then(|cause| cause.downcast_ref());
             let kind = match of_channel.is_some_and(ChannelError::is_untrusted_server) {
@@ -150,29 +181,50 @@ async fn shake_hands(
     worker: &Worker,
     stream: &mut Stream,
     connector: &Connector,
-) -> io::Result<()> {
-    stream.encrypt(connector.connect().map_err(io::Error::other)?);
+    http2: ServerHttp2,
+) -> io::Result<Vec<u8>> {
+    let channel = match http2 {
+        ServerHttp2::Off => connector.connect(),
+        ServerHttp2::Tls | ServerHttp2::All => {
+            connector.connect_offering(vec![ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()])
+        }
+    };
+    stream.encrypt(channel.map_err(io::Error::other)?);
     let mut early = Vec::new();
     stream.shake_hands(worker, &[], &mut early).await?;
     // The last message of the handshake may still be under way.
     poll_fn(|context| stream.poll_sent(context)).await?;
-    match early.is_empty() {
-        true => Ok(()),
+    match early.is_empty() || stream.alpn() == Some(ALPN_HTTP2) {
+        true => Ok(early),
         false => Err(io::Error::other("the server speaks before it is asked")),
     }
 }
 
-/// Returns the user of the pools: requests of all clients share them.
-pub(super) fn pool_user(shared: &HttpService) -> PoolUser {
+/// Returns the user of the pools: requests of all clients share them. The pools for servers that
+/// may speak HTTP/2 are apart, so that a request that needs HTTP/1.1 gets it.
+pub(super) fn pool_user(shared: &HttpService, http2: ServerHttp2) -> PoolUser {
     PoolUser {
         user: "".into(),
         server_user: "".into(),
         database: "".into(),
         credential: Credential::None,
         generation: 0,
-        identity: 0,
+        identity: match http2 {
+            ServerHttp2::Off => 0,
+            ServerHttp2::Tls => 1,
+            ServerHttp2::All => 2,
+        },
         replication: None,
         user_number: shared.pool_registry.number(b""),
         database_number: shared.pool_registry.number(b""),
+    }
+}
+
+/// Returns which servers get HTTP/2 over the connections of a pool.
+fn http2_of(pool_user: &PoolUser) -> ServerHttp2 {
+    match pool_user.identity {
+        0 => ServerHttp2::Off,
+        1 => ServerHttp2::Tls,
+        _ => ServerHttp2::All,
     }
 }

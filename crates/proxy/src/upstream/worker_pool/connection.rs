@@ -51,6 +51,12 @@ pub(crate) trait PoolableConnection: Sized + 'static {
         target: Rc<CancelTarget>,
     ) -> Pin<Box<dyn Future<Output = bool>>>;
 
+    /// Returns whether the server has ended an idle connection, as far as it is known: servers of
+    /// most protocols send nothing to one.
+    fn has_ended(&self) -> bool {
+        self.core().stream.has_arrived()
+    }
+
     /// Learns from an idle connection that its server has ended. Most protocols learn nothing.
     fn note_idle_end(&self, _: &Service) {}
 

@@ -25,6 +25,11 @@ impl HeldCheckout {
         }
     }
 
+    /// Returns the checkout.
+    pub(super) fn checkout(&self) -> Option<&Checkout> {
+        self.checkout.as_ref()
+    }
+
     /// Returns the checkout to release it.
     pub(super) fn into_checkout(mut self) -> Option<Checkout> {
         self.checkout.take()

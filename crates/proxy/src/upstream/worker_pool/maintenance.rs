@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use evenkeel_engine::clock;
 use evenkeel_engine::panics::Indivisible;
-use evenkeel_policy::connection_pool::PoolKey;
+use evenkeel_policy::connection_pool::{PoolKey, PoolSettings};
 
-use super::{PoolMessage, PoolableConnection, WorkerPool};
+use super::{HeldCheckout, PoolMessage, PoolableConnection, WorkerPool};
 use crate::worker::Worker;
 
 impl<C: PoolableConnection> WorkerPool<C> {
@@ -39,6 +39,27 @@ impl<C: PoolableConnection> WorkerPool<C> {
         }
     }
 
+    /// Returns the settings of the pools.
+    pub(crate) fn settings(&self) -> PoolSettings {
+        self.registry.pools.settings()
+    }
+
+    /// Returns whether a connection that a task keeps should end, by its age, its time without use
+    /// (`None`: it is in use), the limits, or since its pool is outdated.
+    pub(crate) fn is_unwanted(&self, connection: &C, idle_since_ms: Option<u64>) -> bool {
+        let core = connection.core();
+        let checkout = core.checkout.as_ref().and_then(HeldCheckout::checkout);
+        checkout.is_none_or(|checkout| {
+            let pools = &self.registry.pools;
+            pools.is_unwanted(
+                &core.pool_handle.pool,
+                checkout,
+                idle_since_ms,
+                clock::now_ms(),
+            )
+        })
+    }
+
     /// Closes every connection to a server as soon as it is free; new ones are opened.
     pub(crate) fn renew(&self, worker: &Worker, server_id: u64) {
         for ticket in self.registry.retire_pools(|one| one.server.id == server_id) {
@@ -62,7 +83,7 @@ impl<C: PoolableConnection> WorkerPool<C> {
         let idle = connections.iter();
         let ended: Vec<_> = idle
             .filter_map(|(number, connection)| Some((number, connection.as_ref()?)))
-            .filter(|(_, connection)| connection.core().stream.has_arrived())
+            .filter(|(_, connection)| connection.has_ended())
             .inspect(|(_, connection)| connection.note_idle_end(&self.service))
             .map(|(number, connection)| (number, Arc::clone(&connection.core().pool_handle)))
             .collect();

@@ -45,7 +45,7 @@ impl<C> WaitSlot<C> {
     }
 
     /// Starts the wait for a delivery to this slot alone, and returns the delivery's number.
-    pub(super) fn expect_message(&self) -> u64 {
+    pub(crate) fn expect_message(&self) -> u64 {
         let message = self.messages_sent.get().wrapping_add(1);
         self.messages_sent.set(message);
         self.expected.set(Some(message));
@@ -53,7 +53,7 @@ impl<C> WaitSlot<C> {
     }
 
     /// Returns whether the session still waits for this delivery, not for a later one.
-    pub(super) fn is_expected(&self, message: u64) -> bool {
+    pub(crate) fn is_expected(&self, message: u64) -> bool {
         self.expected.get() == Some(message)
     }
 
@@ -66,7 +66,7 @@ impl<C> WaitSlot<C> {
         self.ticket.get()
     }
 
-    pub(super) fn deliver(&self, delivery: WaitResult<C>) {
+    pub(crate) fn deliver(&self, delivery: WaitResult<C>) {
         self.ticket.set(None);
         self.expected.set(None);
         self.delivery.replace(Some(delivery));

@@ -10,14 +10,14 @@ use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::stream::Stream;
 use evenkeel_wire::http::{Fault, Limit};
-use evenkeel_wire::http2::{Connection, ConnectionError, Event, HeadFault, Limits, Read, StreamId};
+use evenkeel_wire::http2::{Connection, ConnectionError, Event, HeadFault, Read, StreamId};
 
 use super::shared::{BodyEnd, OUTPUT_MAX, Shared, StreamState, add_line};
 use super::stream::ClientStream;
 use crate::record::TerminationReason;
 use crate::service::Service;
-use crate::service::http::HttpSnapshot;
 use crate::session::handle::{SWEEP_INTERVAL, SessionEvent, SessionHandle};
+use crate::session::http::acquire::http2_limits;
 use crate::session::http::client::Client;
 use crate::session::http::target::Target;
 use crate::session::http::{Peer, Session};
@@ -82,7 +82,7 @@ pub(in crate::session::http) async fn serve_connection(
     let Some(http) = view.http() else {
         return TerminationReason::NoServer;
     };
-    let mut codec = Connection::server(limits(http));
+    let mut codec = Connection::server(http2_limits(http));
     let mut out = worker.take_spare();
     codec.begin(&mut out);
     let tls = (stream.is_encrypted(), stream.client_policy().copied());
@@ -107,15 +107,6 @@ pub(in crate::session::http) async fn serve_connection(
     match outcome {
         Ok(end) => served.end(end),
         Err(interrupt) => served.end(End::Broken(interrupt.ending())),
-    }
-}
-
-fn limits(http: &HttpSnapshot) -> Limits {
-    let bytes = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    Limits {
-        head_bytes_max: bytes(http.size_limits.head),
-        fields_max: bytes(http.size_limits.fields),
-        ..Limits::default()
     }
 }
 
@@ -165,7 +156,7 @@ impl Served<'_> {
             true => Vec::new(),
             false => self.worker.take_spare(),
         };
-        let out = std::mem::replace(&mut state.out, next);
+        let out = state.take_output(next);
         if out.len() >= OUTPUT_MAX {
             state.wake_streams();
         }

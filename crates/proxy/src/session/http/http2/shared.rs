@@ -1,4 +1,4 @@
-//! State of a connection that its task and the tasks of its streams share.
+//! State of a connection, to a client or a server, that its task and those of its streams share.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use evenkeel_wire::http2::{Connection, StreamId, write_trailers};
 /// Bytes that wait for the socket up to which streams add further ones.
 pub(super) const OUTPUT_MAX: usize = 64 * 1024;
 
-/// A connection of HTTP/2, as its streams see it.
+/// A connection of a client, as its streams see it.
 pub(in crate::session::http) struct Shared {
     state: RefCell<State>,
     /// `None`: the connection is not encrypted.
@@ -23,9 +23,11 @@ pub(in crate::session::http) struct Shared {
 /// State of a connection.
 pub(super) struct State {
     pub(super) codec: Connection,
-    /// Bytes for the client.
+    /// Bytes for the peer.
     pub(super) out: Vec<u8>,
     pub(super) streams: BTreeMap<StreamId, StreamState>,
+    /// Streams to a server of which no byte was handed to the socket.
+    unsent: Vec<StreamId>,
     /// The stream that was the last to send after a window had opened.
     last_served: Option<StreamId>,
     waker: TaskWaker,
@@ -38,18 +40,20 @@ struct TaskWaker(Option<Waker>);
 /// State of a stream, until its task has ended.
 #[derive(Default)]
 pub(super) struct StreamState {
-    /// Bytes of the request's body that its task has not taken.
+    /// Text of heads of a response that the task has not taken.
+    pub(super) head: Vec<u8>,
+    /// Bytes of the peer's body that the task has not taken.
     pub(super) received: Vec<u8>,
-    /// Bytes of a body of known length that its task has not taken.
+    /// Bytes of a body of known length that the task has not taken.
     left: Option<u64>,
     pub(super) body: BodyEnd,
-    /// Bytes of the response that wait for a window.
+    /// Bytes of the own body that wait for a window.
     pub(super) waiting: Vec<u8>,
-    pub(super) response: ResponseEnd,
+    pub(super) sent: SentEnd,
     waker: TaskWaker,
 }
 
-/// End of a request's body.
+/// End of the peer's body.
 #[derive(Default)]
 pub(super) enum BodyEnd {
     /// More may follow.
@@ -59,11 +63,13 @@ pub(super) enum BodyEnd {
     Ended(Vec<u8>),
     /// The stream or its connection ended before.
     Broken(&'static str),
+    /// The server has not worked on the request, which may be sent again.
+    Unprocessed,
 }
 
-/// End of a response.
+/// End of the own message.
 #[derive(Default)]
-pub(super) enum ResponseEnd {
+pub(super) enum SentEnd {
     #[default]
     Open,
     /// All bytes were handed over; the last ones wait, then these lines of trailers.
@@ -79,13 +85,7 @@ impl Shared {
         (is_encrypted, policy): (bool, Option<ClientPolicy>),
     ) -> Self {
         Self {
-            state: RefCell::new(State {
-                codec,
-                out,
-                streams: BTreeMap::new(),
-                last_served: None,
-                waker: TaskWaker::default(),
-            }),
+            state: RefCell::new(State::new(codec, out)),
             policy,
             is_encrypted,
         }
@@ -108,6 +108,18 @@ impl Shared {
 }
 
 impl State {
+    /// Creates the state of a connection without streams; `out` are the first bytes for the peer.
+    pub(super) fn new(codec: Connection, out: Vec<u8>) -> Self {
+        Self {
+            codec,
+            out,
+            streams: BTreeMap::new(),
+            unsent: Vec::new(),
+            last_served: None,
+            waker: TaskWaker::default(),
+        }
+    }
+
     /// Registers the task of the connection.
     pub(super) fn watch(&mut self, context: &Context<'_>) {
         self.waker.watch(context);
@@ -124,6 +136,10 @@ impl State {
         let stream = stream.ok_or(io::ErrorKind::ConnectionReset)?;
         match stream.body {
             BodyEnd::Broken(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why)),
+            BodyEnd::Unprocessed => {
+                let why = "the server has not worked on the request";
+                Err(io::Error::new(io::ErrorKind::ConnectionRefused, why))
+            }
             BodyEnd::Open | BodyEnd::Ended(_) => Ok(stream),
         }
     }
@@ -140,7 +156,59 @@ impl State {
         }
     }
 
-    /// Records the end of a request's body.
+    /// Adds a stream to a server, whose head was written.
+    pub(super) fn open(&mut self, id: StreamId, stream: StreamState) {
+        self.streams.insert(id, stream);
+        self.unsent.push(id);
+        self.wake();
+    }
+
+    /// Takes the bytes for the peer; `next` is memory for later ones.
+    pub(super) fn take_output(&mut self, next: Vec<u8>) -> Vec<u8> {
+        self.unsent.clear();
+        std::mem::replace(&mut self.out, next)
+    }
+
+    /// Records that the connection to a server has ended.
+    pub(super) fn end_by_server(&mut self, why: &'static str) {
+        for id in std::mem::take(&mut self.unsent) {
+            self.end_body(id, BodyEnd::Unprocessed);
+        }
+        let open: Vec<StreamId> = self.streams.keys().copied().collect();
+        for id in open {
+            self.reset_by_server(id, why);
+        }
+    }
+
+    /// Adds the head of a response, whose body perhaps has a known length. `is_end`: nothing
+    /// follows it.
+    pub(super) fn receive_head(&mut self, id: StreamId, length: Option<u64>, is_end: bool) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.head.extend_from_slice(self.codec.head_text());
+        stream.left = length;
+        if is_end {
+            stream.body = BodyEnd::Ended(Vec::new());
+        }
+        stream.wake();
+    }
+
+    /// Records that the server has reset a stream. A response that is complete stays so: the server
+    /// does not need the rest of the request (RFC 9113 §8.1).
+    pub(super) fn reset_by_server(&mut self, id: StreamId, why: &'static str) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.waiting.clear();
+        stream.sent = SentEnd::Sent;
+        if matches!(stream.body, BodyEnd::Open) {
+            stream.body = BodyEnd::Broken(why);
+        }
+        stream.wake();
+    }
+
+    /// Records the end of the peer's body.
     pub(super) fn end_body(&mut self, id: StreamId, end: BodyEnd) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.body = end;
@@ -178,27 +246,27 @@ impl State {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        let ends = matches!(stream.response, ResponseEnd::Waiting(None));
+        let ends = matches!(stream.sent, SentEnd::Waiting(None));
         let taken = (self.codec).send_data(id, &stream.waiting, ends, &mut self.out);
         stream.waiting.drain(..taken);
         if !stream.waiting.is_empty() {
             return;
         }
-        if let ResponseEnd::Waiting(trailers) = &mut stream.response {
+        if let SentEnd::Waiting(trailers) = &mut stream.sent {
             if let Some(lines) = trailers.take() {
                 end_with_trailers(&mut self.codec, id, &lines, &mut self.out);
             }
-            stream.response = ResponseEnd::Sent;
+            stream.sent = SentEnd::Sent;
         }
         stream.wake();
     }
 
-    /// Appends bytes of a response, and its end. What no window takes waits.
+    /// Appends bytes of a body, and its end. What no window takes waits.
     pub(super) fn send(&mut self, id: StreamId, bytes: &[u8], ends: bool) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if !matches!(stream.response, ResponseEnd::Open) {
+        if !matches!(stream.sent, SentEnd::Open) {
             return;
         }
         let taken = match stream.waiting.is_empty() {
@@ -208,15 +276,15 @@ impl State {
         let rest = bytes.get(taken..).unwrap_or_default();
         stream.waiting.extend_from_slice(rest);
         if ends {
-            stream.response = match stream.waiting.is_empty() {
-                true => ResponseEnd::Sent,
-                false => ResponseEnd::Waiting(None),
+            stream.sent = match stream.waiting.is_empty() {
+                true => SentEnd::Sent,
+                false => SentEnd::Waiting(None),
             };
         }
         self.wake();
     }
 
-    /// Ends a response with these lines of trailers.
+    /// Ends a message with these lines of trailers.
     pub(super) fn send_trailers(&mut self, id: StreamId, lines: Vec<u8>) {
         if lines.is_empty() {
             return self.send(id, &[], true);
@@ -224,18 +292,18 @@ impl State {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        stream.response = match stream.waiting.is_empty() {
+        stream.sent = match stream.waiting.is_empty() {
             true => {
                 end_with_trailers(&mut self.codec, id, &lines, &mut self.out);
-                ResponseEnd::Sent
+                SentEnd::Sent
             }
             // A field block must be sent in the order in which blocks were encoded.
-            false => ResponseEnd::Waiting(Some(lines)),
+            false => SentEnd::Waiting(Some(lines)),
         };
         self.wake();
     }
 
-    /// Removes a stream whose task has ended. A request or response that has not ended is cut.
+    /// Removes a stream whose task has ended. A message that has not ended is cut.
     pub(super) fn remove(&mut self, id: StreamId) {
         self.streams.remove(&id);
         self.codec.finished(id, &mut self.out);

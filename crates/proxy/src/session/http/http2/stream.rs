@@ -9,7 +9,7 @@ use evenkeel_wire::http::{Answer, Field, Framing, Method, ResponseEdit, Response
 use evenkeel_wire::http2::hpack::Encoder;
 use evenkeel_wire::http2::{StreamId, write_answer, write_response};
 
-use super::shared::{BodyEnd, OUTPUT_MAX, ResponseEnd, Shared, add_line, fields_of};
+use super::shared::{BodyEnd, OUTPUT_MAX, SentEnd, Shared, add_line, fields_of};
 use crate::worker::Worker;
 
 /// Stream of a connection, for the task that serves it. It ends on drop: a response that is not
@@ -67,7 +67,7 @@ impl ClientStream {
                     .get_or_insert_with(|| std::mem::take(trailers));
                 true
             }
-            BodyEnd::Ended(_) | BodyEnd::Open | BodyEnd::Broken(_) => false,
+            BodyEnd::Ended(_) | BodyEnd::Open | BodyEnd::Broken(_) | BodyEnd::Unprocessed => false,
         }
     }
 
@@ -86,7 +86,7 @@ impl ClientStream {
         let is_full = state.out.len() >= OUTPUT_MAX;
         let stream = state.stream(self.id)?;
         let is_sent = stream.waiting.is_empty() && !is_full;
-        match is_sent || matches!(stream.response, ResponseEnd::Sent) {
+        match is_sent || matches!(stream.sent, SentEnd::Sent) {
             true => Poll::Ready(Ok(())),
             false => {
                 stream.watch(context);
@@ -155,7 +155,7 @@ impl ClientStream {
                 ends
             });
         if let (Some(stream), true) = (state.streams.get_mut(&self.id), ends) {
-            stream.response = ResponseEnd::Sent;
+            stream.sent = SentEnd::Sent;
         }
         state.wake();
         state.out.len() - before

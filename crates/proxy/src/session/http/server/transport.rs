@@ -1,4 +1,5 @@
-//! Represents the server of an exchange: a connection of HTTP/1.1, which the exchange has alone.
+//! Represents the server of an exchange: a connection of HTTP/1.1, which the exchange has alone, or
+//! a stream of HTTP/2.
 
 use std::io;
 use std::rc::Rc;
@@ -6,9 +7,11 @@ use std::task::{Context, Poll};
 
 use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::connection_pool::Condition;
+use evenkeel_wire::http::Field;
 
 use super::{ServerConnection, Usage};
 use crate::session::http::bulk;
+use crate::session::http::http2::ServerStream;
 use crate::upstream::worker_pool::WorkerPool;
 use crate::worker::Worker;
 
@@ -16,6 +19,8 @@ use crate::worker::Worker;
 pub(in crate::session::http) enum ServerTransport {
     /// A connection of HTTP/1.1.
     Http1(Box<ServerConnection>),
+    /// A stream of a connection that exchanges share.
+    Http2(ServerStream),
 }
 
 impl ServerTransport {
@@ -23,6 +28,7 @@ impl ServerTransport {
     pub(in crate::session::http) fn was_used(&self) -> bool {
         match self {
             Self::Http1(connection) => connection.usage.responses > 0,
+            Self::Http2(stream) => stream.was_used(),
         }
     }
 
@@ -31,7 +37,39 @@ impl ServerTransport {
     pub(in crate::session::http) fn idle_usage(&self) -> Option<Usage> {
         match self {
             Self::Http1(connection) => Some(connection.usage).filter(|usage| usage.responses > 0),
+            Self::Http2(_) => None,
         }
+    }
+
+    /// Returns whether the server has not worked on the request, so that it may be sent again.
+    pub(in crate::session::http) fn is_unprocessed(&self) -> bool {
+        match self {
+            Self::Http1(_) => false,
+            Self::Http2(stream) => stream.is_unprocessed(),
+        }
+    }
+
+    /// Returns whether the body of the response comes without framing, and its end apart from its
+    /// bytes, as in HTTP/2.
+    pub(in crate::session::http) fn is_unframed(&self) -> bool {
+        matches!(self, Self::Http2(_))
+    }
+
+    /// Returns whether nothing follows the bytes of a response that were received.
+    pub(in crate::session::http) fn has_ended(&self) -> bool {
+        match self {
+            Self::Http1(_) => false,
+            Self::Http2(stream) => stream.has_ended(),
+        }
+    }
+
+    /// Returns the trailers of a response that has ended, of HTTP/2 only.
+    pub(in crate::session::http) fn trailers(&self) -> impl Iterator<Item = Field<'_>> {
+        let stream = match self {
+            Self::Http1(_) => None,
+            Self::Http2(stream) => Some(stream),
+        };
+        stream.into_iter().flat_map(ServerStream::trailers)
     }
 
     /// Polls for bytes of the response. `None`: the server has ended it, or the connection.
@@ -42,6 +80,7 @@ impl ServerTransport {
     ) -> Poll<io::Result<Option<Chunk<'a>>>> {
         match self {
             Self::Http1(connection) => connection.core.stream.poll_chunk(worker, context),
+            Self::Http2(stream) => stream.poll_chunk(worker, context),
         }
     }
 
@@ -56,6 +95,7 @@ impl ServerTransport {
             Self::Http1(connection) => {
                 bulk::receive_bulk(worker, &mut connection.core.stream, chunk, left)
             }
+            Self::Http2(_) => Ok(chunk.into_own(worker)),
         }
     }
 
@@ -66,6 +106,7 @@ impl ServerTransport {
     ) -> Poll<io::Result<()>> {
         match self {
             Self::Http1(connection) => connection.core.stream.poll_sent(context),
+            Self::Http2(stream) => stream.poll_sent(context),
         }
     }
 
@@ -73,6 +114,7 @@ impl ServerTransport {
     pub(in crate::session::http) fn is_sent(&self) -> bool {
         match self {
             Self::Http1(connection) => connection.core.stream.is_sent(),
+            Self::Http2(stream) => stream.is_sent(),
         }
     }
 
@@ -84,6 +126,7 @@ impl ServerTransport {
     ) -> io::Result<()> {
         match self {
             Self::Http1(connection) => connection.core.stream.send_chunk(worker, chunk),
+            Self::Http2(stream) => stream.send(chunk.bytes()),
         }
     }
 
@@ -96,6 +139,11 @@ impl ServerTransport {
     ) -> io::Result<()> {
         match self {
             Self::Http1(connection) => connection.core.stream.send_own(worker, bytes),
+            Self::Http2(stream) => {
+                let sent = stream.send(&bytes);
+                worker.keep_spare(bytes);
+                sent
+            }
         }
     }
 
@@ -103,6 +151,8 @@ impl ServerTransport {
     pub(in crate::session::http) fn abandon(self, pool: &Rc<WorkerPool<ServerConnection>>) {
         match self {
             Self::Http1(connection) => pool.release(connection, Condition::Unclean),
+            // Its drop cancels the stream; the connection lives on.
+            Self::Http2(_) => {}
         }
     }
 
@@ -125,6 +175,7 @@ impl ServerTransport {
                 connection.usage.last_ms = now_ms;
                 pool.release(connection, condition);
             }
+            Self::Http2(stream) => stream.finish(),
         }
     }
 }
