@@ -263,10 +263,6 @@ impl Regular {
                     return Ok(());
                 }
             }
-            KnownName::Te if !value.eq_ignore_ascii_case(b"trailers") => {
-                // RFC 9113 §8.2.2.
-                return Err(HeadFault::Malformed("TE has another value than trailers"));
-            }
             _ => {}
         }
         checks::write_line(text, name, value);

@@ -59,6 +59,9 @@ pub(super) fn check_field(name: &[u8], value: &[u8]) -> Result<KnownName, HeadFa
         | KnownName::ProxyConnection
         | KnownName::TransferEncoding
         | KnownName::Upgrade => Err(HeadFault::Malformed("a field of a connection")),
+        KnownName::Te if !value.eq_ignore_ascii_case(b"trailers") => {
+            Err(HeadFault::Malformed("TE has another value than trailers"))
+        }
         known => Ok(known),
     }
 }

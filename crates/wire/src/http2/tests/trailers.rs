@@ -35,7 +35,7 @@ fn fields_that_are_no_trailers_are_dropped() {
         ("authorization", "x"),
         ("x_a", "x"),
         ("transfer_encoding", "chunked"),
-        ("te", "gzip"),
+        ("te", "trailers"),
         ("x-forwarded-for", "::1"),
         ("a", "b"),
         ("cookie", "c"),
@@ -54,6 +54,10 @@ fn malformed_trailers_are_refused() {
         ),
         ([("a", " b"), ("c", "d")], "a space around a value"),
         ([("connection", "a"), ("c", "d")], "a field of a connection"),
+        (
+            [("te", "gzip"), ("c", "d")],
+            "TE has another value than trailers",
+        ),
         (
             [("transfer-encoding", "chunked"), ("c", "d")],
             "a field of a connection",
