@@ -29,8 +29,10 @@ pub struct BudgetLimits {
     pub control: Rate,
     /// DATA without data that does not end its stream (CVE-2019-9518).
     pub empty_data: Rate,
-    /// WINDOW_UPDATE. A sent DATA frame refills two, of the stream and of the connection, unless
-    /// the window made it short (CVE-2019-9511).
+    /// WINDOW_UPDATE. A sent DATA frame refills four, of the stream and of the connection, unless
+    /// the window made it short (CVE-2019-9511): the clients of gRPC's C core send them before they
+    /// read the length of a message, and before the message. A request refills two, which such a
+    /// client sends before the response.
     pub window_updates: Rate,
     /// CONTINUATION frames of one field block (CVE-2024-27316).
     pub continuations_max: u8,
@@ -145,8 +147,18 @@ impl Budget {
     pub(super) fn sent_data(&mut self, limits: &BudgetLimits) {
         self.control.refill(PIECE, limits.control.burst);
         // The peer may acknowledge a large answer after it has received all of it.
-        self.window_updates
-            .refill(PIECE.saturating_mul(2), u32::MAX);
+        self.refill_window_updates(4);
+    }
+
+    /// Counts a request that is served.
+    #[inline]
+    pub(super) fn began(&mut self) {
+        self.refill_window_updates(2);
+    }
+
+    fn refill_window_updates(&mut self, pieces: u64) {
+        let thousandths = PIECE.saturating_mul(pieces);
+        self.window_updates.refill(thousandths, u32::MAX);
     }
 }
 

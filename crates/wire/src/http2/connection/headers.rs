@@ -291,6 +291,7 @@ impl Connection {
             }
             Err(why) => (Owed::Discarded, Event::Refused { stream, why }),
         };
+        self.budget.began();
         self.streams.insert(Stream::new(
             stream,
             (!head.end).then_some(owed),
