@@ -22,6 +22,8 @@ mod real;
 mod script;
 #[path = "grpc/seams.rs"]
 mod seams;
+#[path = "grpc/tls.rs"]
+mod tls;
 
 use evenkeel_lab::Balancer;
 use frames::Http2;
