@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::frames::{
-    CALM, CANCEL, CONTINUATION, GoAway, HEADERS, Http2, PING, SETTINGS, block, data, frame,
-    headers, request, reset, window,
+    CALM, CANCEL, CONTINUATION, GoAway, HEADERS, Http2, PING, SETTINGS, STREAM_CLOSED, block, data,
+    frame, headers, request, reset, window,
 };
 use crate::origin::{Origin, ok};
 use crate::peer::until;
@@ -72,7 +72,10 @@ impl Field {
         let mut client = self.bed.client();
         flood(&mut client);
         let end = client.end().unwrap_or_else(|| panic!("{name}: no GOAWAY"));
-        assert_eq!(end.code, CALM, "{name}: {end:?}");
+        // A slow balancer refuses streams above 100. A frame after the end of a refused request is
+        // an error of the connection (RFC 9113 §5.1).
+        let is_late = end.code == STREAM_CLOSED && end.last > 200;
+        assert!(end.code == CALM || is_late, "{name}: {end:?}");
         let reason = format!("HTTP/2 connection ended: {}", end.why);
         until("the reason in the log", || {
             self.bed.balancer.log().contains(&reason)

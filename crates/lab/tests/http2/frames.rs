@@ -24,6 +24,7 @@ pub(crate) const ACK: u8 = 1;
 /// Codes of RFC 9113 §7.
 pub(crate) const NO_ERROR: u32 = 0;
 pub(crate) const PROTOCOL_ERROR: u32 = 1;
+pub(crate) const STREAM_CLOSED: u32 = 5;
 pub(crate) const CANCEL: u32 = 8;
 pub(crate) const CALM: u32 = 11;
 
