@@ -23,6 +23,7 @@ on_both_drivers! {
     windows_hold_bodies_back
     a_websocket_gets_no_server_of_http_2
     a_server_that_is_silent_gets_no_more_requests
+    calls_may_be_silent_for_longer_than_requests
 }
 
 /// Answers each complete request with its path.
@@ -298,4 +299,23 @@ fn a_server_that_is_silent_gets_no_more_requests(io: &str) {
     assert_eq!(client.ask("POST", "/late", &[]).status(), 504);
     assert_eq!(client.ask("GET", "/next", &[]).text(), "/next");
     assert_eq!(server.connections(), 2);
+}
+
+fn calls_may_be_silent_for_longer_than_requests(io: &str) {
+    let server = Server::new(|seen| match seen.is_complete {
+        true => answer(&String::from_utf8_lossy(&seen.body)),
+        false => Action::Wait,
+    });
+    let times = "[service.times]\nbody_idle_ms = 500\ntunnel_idle_ms = 30000\n";
+    let bed = Bed::new(io, &[server.address()], times);
+    let mut client = bed.client();
+    let call = client.open("POST", "/", &[("content-type", "application/grpc")]);
+    let request = client.open("POST", "/", &[("content-type", "application/grpc-web")]);
+    for stream in [call, request] {
+        client.send(data(stream, "a", false));
+    }
+    assert_eq!(client.response(request).status(), 408);
+    std::thread::sleep(Duration::from_millis(1_500));
+    client.send(data(call, "b", true));
+    assert_eq!(client.response(call).text(), "ab");
 }

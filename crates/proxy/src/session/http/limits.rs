@@ -42,6 +42,13 @@ impl RequestLimits {
             },
         }
     }
+
+    /// Makes the limits those of a call of gRPC, whose streams may be silent for long, as tunnels
+    /// may.
+    pub(super) fn adapt_to_grpc(&mut self) {
+        self.times.body_idle = self.times.tunnel_idle;
+        self.times.body_rate_min = 0;
+    }
 }
 
 impl Session<'_> {
@@ -112,6 +119,9 @@ impl Session<'_> {
             Some(left) if left.as_millis() <= 1 => {
                 "the request body comes too slowly ([service.times] body_rate_bytes_min)"
             }
+            _ if self.exchange.is_grpc => {
+                "no message of the call has arrived ([service.times] tunnel_idle_ms)"
+            }
             _ => "the request body is incomplete ([service.times] body_idle_ms)",
         }
     }
@@ -121,6 +131,9 @@ impl Session<'_> {
         match self.stage {
             Stage::Tunnel => "no byte in the tunnel ([service.times] tunnel_idle_ms)",
             _ if self.is_request_over() => self.request_limit_text(),
+            _ if self.exchange.is_grpc => {
+                "no byte of the call has passed ([service.times] tunnel_idle_ms)"
+            }
             _ => "no byte of the response was taken or sent ([service.times] body_idle_ms)",
         }
     }

@@ -184,7 +184,11 @@ impl Session<'_> {
         let http = view.as_ref().map_or(Some(own), |view| view.http());
         let http = http.unwrap_or(own);
         let route = self.exchange.action().map(|action| &action.limits);
-        self.exchange.limits = Some(RequestLimits::new(http, route));
+        let mut limits = RequestLimits::new(http, route);
+        if self.exchange.is_grpc {
+            limits.adapt_to_grpc();
+        }
+        self.exchange.limits = Some(limits);
         self.exchange.kept = self.kept(head, http);
         self.exchange.sticky = sticky_cookie(http, head, bytes);
     }
