@@ -10,6 +10,8 @@ mod certificates;
 mod client;
 #[path = "http2/clients.rs"]
 mod clients;
+#[path = "http2/fetched.rs"]
+mod fetched;
 #[path = "http2/floods.rs"]
 mod floods;
 #[path = "http2/frames.rs"]

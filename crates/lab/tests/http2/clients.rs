@@ -120,14 +120,15 @@ fn events(incoming: &Incoming<'_>, gates: &Gates) -> bool {
     reply(incoming.socket, "0\r\n\r\n")
 }
 
-struct Site {
-    bed: Bed,
-    origin: Origin,
-    certificates: Certificates,
+/// A service over TLS and in plaintext, and its server.
+pub(crate) struct Site {
+    pub(crate) bed: Bed,
+    pub(crate) origin: Origin,
+    pub(crate) certificates: Certificates,
 }
 
 impl Site {
-    fn new(io: &str) -> Option<Site> {
+    pub(crate) fn new(io: &str) -> Option<Site> {
         let certificates = Certificates::make()?;
         let origin = site();
         let bed = Bed::new(io, &[&origin], &crate::tls(&certificates));
@@ -139,7 +140,7 @@ impl Site {
     }
 
     /// Returns the URLs of a path in plaintext and over TLS.
-    fn urls(&self, path: &str) -> [String; 2] {
+    pub(crate) fn urls(&self, path: &str) -> [String; 2] {
         ["http", "https"].map(|scheme| format!("{scheme}://{}{path}", self.bed.listen))
     }
 
