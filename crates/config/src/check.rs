@@ -1,5 +1,6 @@
 //! Checks the configuration across tables, for duplicates and contradictions.
 
+mod acme;
 mod database;
 mod probes;
 mod routes;
@@ -13,6 +14,7 @@ use crate::problem::{Problems, SourceSpan};
 use crate::server::ServerSpans;
 use crate::service::Draft;
 
+pub(crate) use self::acme::check as acme;
 pub(crate) use database::peers;
 pub(crate) use shared::clusters;
 

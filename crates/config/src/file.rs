@@ -16,7 +16,7 @@ use crate::setting::Settings;
 use crate::socket::default_socket;
 use crate::sources::{Sources, file_help, is_world_readable, plain};
 use crate::syntax::syntax_errors;
-use crate::{peers, secrets, top};
+use crate::{acme, peers, secrets, top};
 
 /// Maximum size of a config file. A larger file was named by mistake.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -126,6 +126,8 @@ fn read_plan(
         .and_then(|t| t.value_span("listen").or(t.span.clone()));
     let peers = root.table("peers", &keys::PEERS, problems);
     let peers_span = peers.as_ref().and_then(|table| table.span.clone());
+    let acme = root.table("acme", &keys::ACME, problems);
+    let acme_span = acme.as_ref().and_then(|table| table.span.clone());
     let clusters = read_clusters(&root, sources, problems);
     let drafts = read_services(&root, &clusters, sources, problems);
     let plan = Plan {
@@ -136,10 +138,12 @@ fn read_plan(
             .unwrap_or_default(),
         log: log.map(|t| Log::of(&t, problems)).unwrap_or_default(),
         peers: peers.map(|t| peers::read(&t, problems)).unwrap_or_default(),
+        acme: acme.map(|t| acme::read(&t, sources, problems)),
         services: Vec::new(),
     };
     check::whole(&plan.admin, &admin_span, &drafts, problems);
     check::clusters(&clusters, &drafts, problems);
+    check::acme(plan.acme.as_ref(), &acme_span, &drafts, problems);
     check::peers(&plan.peers, &peers_span, &drafts, problems);
     Some(Plan {
         services: drafts.into_iter().map(|draft| draft.plan).collect(),

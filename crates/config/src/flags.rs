@@ -112,6 +112,7 @@ fn from_flags_with(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> 
         admin,
         log: Log::default(),
         peers: PeersPlan::default(),
+        acme: None,
         services: vec![draft.plan],
     });
     Loaded { plan, problems }

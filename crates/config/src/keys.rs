@@ -16,7 +16,7 @@ pub(crate) use self::http::{
     BASIC_AUTH, CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, RESPOND, RETRY, ROUTE, STICKY, TIMES,
 };
 pub use self::process::ROOT;
-pub(crate) use self::process::{ADMIN, ENGINE, LOG, PEERS};
+pub(crate) use self::process::{ACME, ADMIN, ENGINE, LOG, PEERS};
 pub(crate) use self::servers::{
     CLUSTER, CLUSTER_HEALTH, CLUSTER_MONITOR, CLUSTER_SERVER_TLS, SERVER,
 };
@@ -25,12 +25,13 @@ pub(crate) use self::service::{KEEPALIVE, QUEUE, SERVICE};
 pub use crate::setting::{Absent, Key, Kind, Section};
 
 /// All tables of the config file, in the order of the documentation.
-pub static SECTIONS: [&Section; 34] = [
+pub static SECTIONS: [&Section; 35] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
     &LOG,
     &PEERS,
+    &ACME,
     &CLUSTER,
     &SERVICE,
     &SERVER,

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acme;
 mod address;
 mod auth;
 mod check;

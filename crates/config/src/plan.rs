@@ -1,5 +1,6 @@
 //! Defines the checked plan: the content of the config file as plain data, with all defaults.
 
+mod acme;
 mod auth;
 mod database;
 mod http;
@@ -23,6 +24,7 @@ use ipnet::IpNet;
 
 pub use crate::address::{Address, Listen};
 use crate::setting::{DAY_MS, HOUR_MS, TEN_MINUTES_MS, WEEK_MS, number, settings, words};
+pub use acme::{AcmeChallenge, AcmePlan, ExternalAccount};
 pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
 pub use http::{
@@ -43,7 +45,9 @@ pub use route::{
 };
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};
-pub use tls::{NamedCertificate, OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan};
+pub use tls::{
+    HttpTlsPlan, NamedCertificate, OwnCertificate, PemFile, ServerTls, TlsMode, TlsPlan,
+};
 
 /// Complete configuration of one process. Immutable: a reload creates a new one.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +62,8 @@ pub struct Plan {
     pub log: Log,
     /// Other Evenkeel instances that serve the same clients.
     pub peers: PeersPlan,
+    /// `[acme]`: authority from which certificates come. `None`: they come from files only.
+    pub acme: Option<AcmePlan>,
     /// Services, at least one.
     pub services: Vec<ServicePlan>,
 }
@@ -245,13 +251,10 @@ impl ServicePlan {
             .map_or(&self.tls_routes.routes, |http| &http.routes)
     }
 
-    /// Returns `[service.tls]`: TLS towards clients. `None`: there is none.
-    pub fn tls(&self) -> Option<&TlsPlan> {
-        match &self.protocol {
-            Protocol::Tcp => None,
-            Protocol::Http(http) => http.tls.as_ref(),
-            Protocol::Sql(database) => database.tls.as_ref(),
-        }
+    /// Returns the names whose certificates come by ACME.
+    pub fn acme_names(&self) -> &[String] {
+        let tls = self.http().and_then(|http| http.tls.as_ref());
+        tls.map_or(&[], |tls| &tls.acme)
     }
 }
 

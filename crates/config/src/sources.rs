@@ -99,7 +99,8 @@ impl Sources {
         }
     }
 
-    fn secret_file(
+    /// Returns the secret that is alone in a file.
+    pub(crate) fn secret_file(
         &self,
         name: &str,
         span: &SourceSpan,

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use evenkeel_tls::{Authorities, SetupError, TlsIdentity};
 
-use crate::keys;
-use crate::plan::{NamedCertificate, OwnCertificate, PemFile, TlsPlan};
+use crate::plan::{HttpTlsPlan, NamedCertificate, OwnCertificate, PemFile, TlsPlan};
 use crate::problem::Problems;
 use crate::reader::{Table, wrong_type};
 use crate::sources::Sources;
+use crate::{acme, keys};
 
 /// Reads the settings. Returns `None` if they are not usable.
 pub(crate) fn read(
@@ -24,7 +24,6 @@ pub(crate) fn read(
     Some(TlsPlan {
         certificate,
         key,
-        more: Vec::new(),
         client_ca,
         required,
     })
@@ -36,10 +35,20 @@ pub(crate) fn read_http(
     table: &Table<'_>,
     sources: &Sources,
     problems: &mut Problems,
-) -> Option<TlsPlan> {
-    let own = own_certificate(table, sources, problems);
+) -> Option<HttpTlsPlan> {
+    let names = acme::names(table, problems);
+    let has_file = table.value("certificate").is_some() || table.value("key").is_some();
+    let is_acme_only = !table.elements("acme").is_empty() && !has_file;
+    let own = match is_acme_only {
+        true => None,
+        false => Some(own_certificate(table, sources, problems)?),
+    };
     let client_ca = authorities(table, "client_ca", sources, problems);
-    let mut more = Vec::new();
+    let own = own.map(|own| NamedCertificate {
+        own,
+        client_ca: None,
+    });
+    let mut certificates = Vec::from_iter(own);
     for value in table.elements("certificates") {
         let help = "write `{ certificate = \"…\", key = \"…\" }` or `{ directory = \"…\" }`";
         let Some(values) = value.get_ref().as_table() else {
@@ -52,18 +61,15 @@ pub(crate) fn read_http(
             None => Vec::from_iter(own_certificate(&entry, sources, problems)),
         };
         let client_ca = authorities(&entry, "client_ca", sources, problems);
-        more.extend(own.into_iter().map(|own| NamedCertificate {
+        certificates.extend(own.into_iter().map(|own| NamedCertificate {
             own,
             client_ca: client_ca.clone(),
         }));
     }
-    let OwnCertificate { certificate, key } = own?;
-    Some(TlsPlan {
-        certificate,
-        key,
-        more,
+    Some(HttpTlsPlan {
+        certificates,
+        acme: names,
         client_ca,
-        required: false,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Tests the config file: the messages for invalid files, and the plan of valid ones.
 
+#[path = "config/acme.rs"]
+mod acme;
 #[path = "config/clusters.rs"]
 mod clusters;
 #[path = "config/documentation.rs"]

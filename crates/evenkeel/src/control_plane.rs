@@ -1,6 +1,7 @@
 //! Owns all state that changes at run time, takes events from probes, traffic, commands and timers,
 //! and publishes service snapshots to the data plane.
 
+mod acme;
 mod clock;
 mod cluster;
 mod clusters;
@@ -53,6 +54,7 @@ use crate::log::Format;
 use crate::notify;
 use crate::status::{EventKind, Request, Severity};
 use crate::upgrade::predecessor::{InheritedSockets, Predecessor, TakeOverError};
+use acme::Acme;
 use clusters::Clusters;
 use eligibility::RoleView;
 use monitor_event::MonitorEvent;
@@ -147,6 +149,7 @@ pub struct ControlPlane {
     upgrades: Upgrades,
     /// Keys of the session tickets of all HTTP services.
     ticket_keys: Arc<TicketKeys>,
+    acme: Acme,
     reports: (mpsc::Sender<MonitorEvent>, mpsc::Receiver<MonitorEvent>),
     started_ms: u64,
     loaded_ms: u64,
@@ -182,6 +185,7 @@ impl ControlPlane {
             removals: Vec::new(),
             upgrades: Upgrades::default(),
             ticket_keys: Arc::new(TicketKeys::new()?),
+            acme: Acme::default(),
             reports: mpsc::channel(REPORTS_WAITING_MAX),
             started_ms: now_ms,
             loaded_ms: now_ms,
@@ -216,6 +220,7 @@ impl ControlPlane {
                 Some(request) = requests.recv() => self.answer(request).await,
                 Ok(event) = events.recv_async() => self.handle_event(event, format),
                 Some(report) = self.reports.1.recv() => self.handle_monitor_events(report),
+                Some(event) = self.acme.events.recv() => self.handle_acme(event),
                 Some(signal) = signals.recv() => self.handle_signal(signal).await,
                 Some(event) = self.upgrades.from_successor.1.recv() => self.handle_successor(event),
                 Some(event) = self.upgrades.from_predecessor.1.recv() => {
@@ -406,6 +411,7 @@ impl ControlPlane {
         for service in &mut self.services {
             service.stop_listening(&self.data_plane);
         }
+        self.acme.stop();
         self.upgrades.notify_predecessor();
         let sessions = watchdog::counted(self.sessions(), "session");
         let cause = format!(

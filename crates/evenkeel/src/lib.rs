@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod acme;
 pub mod admin;
 pub mod cli;
 pub mod client;

@@ -1,6 +1,7 @@
 //! Defines the status that the running process reports (`GET /api/v1/status`), and the requests
 //! that are sent to the control plane.
 
+mod acme;
 mod cluster;
 mod control;
 mod database;
@@ -15,6 +16,7 @@ use evenkeel_proxy::counters;
 use evenkeel_wire::SqlProtocol;
 use serde::{Deserialize, Serialize};
 
+pub use acme::{AcmeStatus, CertificateStatus};
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
 pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
 pub use database::{
@@ -51,6 +53,8 @@ pub struct Status {
     pub services: Vec<ServiceStatus>,
     /// Clusters of the services with a role.
     pub clusters: Vec<ClusterStatus>,
+    /// Certificates that come by ACME. `None`: none do.
+    pub acme: Option<AcmeStatus>,
     /// Latest events, oldest first; `/api/v1/events` returns more.
     pub events: Vec<TimelineEvent>,
 }

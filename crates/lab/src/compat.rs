@@ -32,6 +32,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{Lab, PoolMode, Pooler, PoolerKind, PoolerOptions};
 pub use known::Known;
+pub use source::pebble;
 pub use suite::Suite;
 use suite::TestTarget;
 pub use verdict::{Case, Cases, Difference, Verdict};

@@ -96,7 +96,7 @@ impl Acceptor {
         let connection = connection.map_err(ChannelError::WithClient)?;
         Ok(Channel::of_client(
             connection,
-            Arc::clone(&self.hashes),
+            Some(Arc::clone(&self.hashes)),
             must_name_protocol,
         ))
     }

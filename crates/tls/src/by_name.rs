@@ -19,6 +19,17 @@ pub struct NamedIdentity {
     /// Authorities of the client certificates that the names of this certificate demand. `None`:
     /// those of the service.
     pub client_ca: Option<Authorities>,
+    /// Rank among certificates of one name.
+    pub rank: Rank,
+}
+
+/// Rank among certificates of one name; the lowest one is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Ordered for the name.
+    Ordered,
+    /// Read from a file.
+    File,
 }
 
 /// Certificates by the names that they are valid for.
@@ -26,8 +37,9 @@ pub(super) struct ByName {
     exact: HashMap<String, Entry>,
     /// Names without the first label, of certificates for `*.NAME`.
     wildcard: HashMap<String, Entry>,
-    /// Certificate for other names, and for clients that send none.
-    other: Entry,
+    /// Certificate for other names, and for clients that send none. `None`: there is no
+    /// certificate yet.
+    other: Option<Entry>,
 }
 
 #[derive(Clone)]
@@ -38,11 +50,11 @@ struct Entry {
 }
 
 impl ByName {
-    /// Creates the table. If two certificates are valid for a name, the first one is used, but one
-    /// that demands client certificates comes before others. There must be a certificate.
+    /// Creates the table. If two certificates are valid for a name, one that demands client
+    /// certificates is used before others, then that of the lowest rank, then the first one.
     pub(super) fn new(identities: &[NamedIdentity]) -> Self {
         let mut policies = 0;
-        let entries: Vec<(&TlsIdentity, Entry)> = identities
+        let mut entries: Vec<(&NamedIdentity, Entry)> = identities
             .iter()
             .map(|one| {
                 policies += usize::from(one.client_ca.is_some());
@@ -50,22 +62,22 @@ impl ByName {
                     certified: one.identity.certified(),
                     policy: one.client_ca.as_ref().map_or(0, |_| policies),
                 };
-                (&one.identity, entry)
+                (one, entry)
             })
             .collect();
-        let other = Entry {
-            certified: Arc::clone(&entries[0].1.certified),
+        let other = entries.first().map(|(_, first)| Entry {
+            certified: Arc::clone(&first.certified),
             policy: 0,
-        };
+        });
         let mut table = Self {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
             other,
         };
-        let (own, others): (Vec<_>, Vec<_>) =
-            entries.iter().partition(|(_, entry)| entry.policy > 0);
-        for (identity, entry) in own.into_iter().chain(others) {
-            table.add(identity, entry);
+        // The sort is stable.
+        entries.sort_by_key(|(one, entry)| (entry.policy == 0, one.rank));
+        for (one, entry) in &entries {
+            table.add(&one.identity, entry);
         }
         table
     }
@@ -84,16 +96,16 @@ impl ByName {
     /// Returns the number of the policy of a name: 0 for that of the service, else the position
     /// among the certificates with own `client_ca`, from 1 on.
     pub(super) fn policy(&self, name: &str) -> usize {
-        self.find(name).policy
+        self.find(name).map_or(0, |entry| entry.policy)
     }
 
-    fn find(&self, name: &str) -> &Entry {
+    fn find(&self, name: &str) -> Option<&Entry> {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         let found = self.exact.get(&name).or_else(|| {
             let (_, parent) = name.split_once('.')?;
             self.wildcard.get(parent)
         });
-        found.unwrap_or(&self.other)
+        found.or(self.other.as_ref())
     }
 }
 
@@ -109,7 +121,7 @@ impl ResolvesServerCert for PolicyResolver {
     /// The policy was chosen by the name as read before. Should this reading differ, there is no
     /// certificate, and the handshake fails. The library asks also before it resumes a session.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let entry = self.names.find(hello.server_name().unwrap_or_default());
+        let entry = self.names.find(hello.server_name().unwrap_or_default())?;
         (entry.policy == self.policy).then(|| Arc::clone(&entry.certified))
     }
 }
@@ -135,6 +147,7 @@ mod tests {
         NamedIdentity {
             identity: identity.expect("an identity"),
             client_ca,
+            rank: Rank::File,
         }
     }
 
@@ -146,7 +159,7 @@ mod tests {
         ];
         let table = ByName::new(&identities);
         let is = |name: &str, of: usize| {
-            let found = &table.find(name).certified;
+            let found = &table.find(name).expect("a certificate").certified;
             assert_eq!(
                 found.cert,
                 identities[of].identity.certified().cert,
@@ -161,6 +174,27 @@ mod tests {
         is("", 0);
         is("a.b.shop.example", 0);
         is("example", 0);
+    }
+
+    #[test]
+    fn an_ordered_certificate_replaces_that_of_a_file_for_its_name_only() {
+        let ordered = NamedIdentity {
+            rank: Rank::Ordered,
+            ..identity(&["shop.example"], false)
+        };
+        let file = identity(&["shop.example", "www.shop.example"], false);
+        let identities = [file, ordered];
+        let table = ByName::new(&identities);
+        for (name, of) in [
+            ("shop.example", 1),
+            ("www.shop.example", 0),
+            ("other.example", 0),
+        ] {
+            let found = &table.find(name).expect("a certificate").certified;
+            let wanted = identities[of].identity.certified();
+            assert_eq!(found.cert, wanted.cert, "{name}");
+        }
+        assert!(ByName::new(&[]).find("shop.example").is_none());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Reads the names, hashes and validity of certificates. The trust in them is verified elsewhere.
 
+use std::ops::RangeInclusive;
+
 use rustls::pki_types::{CertificateDer, UnixTime};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use x509_cert::{
@@ -181,12 +183,15 @@ pub(super) fn end_point(der: &CertificateDer<'_>) -> Option<Vec<u8>> {
 
 /// Returns whether `now` is within the certificate's validity.
 pub(super) fn is_valid_at(der: &CertificateDer<'_>, now: UnixTime) -> bool {
-    parse(der).is_some_and(|certificate| {
-        let validity = certificate.tbs_certificate.validity;
-        let begins = validity.not_before.to_unix_duration().as_secs();
-        let ends = validity.not_after.to_unix_duration().as_secs();
-        (begins..=ends).contains(&now.as_secs())
-    })
+    validity(der).is_some_and(|validity| validity.contains(&now.as_secs()))
+}
+
+/// Returns the first and the last second of the certificate's validity, in Unix time.
+pub(super) fn validity(der: &CertificateDer<'_>) -> Option<RangeInclusive<u64>> {
+    let validity = parse(der)?.tbs_certificate.validity;
+    let begins = validity.not_before.to_unix_duration().as_secs();
+    let ends = validity.not_after.to_unix_duration().as_secs();
+    Some(begins..=ends)
 }
 
 fn parse(der: &CertificateDer<'_>) -> Option<Certificate> {

@@ -68,11 +68,11 @@ enum Connection {
 impl Channel {
     pub(super) fn of_client(
         connection: UnbufferedServerConnection,
-        hashes: Arc<Hashes>,
+        hashes: Option<Arc<Hashes>>,
         must_name_protocol: bool,
     ) -> Self {
         Self {
-            hashes: Some(hashes),
+            hashes,
             must_name_protocol,
             ..Self::new(Connection::OfClient(Box::new(connection)))
         }

@@ -25,7 +25,8 @@ pub struct HttpAcceptor {
     names: Arc<ByName>,
     /// Policies; the first one is that of the service.
     policies: Vec<Policy>,
-    hashes: Arc<Hashes>,
+    /// `None`: there is no certificate yet.
+    hashes: Option<Arc<Hashes>>,
 }
 
 /// Versions of HTTP that clients may choose by ALPN (RFC 7301).
@@ -55,8 +56,9 @@ struct Policy {
 
 impl HttpAcceptor {
     /// Creates an acceptor for these versions, with the certificate of the name that a client asks
-    /// for, else the first one. Clients must show a certificate of `client_ca`, or of the
-    /// authorities of the name's certificate if that has its own.
+    /// for, else the first one. Without a certificate each handshake fails. Clients must show a
+    /// certificate of `client_ca`, or of the authorities of the name's certificate if that has its
+    /// own.
     ///
     /// Clients may resume sessions by tickets, whose keys all workers share. A ticket is valid for
     /// its service and policy only.
@@ -67,8 +69,6 @@ impl HttpAcceptor {
         protocols: HttpProtocols,
         keys: &Arc<TicketKeys>,
     ) -> Result<Self, SetupError> {
-        let first = identities.first();
-        let first = first.ok_or_else(|| SetupError::bad("[service.tls]", "no certificate"))?;
         let own = identities.iter().filter_map(|one| one.client_ca.as_ref());
         let names = Arc::new(ByName::new(identities));
         let policies = std::iter::once(client_ca).chain(own.map(Some));
@@ -88,7 +88,9 @@ impl HttpAcceptor {
         });
         Ok(Self {
             policies: policies.collect::<Result<_, SetupError>>()?,
-            hashes: Arc::new(Hashes::of(first.identity.certificate())),
+            hashes: identities
+                .first()
+                .map(|first| Arc::new(Hashes::of(first.identity.certificate()))),
             names,
         })
     }
@@ -105,7 +107,7 @@ impl HttpAcceptor {
         let policy = self.policy_of(name.unwrap_or_default());
         let connection = UnbufferedServerConnection::new(Arc::clone(&policy.config));
         let connection = connection.map_err(ChannelError::WithClient)?;
-        let channel = Channel::of_client(connection, Arc::clone(&self.hashes), false);
+        let channel = Channel::of_client(connection, self.hashes.clone(), false);
         Ok(channel.under(policy.identity))
     }
 

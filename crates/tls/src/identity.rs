@@ -1,6 +1,6 @@
 //! Holds a certificate with its private key: Evenkeel's identity towards clients or servers.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, ops::RangeInclusive, path::Path, sync::Arc};
 
 use rustls::{
     Error,
@@ -10,9 +10,10 @@ use rustls::{
     },
     sign::{CertifiedKey, SingleCertAndKey},
 };
+use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::{SetupError, trust};
+use super::{SetupError, certificate, trust};
 
 /// Chain of certificates, the own one first, and the key of the own one.
 #[derive(Clone)]
@@ -66,6 +67,22 @@ impl TlsIdentity {
         &self.pem
     }
 
+    /// Returns the first and the last second in which the own certificate is valid, in Unix time.
+    pub fn validity(&self) -> Option<RangeInclusive<u64>> {
+        certificate::validity(self.certificate())
+    }
+
+    /// Returns whether the own certificate has this DNS name, in lower case, and not as a wildcard.
+    pub fn has_name(&self, name: &str) -> bool {
+        let names = certificate::dns_names(self.certificate());
+        names.iter().any(|one| one.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the SHA-256 hash of the own certificate.
+    pub fn sha256(&self) -> [u8; 32] {
+        Sha256::digest(self.certificate()).into()
+    }
+
     /// Returns the own certificate.
     pub(super) fn certificate(&self) -> &CertificateDer<'static> {
         // The chain is not empty: an empty one is rejected above.
@@ -95,7 +112,7 @@ fn read(section: &str, name: &str, path: &Path) -> Result<Vec<u8>, SetupError> {
     })
 }
 
-fn parse_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn parse_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()
         .map_err(|e| format!("not a PEM certificate: {e}"))?;
@@ -105,7 +122,7 @@ fn parse_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-fn parse_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+pub(super) fn parse_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound if is_encrypted(text) => {
             "is encrypted: remove the passphrase, and make the file readable by Evenkeel only"

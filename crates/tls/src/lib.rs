@@ -9,6 +9,7 @@
 mod acceptor;
 mod by_name;
 mod certificate;
+mod challenge;
 mod channel;
 mod connector;
 mod fingerprint;
@@ -24,8 +25,9 @@ mod tests;
 
 pub use self::{
     acceptor::Acceptor,
-    by_name::NamedIdentity,
+    by_name::{NamedIdentity, Rank},
     certificate::Names,
+    challenge::{ALPN_ACME, ChallengeAcceptor},
     channel::{Channel, Progress},
     connector::{AlpnProtocol, Connector, ServerEncryption},
     fingerprint::{Fingerprint, NoFingerprint},

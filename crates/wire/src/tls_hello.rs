@@ -27,6 +27,9 @@ const CLIENT_HELLO: u8 = 1;
 /// Number of the extension `server_name`.
 const SERVER_NAME: u16 = 0;
 
+/// Number of the extension `application_layer_protocol_negotiation` (RFC 7301 §3.1).
+const ALPN: u16 = 16;
+
 /// Type of a DNS name in that extension.
 const HOST_NAME: u8 = 0;
 
@@ -88,6 +91,32 @@ pub fn parse(bytes: &[u8]) -> Parsed {
         Some(server_name) => Parsed::Hello { server_name },
         None => Parsed::Invalid(HelloError::Malformed),
     }
+}
+
+/// Returns whether a whole ClientHello offers this protocol, and no other, by ALPN (RFC 7301).
+#[must_use]
+pub fn offers_only(bytes: &[u8], protocol: &[u8]) -> bool {
+    let Ok(Some(message)) = message(bytes) else {
+        return false;
+    };
+    offered(&message).is_some_and(|names| {
+        short_vector(names).is_some_and(|(name, rest)| name == protocol && rest.is_empty())
+    })
+}
+
+/// Returns the list of the protocols that the body of a ClientHello offers by ALPN.
+fn offered(body: &[u8]) -> Option<&[u8]> {
+    let mut extensions = extensions(body)?;
+    while !extensions.is_empty() {
+        let (kind, rest) = extensions.split_first_chunk::<2>()?;
+        let (content, rest) = vector(rest)?;
+        if u16::from_be_bytes(*kind) == ALPN {
+            let (names, rest) = vector(content)?;
+            return rest.is_empty().then_some(names);
+        }
+        extensions = rest;
+    }
+    None
 }
 
 /// Returns the body of the first handshake message, without its header; it may be spread over
@@ -153,20 +182,23 @@ fn body(message: &[u8]) -> Result<Option<std::ops::Range<usize>>, HelloError> {
     Ok((message.len() >= end).then_some(4..end))
 }
 
-/// Reads the name from the body of a ClientHello. `None`: it is malformed.
-fn server_name(body: &[u8]) -> Option<Option<Box<str>>> {
+/// Returns the extensions in the body of a ClientHello. `None`: it is malformed.
+fn extensions(body: &[u8]) -> Option<&[u8]> {
     // Version and random number.
     let (_, rest) = body.split_at_checked(2 + 32)?;
     let (_session, rest) = short_vector(rest)?;
     let (_suites, rest) = vector(rest)?;
     let (_compressions, rest) = short_vector(rest)?;
     if rest.is_empty() {
-        return Some(None);
+        return Some(rest);
     }
-    let (mut extensions, rest) = vector(rest)?;
-    if !rest.is_empty() {
-        return None;
-    }
+    let (extensions, rest) = vector(rest)?;
+    rest.is_empty().then_some(extensions)
+}
+
+/// Reads the name from the body of a ClientHello. `None`: it is malformed.
+fn server_name(body: &[u8]) -> Option<Option<Box<str>>> {
+    let mut extensions = extensions(body)?;
     let mut name = None;
     while !extensions.is_empty() {
         let (kind, rest) = extensions.split_first_chunk::<2>()?;

@@ -14,10 +14,13 @@ pub(crate) static HTTP_POOL: Section = section("[service.pool] (http)", &[HttpPo
 pub(crate) static HTTP_TLS: Section = section(
     "[service.tls] (http)",
     &[keys! {
-        /// PEM file with the certificate and its intermediates.
-        "certificate" = required, PATH;
+        /// PEM file with the certificate and its intermediates. Required without `acme`.
+        "certificate", PATH;
         /// PEM file with the private key.
-        "key" = required, PATH;
+        "key", PATH;
+        /// Names whose certificates are ordered and renewed as [`[acme]`](acme.md) says, one for
+        /// each.
+        "acme" = [], Kind::Texts("names");
         /// Further certificates.
         "certificates", Kind::Entries("an array of tables", &CERTIFICATE);
         /// PEM file with the authorities of client certificates. Clients must then have one; for a

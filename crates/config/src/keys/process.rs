@@ -1,7 +1,7 @@
 //! Lists the tables of the process.
 
 use super::{CLUSTER, Kind, PATH, SERVICE, Section, TEXT, section};
-use crate::plan::{Engine, Log, PeersPlan};
+use crate::plan::{AcmePlan, Engine, Log, PeersPlan};
 use crate::setting::keys;
 
 /// The file itself.
@@ -12,6 +12,7 @@ pub static ROOT: Section = section(
         "admin", Kind::Table(&ADMIN);
         "log", Kind::Table(&LOG);
         "peers", Kind::Table(&PEERS);
+        "acme", Kind::Table(&ACME);
         /// One for each set of servers that several services use.
         "cluster", Kind::Tables(&CLUSTER);
         /// One for each service; at least one.
@@ -61,6 +62,31 @@ pub(crate) static PEERS: Section = section(
             /// Addresses of the instances by number; the own number is ignored, so that all
             /// instances can have one list.
             "addresses", Kind::Names("a table");
+        },
+    ],
+);
+
+/// `[acme]`
+pub(crate) static ACME: Section = section(
+    "[acme]",
+    &[
+        keys! {
+            /// true: you agree to the terms of the authority.
+            "terms_agreed" = required, Kind::Flag;
+        },
+        AcmePlan::KEYS,
+        keys! {
+            /// Directory for the account, the certificates and the state of orders, mode 0700. It
+            /// is made if it is missing. Balancers of the same names must share it.
+            "storage" = "/var/lib/evenkeel/acme", PATH;
+            /// PEM file with the authorities of the directory's server, in place of the public
+            /// ones.
+            "ca", PATH;
+            /// Identifier of the key by which the account is bound to one that you have at the
+            /// authority (external account binding).
+            "eab_key_id", TEXT;
+            /// File that holds only this key, base64url.
+            "eab_key_file", PATH;
         },
     ],
 );

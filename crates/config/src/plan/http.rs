@@ -3,7 +3,7 @@
 use evenkeel_policy::http::replay::ReplaySettings;
 use ipnet::IpNet;
 
-use super::{ContentPlan, RoutePlan, TlsPlan};
+use super::{ContentPlan, HttpTlsPlan, RoutePlan};
 use crate::setting::{DAY_MS, HOUR_MS, Kind, TEN_MINUTES_MS, WEEK_MS, number, settings, words};
 
 /// Highest limit of the size of a request body.
@@ -13,7 +13,7 @@ pub(crate) const BODY_BYTES_MAX: u64 = 1 << 50;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpPlan {
     /// `[service.tls]`: TLS towards clients. `None`: plaintext.
-    pub tls: Option<TlsPlan>,
+    pub tls: Option<HttpTlsPlan>,
     /// `[service.pool]`: server connections.
     pub pool: HttpPoolPlan,
     /// `[service.times]`: time limits of requests.

@@ -7,23 +7,33 @@ use evenkeel_tls::Fingerprint;
 use super::{Address, Secret};
 use crate::setting::words;
 
-/// `[service.tls]`: TLS to clients.
+/// `[service.tls]` of a database service: TLS to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsPlan {
     /// Certificate of the service, followed by intermediate certificates.
     pub certificate: PemFile,
     /// Private key of the certificate.
     pub key: PemFile,
-    /// Further certificates, for the names that clients ask for. HTTP services only.
-    pub more: Vec<NamedCertificate>,
-    /// Authorities that sign client certificates, which HTTP services demand. `None`: certificates
-    /// are not requested.
+    /// Authorities that sign client certificates. `None`: certificates are not requested.
     pub client_ca: Option<PemFile>,
     /// True if plaintext is refused. Default false.
     pub required: bool,
 }
 
-/// Further certificate of an HTTP service.
+/// `[service.tls]` of an HTTP service: TLS to clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpTlsPlan {
+    /// Certificates from files, for the names that clients ask for. The first one is also that of
+    /// other names.
+    pub certificates: Vec<NamedCertificate>,
+    /// Names whose certificates come by ACME, in lower case and each once. `[acme]` is then set.
+    pub acme: Vec<String>,
+    /// Authorities that sign client certificates, which are then demanded. `None`: certificates are
+    /// not requested.
+    pub client_ca: Option<PemFile>,
+}
+
+/// Certificate of an HTTP service from files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedCertificate {
     /// The certificate.

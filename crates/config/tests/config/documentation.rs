@@ -128,6 +128,10 @@ fn file_with(section: &Section, key: &str, value: &str) -> String {
         }
         title if is_http(title) => http_with(section, key, &line),
         "[service.tls]" => postgres(&format!("{}\n{line}", tls())),
+        "[acme]" => {
+            let tls = "protocol = 'http'\n[service.tls]\nacme = ['shop.example']\n";
+            format!("[acme]\nterms_agreed = true\n{line}\n{}", service(tls))
+        }
         "[peers]" => format!("{}\n[peers]\n{line}\n", postgres("")),
         title
         @ ("[service.auth]" | "[service.pool]" | "[service.split]" | "[service.failover]") => {

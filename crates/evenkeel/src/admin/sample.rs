@@ -35,6 +35,16 @@ pub(crate) fn status() -> Status {
             operator_override: Some("db1".into()),
             problems: vec!["db3 belongs to another cluster".into()],
         }],
+        acme: Some(AcmeStatus {
+            is_owner: true,
+            certificates: vec![CertificateStatus {
+                name: "shop.example".into(),
+                expires_at_unix_ms: Some(1_775_001_600_000),
+                next_order_at_unix_ms: 1_772_409_600_000,
+                failures: 2,
+                error: Some("no response within 30 s".into()),
+            }],
+        }),
         events: vec![event()],
     }
 }

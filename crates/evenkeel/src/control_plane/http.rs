@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_config::plan::{
-    self, AccessLog, AccessLogPlan, Http2, HttpLimitsPlan, HttpPlan, HttpTimesPlan, PemFile,
-    RetryPlan, TlsPlan,
+    self, AccessLog, AccessLogPlan, Http2, HttpLimitsPlan, HttpPlan, HttpTimesPlan,
+    NamedCertificate, PemFile, RetryPlan,
 };
 use evenkeel_policy::connection_pool::PoolSettings;
 use evenkeel_policy::server_set::Member;
@@ -21,12 +21,14 @@ use evenkeel_proxy::http::{
 };
 
 use evenkeel_tls::{
-    Authorities, HttpAcceptor, HttpProtocols, NamedIdentity, SetupError, TicketKeys, TlsIdentity,
+    Authorities, HttpAcceptor, HttpProtocols, NamedIdentity, Rank, SetupError, TicketKeys,
+    TlsIdentity,
 };
 
 pub(super) use self::routes::HttpParts;
 
 use super::ControlPlane;
+use super::acme::Certificates;
 use super::database::snapshot::unlimited;
 use super::service::ManagedService;
 
@@ -35,21 +37,29 @@ pub(super) fn new_service(plan: &HttpPlan, workers: usize) -> Arc<HttpService> {
     Arc::new(HttpService::new(workers, pool_settings(plan)))
 }
 
-/// Returns the TLS settings towards clients. `None`: off.
+/// Returns the TLS settings towards clients, with the certificates that have come by ACME. `None`:
+/// off.
 pub(super) fn acceptor(
     service: &str,
-    plan: Option<&TlsPlan>,
-    http2: Http2,
+    plan: &HttpPlan,
+    ordered: &Certificates,
     keys: &Arc<TicketKeys>,
 ) -> Result<Option<Arc<HttpAcceptor>>, SetupError> {
-    let Some(plan) = plan else { return Ok(None) };
-    let first = named_identity(&plan.certificate, &plan.key, None);
-    let more = plan
-        .more
-        .iter()
-        .map(|one| named_identity(&one.own.certificate, &one.own.key, one.client_ca.as_ref()));
-    let identities = std::iter::once(first).chain(more);
-    let identities: Vec<NamedIdentity> = identities.collect::<Result<_, _>>()?;
+    let http2 = plan.clients.http2;
+    let Some(plan) = &plan.tls else {
+        return Ok(None);
+    };
+    let files = plan.certificates.iter().map(named_identity);
+    // The first one is also that of other names: that of a file, if there is one.
+    let ordered = plan.acme.iter().filter_map(|name| ordered.get(name));
+    let ordered = ordered.map(|identity| {
+        Ok(NamedIdentity {
+            identity: identity.clone(),
+            client_ca: None,
+            rank: Rank::Ordered,
+        })
+    });
+    let identities: Vec<NamedIdentity> = files.chain(ordered).collect::<Result<_, SetupError>>()?;
     let client_ca = authorities(plan.client_ca.as_ref())?;
     let protocols = match http2 {
         Http2::Off => HttpProtocols::Http1,
@@ -60,15 +70,13 @@ pub(super) fn acceptor(
     Ok(Some(Arc::new(acceptor)))
 }
 
-fn named_identity(
-    certificate: &PemFile,
-    key: &PemFile,
-    client_ca: Option<&PemFile>,
-) -> Result<NamedIdentity, SetupError> {
-    let texts = [certificate, key].map(|file| file.text.expose().as_bytes());
+fn named_identity(certificate: &NamedCertificate) -> Result<NamedIdentity, SetupError> {
+    let own = &certificate.own;
+    let texts = [&own.certificate, &own.key].map(|file| file.text.expose().as_bytes());
     Ok(NamedIdentity {
         identity: TlsIdentity::from_pem("[service.tls]", texts[0], texts[1])?,
-        client_ca: authorities(client_ca)?,
+        client_ca: authorities(certificate.client_ca.as_ref())?,
+        rank: Rank::File,
     })
 }
 
@@ -130,6 +138,7 @@ impl ControlPlane {
                 plan::ServerHttp2::Tls => ServerHttp2::Tls,
                 plan::ServerHttp2::All => ServerHttp2::All,
             },
+            challenges: self.acme.challenges(),
             server_encryption: self.encryption(service),
         }
     }

@@ -135,6 +135,8 @@ impl ControlPlane {
     pub(super) fn adopt_prepared(&mut self, plan: Plan, prepared: Prepared) {
         self.data_plane.set_records_enabled(plan.log.connections);
         self.peers.adopt(&plan.peers.addresses, &self.data_plane);
+        // Before the services, which use its certificates.
+        self.acme.adopt(&plan);
         self.adopt_servers(&plan, prepared.servers);
         self.adopt_services(&plan.services, prepared.bound);
         self.plan = plan;
@@ -320,7 +322,7 @@ impl ControlPlane {
         // The entries are in the order of the previous plan.
         service.eligibilities.clear();
         self.adopt_protocol_plan(&service);
-        service.adopt_tls(&self.ticket_keys);
+        service.adopt_tls(self.acme.certificates(), &self.ticket_keys);
         service.adopt_rules();
         service
     }
@@ -382,7 +384,7 @@ impl ControlPlane {
             primary: None,
         };
         self.adopt_protocol_plan(&service);
-        service.adopt_tls(&self.ticket_keys);
+        service.adopt_tls(self.acme.certificates(), &self.ticket_keys);
         service.adopt_rules();
         service
     }

@@ -56,6 +56,7 @@ impl ControlPlane {
             },
             services,
             clusters: self.cluster_statuses(),
+            acme: self.acme.status(),
             events: self.timeline.last(),
         }
     }

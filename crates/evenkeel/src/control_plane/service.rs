@@ -13,6 +13,7 @@ use evenkeel_proxy::server_info::ServerInfo;
 use evenkeel_proxy::tls_routes::TlsRoutes;
 use evenkeel_tls::{Acceptor, HttpAcceptor, TicketKeys};
 
+use super::acme::Certificates;
 use super::database::{MonitorTasks, snapshot, tracks};
 use super::eligibility::Eligibility;
 use super::history::History;
@@ -110,13 +111,13 @@ impl ManagedService {
         }
     }
 
-    /// Loads the TLS settings of the plan. A renewed certificate is used for new clients.
-    pub(super) fn adopt_tls(&mut self, keys: &Arc<TicketKeys>) {
+    /// Loads the TLS settings of the plan, with the certificates that have come by ACME. A renewed
+    /// certificate is used for new clients.
+    pub(super) fn adopt_tls(&mut self, ordered: &Certificates, keys: &Arc<TicketKeys>) {
         let acceptor = match &self.plan.protocol {
             Protocol::Tcp => Ok(TlsAcceptor::Tcp),
             Protocol::Http(http) => {
-                http::acceptor(&self.plan.name, http.tls.as_ref(), http.clients.http2, keys)
-                    .map(TlsAcceptor::Http)
+                http::acceptor(&self.plan.name, http, ordered, keys).map(TlsAcceptor::Http)
             }
             Protocol::Sql(database) => {
                 snapshot::acceptor(database.tls.as_ref()).map(TlsAcceptor::Sql)

@@ -324,6 +324,7 @@ impl ControlPlane {
             return;
         };
         self.stop_by_ms = None;
+        self.acme.adopt(&self.plan);
         for service in &self.services {
             self.adopt_protocol_plan(service);
         }
@@ -383,6 +384,7 @@ impl ControlPlane {
         let now_ms = now_ms();
         self.stop_by_ms = Some(now_ms + limit_ms);
         self.release_sockets(taken);
+        self.acme.stop();
         self.services.iter().for_each(snapshot::shrink_pools);
         if let Some(admin_sockets) = &mut self.upgrades.admin_sockets {
             admin_sockets.close(taken);

@@ -6,7 +6,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 use super::{BYTES, SECONDS};
-use crate::status::{RoleName, ServerState, ServerStatus, ServiceState, ServiceStatus, Status};
+use crate::status::{
+    CertificateStatus, RoleName, ServerState, ServerStatus, ServiceState, ServiceStatus, Status,
+};
 
 /// A value and the kind of its family.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,30 @@ pub(super) static PROCESS: &[Family<Status>] = &[
         },
     ),
     gauge(
+        "evenkeel_certificate_expiry_timestamp",
+        "End of the validity of a certificate that came by ACME, Unix time; absent without one",
+        SECONDS,
+        |status, emit| {
+            for one in certificates(status) {
+                if let Some(expires_ms) = one.expires_at_unix_ms {
+                    emit(&[("name", &one.name)], Now(seconds_from_ms(expires_ms)))?;
+                }
+            }
+            Ok(())
+        },
+    ),
+    gauge(
+        "evenkeel_certificate_failures",
+        "Failed orders of a certificate by ACME since the last one that came",
+        None,
+        |status, emit| {
+            for one in certificates(status) {
+                emit(&[("name", &one.name)], Now(f64::from(one.failures)))?;
+            }
+            Ok(())
+        },
+    ),
+    gauge(
         "evenkeel_process_start_timestamp",
         "Start time of the process, Unix time",
         SECONDS,
@@ -119,6 +145,10 @@ pub(super) static PROCESS: &[Family<Status>] = &[
         },
     ),
 ];
+
+fn certificates(status: &Status) -> impl Iterator<Item = &CertificateStatus> {
+    status.acme.iter().flat_map(|acme| &acme.certificates)
+}
 
 /// Metrics of each service. Every sample also has the label `service`.
 pub(super) static SERVICE: &[Family<ServiceStatus>] = &[

@@ -116,6 +116,11 @@ fn values_are_those_of_the_status_in_base_units() {
     let db1 = "{service=\"orders\",server=\"db1\"}";
     let check = |series: &str, expect: f64| assert_eq!(page.get(series), expect, "{series}");
     check(
+        "evenkeel_certificate_expiry_timestamp_seconds{name=\"shop.example\"}",
+        1_775_001_600.0,
+    );
+    check("evenkeel_certificate_failures{name=\"shop.example\"}", 2.0);
+    check(
         "evenkeel_service_sessions_total{service=\"orders\"}",
         123_456.0,
     );
@@ -209,8 +214,19 @@ fn every_name_is_object_what_unit() {
         let words: Vec<&str> = family.split('_').collect();
         assert_eq!(words[0], "evenkeel", "{family}");
         let objects = [
-            "build", "process", "config", "worker", "cluster", "service", "server", "pool", "user",
-            "digest", "rule", "http",
+            "build",
+            "process",
+            "config",
+            "worker",
+            "cluster",
+            "service",
+            "server",
+            "pool",
+            "user",
+            "digest",
+            "rule",
+            "http",
+            "certificate",
         ];
         assert!(objects.contains(&words[1]), "{family}: unknown object");
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

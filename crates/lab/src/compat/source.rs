@@ -8,7 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process;
+use crate::{process, tool};
+
+/// Version of Pebble.
+const PEBBLE: &str = "2.10.3";
 
 /// Returns the cache directory: `EVENKEEL_SUITES`, or the usual place of the machine or the user.
 pub(super) fn home() -> PathBuf {
@@ -78,6 +81,21 @@ pub(super) fn postgres(version: u32) -> Result<PathBuf> {
         arguments: &[version.to_string()],
     };
     source.fetched()
+}
+
+/// Returns the program Pebble, the authority for tests of ACME.
+pub fn pebble() -> Result<PathBuf> {
+    tool::find_go()?;
+    let source = Source {
+        name: &format!("pebble-{PEBBLE}"),
+        title: &format!("Pebble {PEBBLE}"),
+        script: include_str!("fetch-pebble.sh"),
+        arguments: &[
+            home().join("go").display().to_string(),
+            format!("github.com/letsencrypt/pebble/v2/cmd/pebble@v{PEBBLE}"),
+        ],
+    };
+    Ok(source.fetched()?.join("pebble"))
 }
 
 /// Copies a directory recursively.

@@ -2,6 +2,7 @@
 //! a snapshot.
 
 pub mod basic_auth;
+mod challenges;
 pub mod error_pages;
 mod logged_errors;
 pub mod route_stats;
@@ -20,6 +21,7 @@ use evenkeel_policy::http::budget::RetryBudget;
 use evenkeel_policy::http::replay::ReplaySettings;
 use evenkeel_tls::{HttpAcceptor, ServerEncryption};
 
+pub use self::challenges::{ChallengeAnswers, Challenges};
 pub use self::server::HttpServer;
 pub(crate) use self::server::now_s;
 
@@ -58,6 +60,8 @@ pub struct HttpSnapshot {
     pub tls: Option<Arc<HttpAcceptor>>,
     /// Servers that get HTTP/2.
     pub server_http2: ServerHttp2,
+    /// Answers to challenges of a certificate authority. `None`: no certificate comes by ACME.
+    pub challenges: Option<Arc<Challenges>>,
     /// Encryption towards the servers by server id; a server without an entry cannot be used.
     pub server_encryption: HashMap<u64, ServerEncryption>,
 }

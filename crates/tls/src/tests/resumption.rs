@@ -9,8 +9,8 @@ use rustls::{ClientConfig, HandshakeKind, version};
 use super::papers::{Authority, Paper, expired, named};
 use crate::trust::{ServerVerifier, Trust, provider};
 use crate::{
-    Authorities, Channel, ChannelError, HttpAcceptor, HttpProtocols, NamedIdentity, TicketKey,
-    TicketKeys,
+    Authorities, Channel, ChannelError, HttpAcceptor, HttpProtocols, NamedIdentity, Rank,
+    TicketKey, TicketKeys,
 };
 
 /// Clients that remember their sessions.
@@ -65,6 +65,7 @@ fn identity(authority: &Authority, name: &str, client_ca: Option<Authorities>) -
     NamedIdentity {
         identity: authority.server(name).identity(),
         client_ca,
+        rank: Rank::File,
     }
 }
 

@@ -144,3 +144,31 @@ fn contradicting_lengths_and_second_names_are_refused() {
     let bytes = records(&trailing, 16_384);
     assert_eq!(parse(&bytes), Parsed::Invalid(HelloError::Malformed));
 }
+
+#[test]
+fn a_client_that_offers_one_protocol_only_is_recognised() {
+    let offering = |list: &[u8]| {
+        let name = extension(SERVER_NAME, &names(&[(HOST_NAME, "shop.example")]));
+        let extensions = [name, extension(ALPN, list)].concat();
+        records(&message(Some(&extensions)), 16_384)
+    };
+    let only = offering(b"\0\x0b\x0aacme-tls/1");
+    assert!(offers_only(&only, b"acme-tls/1"));
+    assert!(!offers_only(&only[..only.len() - 1], b"acme-tls/1"));
+    assert!(!offers_only(&only, b"h2"));
+    assert!(!offers_only(
+        &offering(b"\0\x0e\x0aacme-tls/1\x02h2"),
+        b"acme-tls/1"
+    ));
+    assert!(!offers_only(
+        &offering(b"\0\x0e\x02h2\x0aacme-tls/1"),
+        b"acme-tls/1"
+    ));
+    assert!(!offers_only(
+        &offering(b"\0\x0c\x0aacme-tls/1"),
+        b"acme-tls/1"
+    ));
+    assert!(!offers_only(&offering(b""), b"acme-tls/1"));
+    assert!(!offers_only(&hello("shop.example"), b"acme-tls/1"));
+    assert!(!offers_only(b"GET / HTTP/1.1\r\n\r\n", b"acme-tls/1"));
+}

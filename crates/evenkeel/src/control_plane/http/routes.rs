@@ -52,26 +52,29 @@ impl ControlPlane {
         };
         for managed in &mut self.services {
             managed.tls_routes = tls_routes::compile(&managed.plan.tls_routes, &find);
-            managed.http_parts = managed
-                .plan
-                .http()
-                .zip(managed.service.http())
-                .map(|(plan, shared)| parts(&managed.plan.name, (plan, shared), &find));
+            managed.http_parts =
+                managed
+                    .plan
+                    .http()
+                    .zip(managed.service.http())
+                    .map(|(plan, shared)| {
+                        let key = key_of(&managed.plan.name, plan, self.acme.secret());
+                        parts(key, (plan, shared), &find)
+                    });
         }
     }
 }
 
 fn parts(
-    name: &str,
+    key: HashKey,
     (plan, shared): (&HttpPlan, &HttpService),
     find: &impl Fn(&str) -> Weak<Service>,
 ) -> HttpParts {
-    let key = key_of(name, plan);
     let stats = shared.adopt_routes(plan.routes.iter().map(|route| &*route.name));
     let action = |(route, stats): (&RoutePlan, Arc<RouteStats>)| Route {
         conditions: route.conditions.clone(),
         protects: route.protects(),
-        target: action((route, stats), name, plan, find),
+        target: action((route, stats), &key, find),
     };
     let routes: Vec<_> = plan.routes.iter().zip(stats).map(action).collect();
     HttpParts {
@@ -86,12 +89,15 @@ fn parts(
 }
 
 /// Returns a key that instances with the same configuration share, and clients do not know if the
-/// service has TLS.
-fn key_of(name: &str, plan: &HttpPlan) -> HashKey {
+/// service has TLS. `acme_secret` is that of instances whose certificates come by ACME only.
+fn key_of(name: &str, plan: &HttpPlan, acme_secret: &[u8]) -> HashKey {
     let mut hasher = Sha256::new();
     hasher.update(name.as_bytes());
     if let Some(tls) = &plan.tls {
-        hasher.update(tls.key.text.expose().as_bytes());
+        match tls.certificates.first() {
+            Some(first) => hasher.update(first.own.key.text.expose().as_bytes()),
+            None => hasher.update(acme_secret),
+        }
     }
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hasher.finalize()[..16]);
@@ -100,8 +106,7 @@ fn key_of(name: &str, plan: &HttpPlan) -> HashKey {
 
 fn action(
     (route, stats): (&RoutePlan, Arc<RouteStats>),
-    name: &str,
-    plan: &HttpPlan,
+    key: &HashKey,
     find: &impl Fn(&str) -> Weak<Service>,
 ) -> RouteAction {
     RouteAction {
@@ -130,10 +135,9 @@ fn action(
             let users = users.map(|(name, hash)| (name.clone(), hash.expose().to_owned()));
             BasicAuth::new(&auth.realm, users, auth.cost_max)
         }),
-        rate: route.rate.map(|limit| {
-            let key = key_of(name, plan);
-            Arc::new(RateTable::new(limit, RATE_BYTES_MAX, key))
-        }),
+        rate: route
+            .rate
+            .map(|limit| Arc::new(RateTable::new(limit, RATE_BYTES_MAX, key.clone()))),
         limits: RouteLimits {
             body: route.limits.body_bytes_max.map(super::body_bytes),
             request: route.limits.request_ms.map(Duration::from_millis),

@@ -31,6 +31,8 @@ pub(super) enum Admitted<'a> {
     Fixed(&'a RouteAction),
     /// A redirect of a route, with this status to this location.
     Redirect(u16, Cow<'a, [u8]>),
+    /// The content that a certificate authority asks for, to verify a name.
+    Challenge(String),
     /// A redirect of a request without TLS to this location.
     ToHttps(String),
     /// A refusal with this status, and the reason.
@@ -72,6 +74,11 @@ impl Session<'_> {
         http: &'h HttpSnapshot,
         client: Option<IpAddr>,
     ) -> Admitted<'h> {
+        // Before redirects: the authority asks without TLS.
+        let challenges = http.challenges.as_ref();
+        if let Some(content) = challenges.and_then(|all| all.content(head.path(bytes))) {
+            return Admitted::Challenge(content);
+        }
         if http.tls.is_some() && !self.client.is_encrypted() {
             match http.clients.https {
                 Https::Off => {}

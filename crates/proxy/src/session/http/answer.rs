@@ -92,6 +92,13 @@ impl Session<'_> {
                 self.answer_also(429, why, &[(b"Retry-After", seconds.as_bytes())])
             }
             Admitted::Redirect(status, location) => self.redirect(status, &location),
+            Admitted::Challenge(content) => {
+                self.note_own_end(RequestEnd::Answered, "challenge of a certificate authority");
+                let view = self.service.snapshot_owned();
+                // RFC 8555 §8.3.
+                let fields: &[(&[u8], &[u8])] = &[(b"Content-Type", b"application/octet-stream")];
+                self.answer_with(&view, 200, fields, content.as_bytes())
+            }
             Admitted::ToHttps(location) => {
                 let why = "the request came without TLS ([service.http] https)";
                 self.note_own_end(RequestEnd::Answered, why);

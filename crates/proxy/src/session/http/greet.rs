@@ -6,12 +6,13 @@ use std::time::Duration;
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
 use evenkeel_engine::timers;
-use evenkeel_tls::{ALPN_HTTP2, HttpAcceptor};
+use evenkeel_tls::{ALPN_ACME, ALPN_HTTP2, HttpAcceptor};
 use evenkeel_wire::http2::PREFACE;
 use evenkeel_wire::tls_hello::{self, HANDSHAKE_RECORD, Parsed};
 
 use crate::record::TerminationReason;
 use crate::service::ClientPermit;
+use crate::service::http::HttpSnapshot;
 use crate::service::http::routes::Http2;
 use crate::worker::Worker;
 
@@ -38,7 +39,7 @@ pub(super) async fn greet(
         return Ok(Greeted::Http1(stream));
     };
     if let Some(acceptor) = http.tls.as_ref() {
-        let greeting = begin(worker, &mut stream, acceptor, early);
+        let greeting = begin(worker, &mut stream, (acceptor, http), early);
         match timers::timeout(HANDSHAKE_LIMIT, greeting).await {
             Ok(greeted) => greeted?,
             Err(_) => {
@@ -48,6 +49,10 @@ pub(super) async fn greet(
                 )));
             }
         }
+    }
+    if stream.alpn() == Some(ALPN_ACME) {
+        // The handshake was the answer to a challenge; no data follows (RFC 8737 §3).
+        return Err(TerminationReason::ClientClosed);
     }
     if stream.alpn() == Some(ALPN_HTTP2) {
         return Ok(Greeted::Http2(stream));
@@ -92,7 +97,7 @@ async fn has_preface(
 async fn begin(
     worker: &Rc<Worker>,
     stream: &mut Stream,
-    acceptor: &HttpAcceptor,
+    (acceptor, http): (&HttpAcceptor, &HttpSnapshot),
     early: &mut Vec<u8>,
 ) -> Result<(), TerminationReason> {
     let mut first = Vec::new();
@@ -102,11 +107,18 @@ async fn begin(
         *early = first;
         return Ok(());
     }
-    let name = match acceptor.has_policies_by_name() {
+    let challenges = http.challenges.as_ref();
+    let challenges = challenges.filter(|all| all.has_handshakes());
+    let name = match acceptor.has_policies_by_name() || challenges.is_some() {
         true => server_name(worker, stream, &mut first).await?,
         false => None,
     };
-    let channel = acceptor.accept(name.as_deref());
+    let challenge = challenges.zip(name.as_deref());
+    let challenge = challenge.filter(|_| tls_hello::offers_only(&first, ALPN_ACME));
+    let channel = match challenge.and_then(|(all, name)| all.acceptor(name)) {
+        Some(challenge) => challenge.accept(),
+        None => acceptor.accept(name.as_deref()),
+    };
     stream.encrypt(channel.map_err(|error| failed(error.to_string()))?);
     let shaken = stream.shake_hands(worker, &first, early).await;
     shaken.map_err(|error| failed(error.to_string()))
