@@ -52,11 +52,10 @@ impl Connection {
         most.saturating_sub(self.open_streams())
     }
 
-    /// Notes the last stream of the server's GOAWAY. A second one may only exclude more streams
-    /// (RFC 9113 §6.8).
+    /// Notes the last stream of the server's GOAWAY.
     pub(super) fn stop_opening(&mut self, named: u32) {
         if let Role::Client { last, .. } = &mut self.role {
-            *last = Some(last.map_or(named, |last| last.min(named)));
+            *last = Some(named);
         }
     }
 

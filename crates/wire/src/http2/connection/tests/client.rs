@@ -348,5 +348,9 @@ fn a_client_closes_with_one_goaway() {
 fn the_goaway_of_a_failed_client_names_no_stream_of_its_own() {
     let mut client = Side::client();
     client.open(Method::Get, true);
-    client.refuses(&data(0, b"x"), ErrorCode::ProtocolError);
+    client.out.clear();
+    assert!(client.receive(&data(0, b"x")).is_err());
+    let sent = client.sent();
+    assert_eq!((sent.len(), sent[0].kind), (1, GOAWAY));
+    assert_eq!(sent[0].payload[..4], [0; 4]);
 }
