@@ -20,6 +20,7 @@ on_both_drivers! {
     a_connection_that_ends_is_replaced
     a_cancel_ends_only_its_stream
     a_full_connection_gets_a_sibling
+    workers_share_the_only_connection
     windows_hold_bodies_back
     a_websocket_gets_no_server_of_http_2
     a_server_that_is_silent_gets_no_more_requests
@@ -247,6 +248,21 @@ fn a_full_connection_gets_a_sibling(io: &str) {
     });
     assert_eq!(client.so_far(waiting).reset, None);
     assert_eq!(server.connections(), 3);
+}
+
+/// A worker gives up a connection without streams when another one needs it.
+fn workers_share_the_only_connection(io: &str) {
+    let server = paths();
+    let entry = format!(
+        "{{ address = {:?}, max_connections = 1 }}",
+        server.address()
+    );
+    let bed = Bed::new(io, &[&entry], "[service.pool]\nidle_ms = 0\n");
+    let mut clients: Vec<Http2> = (0..4).map(|_| bed.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("GET", "/a", &[]).text(), "/a");
+    }
+    assert!(server.connections() > 1, "the workers have not changed");
 }
 
 /// Neither side gets more than the other takes, and no memory grows.

@@ -83,9 +83,10 @@ impl Serving {
             }
         };
         self.shared.state().end_by_server(why);
-        self.worker_pool.end_offer(&self.offer);
+        // A request that has accepted the offer is served after the release.
         self.worker_pool
             .release(self.connection, Condition::Unclean);
+        self.worker_pool.end_offer(&self.offer);
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
