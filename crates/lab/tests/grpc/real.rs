@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use evenkeel_lab::free_port;
 
+use crate::frames::data;
 use crate::go::{self, Server, client, run};
 use crate::peer::{self, Kind, until, until_service};
 use crate::{Bed, on_both_drivers, service};
@@ -14,6 +15,7 @@ use crate::{Bed, on_both_drivers, service};
 on_both_drivers! {
     grpc_go_is_served
     grpc_python_is_served
+    node_is_a_server
     streams_live_through_drains_and_reloads
     an_upgrade_cuts_no_stream
     the_health_service_is_asked
@@ -72,6 +74,43 @@ fn grpc_python_is_served(io: &str) {
     let bed = Bed::new(io, &[&server.address], "");
     let printed = run(python().unwrap().args(["client", &bed.listen]));
     assert_eq!(printed, "done\n");
+}
+
+fn node_is_a_server(io: &str) {
+    if Command::new("node").arg("--version").output().is_err() {
+        println!("skipped: node is not installed");
+        return;
+    }
+    let port = free_port().to_string();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/grpc/server.mjs");
+    let address = format!("127.0.0.1:{port}");
+    let server = Server::spawn(Command::new("node").arg(script).arg(&port), address);
+    let bed = Bed::new(io, &[&server.address], "");
+    let mut client = bed.client();
+    for number in 0..200 {
+        let body = number.to_string().repeat(number);
+        let stream = client.open("POST", "/", &[]);
+        client.send(data(stream, &body, true));
+        let response = client.response(stream);
+        assert_eq!((response.status(), response.text()), (200, body));
+        assert_eq!(response.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    }
+    let streams: Vec<u32> = (0..100).map(|_| client.open("PUT", "/", &[])).collect();
+    let part = "x".repeat(4_000);
+    for part in [data(0, &part, false), data(0, &part, true)] {
+        for stream in &streams {
+            let mut part = part.clone();
+            part[5..9].copy_from_slice(&stream.to_be_bytes());
+            client.send(part);
+        }
+    }
+    for stream in streams {
+        let response = client.response(stream);
+        assert_eq!(response.body.len(), 8_000, "{response:?}");
+        assert_eq!(response.field("x-method").as_deref(), Some("PUT"));
+    }
+    let response = client.ask("GET", "/hints", &[]);
+    assert_eq!(response.interim.len(), 1, "{response:?}");
 }
 
 /// Runs the act while streams are open, and asserts that none is cut.
