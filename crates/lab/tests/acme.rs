@@ -296,12 +296,16 @@ fn a_new_process_goes_on_with_the_orders() {
     let config = site.config(&pebble, "epoll", ("", ""));
     let balancer = Balancer::start(&config).unwrap();
     until("the certificate", || has_come(&balancer));
+    // The old process waits for the end of this request.
+    let client = peer::connect(&format!("127.0.0.1:{}", site.http));
+    peer::send(&client, b"GET / HTTP/1.1\r\n");
     balancer.upgrade(&[]).unwrap();
     let issued = pebble.issued();
     assert_eq!(site.get(), "200");
     until("the new process to own the storage", || {
         balancer.status().unwrap()["acme"]["is_owner"] == true
     });
+    assert_eq!(balancer.pids().len(), 2, "the old process has ended");
     until("a renewal", || pebble.issued() > issued);
     assert_eq!(site.get(), "200");
 }

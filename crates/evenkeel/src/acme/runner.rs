@@ -76,11 +76,14 @@ struct Work {
 
 impl Work {
     async fn run(&mut self) {
+        let mut reported = String::new();
         loop {
             let Err(error) = self.work().await;
-            let path = self.storage.path().display();
-            self.outlet
-                .report(Event::StorageFailed(format!("{path}: {error}")));
+            let why = format!("{}: {error}", self.storage.path().display());
+            if why != reported {
+                self.outlet.report(Event::StorageFailed(why.clone()));
+                reported = why;
+            }
             tokio::time::sleep(STORAGE_RETRY).await;
         }
     }
@@ -92,12 +95,12 @@ impl Work {
             self.adopt_certificate(&name)?;
             self.report_attempt(&name, &self.storage.attempts(&name)?)?;
         }
-        let mut is_told = false;
+        let mut is_reported = false;
         let ownership = loop {
             if let Some(ownership) = self.storage.own()? {
                 break ownership;
             }
-            if !std::mem::replace(&mut is_told, true) {
+            if !std::mem::replace(&mut is_reported, true) {
                 self.outlet.report(Event::Owner(false));
             }
             self.follow()?;

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
 use super::ControlPlane;
+use super::clock::now_unix_ms;
 use super::timeline::NewEvent;
 use crate::acme::{self, Attempt, Event, Outlet, Runner, Settings, Storage};
 use crate::status::{AcmeStatus, CertificateStatus, EventKind, Severity};
@@ -148,7 +149,9 @@ impl ControlPlane {
                     };
                     let what = format!("no new certificate for {name}");
                     let event = NewEvent::new(EventKind::Problem, severity, what);
-                    self.record_event(event.cause(error.clone()));
+                    let wait_s = attempt.next_s.saturating_sub(now_unix_ms() / 1_000);
+                    let cause = format!("{error}; the next attempt follows in {wait_s} s");
+                    self.record_event(event.cause(cause));
                 }
                 self.acme.attempts.insert(name, attempt);
             }
@@ -163,6 +166,7 @@ impl ControlPlane {
                 }
             }
             Event::StorageFailed(why) => {
+                self.acme.is_owner = false;
                 let what = "the storage of [acme] cannot be used";
                 let event = NewEvent::new(EventKind::Problem, Severity::Error, what);
                 self.record_event(event.cause(why));
