@@ -13,7 +13,7 @@ use crate::reader::{Table, listed, wrong_type};
 use crate::route::{self, RouteSpans, is_token};
 use crate::setting::{Setting, Settings};
 use crate::sources::Sources;
-use crate::{error_pages, keys, tls};
+use crate::{compress, error_pages, keys, tls};
 
 /// Properties of the service that its HTTP settings depend on.
 pub(crate) struct Context<'a> {
@@ -42,6 +42,7 @@ pub(crate) fn read(
         http.clients.error_pages = error_pages::read(&limits, sources, problems);
         check_clients(&limits, table, context, problems);
         http.access_log = read_access_log(&limits, problems);
+        http.compress = compress::read(&limits, problems);
     }
     let tls = table.table("tls", &keys::HTTP_TLS, problems);
     http.tls = tls.and_then(|tls| tls::read_http(&tls, sources, problems));
@@ -154,7 +155,7 @@ fn read_sticky(table: &Table<'_>, problems: &mut Problems) -> StickyPlan {
 fn read_retry(table: &Table<'_>, problems: &mut Problems) -> RetryPlan {
     let mut retry = RetryPlan::of(table, problems);
     if table.value("on").is_some() {
-        let words = read_on(table, problems);
+        let words = read_words(table, "on", keys::RETRY_WORDS, problems);
         let replay = &mut retry.replay;
         replay.unsent = words.contains(&"unsent");
         replay.idempotent = words.contains(&"idempotent");
@@ -164,21 +165,26 @@ fn read_retry(table: &Table<'_>, problems: &mut Problems) -> RetryPlan {
     retry
 }
 
-/// Reads the kinds of requests that are sent again; none is an empty array.
-fn read_on<'a>(table: &Table<'a>, problems: &mut Problems) -> Vec<&'a str> {
-    let help = format!("an array of {}", listed(keys::RETRY_WORDS));
+/// Reads words that are one of these; none is an empty array.
+pub(crate) fn read_words<'a>(
+    table: &Table<'a>,
+    key: &str,
+    known: &[&str],
+    problems: &mut Problems,
+) -> Vec<&'a str> {
+    let help = format!("an array of {}", listed(known));
     let mut words = Vec::new();
-    for value in table.elements("on") {
+    for value in table.elements(key) {
         let Some(word) = value.get_ref().as_str() else {
-            wrong_type("on", "words", value, help.as_str(), problems);
+            wrong_type(key, "words", value, help.as_str(), problems);
             continue;
         };
-        if keys::RETRY_WORDS.contains(&word) {
+        if known.contains(&word) {
             words.push(word);
             continue;
         }
-        let message = format!("`{word}` is not a value of `on`");
-        let help = match nearest(word, keys::RETRY_WORDS.iter().copied()) {
+        let message = format!("`{word}` is not a value of `{key}`");
+        let help = match nearest(word, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => help.clone(),
         };

@@ -11,10 +11,10 @@ pub use self::database::USER;
 pub(crate) use self::database::{
     AUTH, FAILOVER, POOL, POOL_DATABASE, POOL_USER, RULE, SPLIT, TLS, USERS,
 };
-pub(crate) use self::http::RETRY_WORDS;
 pub(crate) use self::http::{
     BASIC_AUTH, CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, RESPOND, RETRY, ROUTE, STICKY, TIMES,
 };
+pub(crate) use self::http::{COMPRESS_WORDS, RETRY_WORDS};
 pub use self::process::ROOT;
 pub(crate) use self::process::{ACME, ADMIN, ENGINE, LOG, PEERS};
 pub(crate) use self::servers::{

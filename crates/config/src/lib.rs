@@ -8,6 +8,7 @@ mod address;
 mod auth;
 mod check;
 mod cluster;
+mod compress;
 mod database;
 mod error_pages;
 mod file;

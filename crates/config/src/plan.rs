@@ -28,8 +28,9 @@ pub use acme::{AcmeChallenge, AcmePlan, ExternalAccount};
 pub use auth::{AccountPlan, AuthPlan, AuthSource, Credential, UserPlan};
 pub use database::{DatabasePlan, TimesPlan};
 pub use http::{
-    AccessLog, AccessLogPlan, ErrorPagePlan, HashKeyPlan, Http2, HttpClientsPlan, HttpLimitsPlan,
-    HttpPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, SameSite, ServerHttp2, StickyPlan,
+    AccessLog, AccessLogPlan, CompressPlan, ErrorPagePlan, HashKeyPlan, Http2, HttpClientsPlan,
+    HttpLimitsPlan, HttpPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan, SameSite, ServerHttp2,
+    StickyPlan,
 };
 pub(crate) use peers::INSTANCE_MAX;
 pub use peers::PeersPlan;

@@ -16,6 +16,10 @@ mod choice;
 mod client;
 #[path = "http/closing.rs"]
 mod closing;
+#[path = "http/coded.rs"]
+mod coded;
+#[path = "http/compress.rs"]
+mod compress;
 #[path = "http/date.rs"]
 mod date;
 #[path = "http/flow.rs"]

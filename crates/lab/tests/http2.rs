@@ -10,6 +10,10 @@ mod certificates;
 mod client;
 #[path = "http2/clients.rs"]
 mod clients;
+#[path = "http/coded.rs"]
+mod coded;
+#[path = "http2/compress.rs"]
+mod compress;
 #[path = "http2/fetched.rs"]
 mod fetched;
 #[path = "http2/floods.rs"]

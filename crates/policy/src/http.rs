@@ -4,6 +4,7 @@
 //! Texts of requests are bytes that `wire` has checked and split; this module knows no framing.
 
 pub mod budget;
+pub mod compress;
 pub mod eject;
 pub mod keyed_hash;
 pub mod learned;

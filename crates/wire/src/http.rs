@@ -10,12 +10,14 @@ pub mod basic;
 pub mod chunked;
 pub mod cookie;
 pub(crate) mod edit;
+pub mod entity_tag;
 mod fault;
 pub mod forwarded;
 mod framing;
 pub(crate) mod grammar;
 pub(crate) mod head;
 pub(crate) mod hops;
+pub mod negotiation;
 pub(crate) mod target;
 mod websocket;
 
@@ -24,7 +26,8 @@ mod tests;
 
 pub use answer::{Answer, CONTINUE, reason_phrase, write_answer};
 pub use edit::{
-    NewField, PathEdit, Persistence, RequestEdit, ResponseEdit, Scheme, Written, write_request,
+    BodyEdit, NewField, PathEdit, Persistence, RequestEdit, ResponseEdit, Scheme, Written,
+    write_request,
     write_response,
 };
 pub use fault::{Fault, Limit};

@@ -2,7 +2,7 @@
 
 use super::{Kind, PATH, Section, TEXT, section};
 use crate::plan::{
-    AccessLog, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
+    AccessLog, CompressPlan, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
     RouteLimitsPlan, ServerHttp2, StickyPlan,
 };
 use crate::setting::{Setting, keys};
@@ -80,7 +80,14 @@ pub(crate) static HTTP: Section = section(
             "access_log" = "off", AccessLog::KIND;
             /// `mask` writes `?***` in place of query strings, also in `Referer`.
             "access_log_query" = "keep", Kind::Word(&["keep", "mask"]);
+            /// Codings with which responses are compressed, the preferred one first, for clients
+            /// that accept one: [compression](differences-http.md#compression).
+            "compress" = [], Kind::Words(COMPRESS_WORDS);
+            /// Media types of these responses, in place of the usual ones: texts, JSON, XML,
+            /// JavaScript, WebAssembly, and fonts and images without compression of their own.
+            "compress_types", Kind::Texts("such as `[\"text/*\", \"*+json\", \"font/ttf\"]`");
         },
+        CompressPlan::KEYS,
     ],
 );
 
@@ -166,6 +173,9 @@ pub(crate) static BASIC_AUTH: Section = section(
 
 /// `[service.sticky]`
 pub(crate) static STICKY: Section = section("[service.sticky]", &[StickyPlan::KEYS]);
+
+/// Words of `compress`.
+pub(crate) const COMPRESS_WORDS: &[&str] = &["br", "gzip"];
 
 /// Words of `on`.
 pub(crate) const RETRY_WORDS: &[&str] = &["unsent", "idempotent", "put", "delete"];

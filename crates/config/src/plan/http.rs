@@ -1,5 +1,6 @@
 //! Defines the settings that only services with `protocol = "http"` have.
 
+use evenkeel_policy::http::compress::{Coding, CompressSettings, DEFAULT_TYPES, MediaRange};
 use evenkeel_policy::http::replay::ReplaySettings;
 use ipnet::IpNet;
 
@@ -20,6 +21,8 @@ pub struct HttpPlan {
     pub times: HttpTimesPlan,
     /// `[service.http]`: limits of messages.
     pub limits: HttpLimitsPlan,
+    /// `[service.http]`: responses that are compressed.
+    pub compress: CompressPlan,
     /// `[service.http]`: access log.
     pub access_log: AccessLogPlan,
     /// `[service.http]`: TLS of clients, their addresses, and the key of `balance = "source"`.
@@ -212,6 +215,35 @@ settings! {
         /// Maximum size of a request body, answered with 413; 0 = no limit. A route may have its
         /// own; else the limit of the service whose servers answer.
         body_bytes_max: u64 = 0, number(0, BODY_BYTES_MAX);
+    }
+}
+
+settings! {
+    /// `[service.http]`: responses that are compressed.
+    pub struct CompressPlan {
+        /// Bodies that are known to be shorter are not compressed.
+        compress_bytes_min: u32 = 1_024, number(1, 1 << 30);
+    } also {
+        /// `compress`: codings, the preferred one first. Default none.
+        codings: Vec<Coding> = Vec::new();
+        /// `compress_types`: media types of these responses.
+        types: Vec<MediaRange> = default_types();
+    }
+}
+
+fn default_types() -> Vec<MediaRange> {
+    let types = DEFAULT_TYPES.iter();
+    types.filter_map(|text| MediaRange::parse(text)).collect()
+}
+
+impl CompressPlan {
+    /// Returns the settings for the data plane. `None`: no response is compressed.
+    pub fn settings(&self) -> Option<CompressSettings> {
+        (!self.codings.is_empty()).then(|| CompressSettings {
+            codings: self.codings.clone(),
+            types: self.types.clone(),
+            bytes_min: u64::from(self.compress_bytes_min),
+        })
     }
 }
 

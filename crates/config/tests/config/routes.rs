@@ -3,6 +3,7 @@
 use evenkeel_config::plan::{
     HashKeyPlan, HttpPlan, Https, RoutePlan, RouteTarget, SameSite, route_table,
 };
+use evenkeel_policy::http::compress::{Coding, DEFAULT_TYPES, MediaRange};
 use evenkeel_policy::http::rate::RateLimit;
 use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::replay::ReplaySettings;
@@ -488,5 +489,54 @@ fn these_tables_are_for_http_only() {
             "E_PROTOCOL_KEY 5:10",
             "`protocol = \"http\"`",
         );
+    }
+}
+
+#[test]
+fn compression_is_off_until_codings_are_named() {
+    let compress = |lines: &str| http_plan(&http(&format!("[service.http]\n{lines}"))).compress;
+    assert_eq!(compress("fields_max = 50").settings(), None);
+    assert_eq!(compress("compress = []").settings(), None);
+    let settings = compress("compress = ['gzip', 'br', 'gzip']")
+        .settings()
+        .unwrap();
+    assert_eq!(settings.codings, [Coding::Gzip, Coding::Brotli]);
+    assert_eq!(settings.types.len(), DEFAULT_TYPES.len());
+    assert_eq!(settings.bytes_min, 1_024);
+    let lines = "compress = 'br'\ncompress_types = ['text/*', '*+xml']\ncompress_bytes_min = 9";
+    let settings = compress(lines).settings().unwrap();
+    assert_eq!(settings.codings, [Coding::Brotli]);
+    let types = ["text/*", "*+xml"].map(MediaRange::parse);
+    assert_eq!(settings.types.len(), 2);
+    assert!(types.iter().flatten().eq(&settings.types));
+    assert_eq!(settings.bytes_min, 9);
+}
+
+#[test]
+fn mistakes_of_compression_are_found() {
+    for (lines, place, words) in [
+        (
+            "compress = ['gzip', 'brr']",
+            "E_UNKNOWN_WORD 7:21",
+            "did you mean `br`",
+        ),
+        ("compress = ['gzip', 5]", "E_TYPE 7:21", "`gzip`"),
+        (
+            "compress = 'br'\ncompress_types = ['html']",
+            "E_VALUE 8:19",
+            "text/*",
+        ),
+        (
+            "compress_types = ['text/*']",
+            "W_NO_EFFECT 7:1",
+            "compress = ",
+        ),
+        (
+            "compress = 'br'\ncompress_bytes_min = 0",
+            "E_RANGE 8:22",
+            "1",
+        ),
+    ] {
+        check(&http(&format!("[service.http]\n{lines}")), place, words);
     }
 }

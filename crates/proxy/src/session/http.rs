@@ -10,6 +10,8 @@ mod answer;
 mod auth;
 mod bulk;
 mod client;
+mod compress;
+mod download;
 mod exchange;
 mod finish;
 mod forward;
@@ -41,7 +43,8 @@ use evenkeel_wire::http::{RequestHead, ResponseHead};
 
 use self::auth::{Checking, KnownPasswords};
 use self::client::Client;
-use self::exchange::{Download, Exchange};
+use self::download::Download;
+use self::exchange::Exchange;
 use self::greet::Greeted;
 use self::server::ServerConnection;
 use self::target::Target;

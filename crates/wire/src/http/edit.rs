@@ -76,6 +76,17 @@ pub struct RequestEdit<'a> {
     pub framing: Option<Framing>,
 }
 
+/// Edit of a response's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BodyEdit {
+    /// The bytes as they come.
+    #[default]
+    Keep,
+    /// Other bytes, such as the compressed ones, whose number is not known. The head of a response
+    /// to HEAD states no length either.
+    Replace,
+}
+
 /// Edits of a response on its way to a client.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ResponseEdit<'a> {
@@ -91,6 +102,19 @@ pub struct ResponseEdit<'a> {
     pub persistence: Persistence,
     /// True: a response 101 keeps `Upgrade: websocket`.
     pub upgrade: bool,
+    /// Edit of the body.
+    pub body: BodyEdit,
+}
+
+impl ResponseEdit<'_> {
+    /// Returns the framing of the body after the edit, towards a client of HTTP/1.1.
+    #[must_use]
+    pub fn framing_of(&self, head: &ResponseHead) -> Framing {
+        match (self.body, head.framing()) {
+            (BodyEdit::Replace, Framing::Length(_)) => Framing::Chunked,
+            (_, framing) => framing,
+        }
+    }
 }
 
 /// Decisions of a written response head.
@@ -155,7 +179,7 @@ pub fn write_response(
 ) -> Written {
     out.reserve(head.length().saturating_add(256));
     write_status_line(out, head.status(), head.reason(bytes));
-    let framing = head.framing().towards(edit.client);
+    let framing = edit.framing_of(head).towards(edit.client);
     let removal = removal_of_response(edit);
     let without = left_out_of_response(framing);
     copy_fields(out, head.parts(), bytes, &removal, without);
@@ -163,7 +187,7 @@ pub fn write_response(
         write_field(out, name, value);
     }
     let upgrade = edit.upgrade && head.status() == 101;
-    write_framing(out, written_framing(head, framing));
+    write_framing(out, written_framing(head, framing, edit.body));
     let persistence = match framing {
         Framing::UntilClose => Persistence::Close,
         _ => edit.persistence,
@@ -230,8 +254,12 @@ pub(crate) fn kept_of_response<'a>(
 }
 
 /// Returns the framing that the head of a response states, if its body is sent with `framing`.
-pub(crate) fn written_framing(head: &ResponseHead, framing: Framing) -> Framing {
-    match (framing, head.content_length(), head.status()) {
+pub(crate) fn written_framing(head: &ResponseHead, framing: Framing, body: BodyEdit) -> Framing {
+    let length = match body {
+        BodyEdit::Keep => head.content_length(),
+        BodyEdit::Replace => None,
+    };
+    match (framing, length, head.status()) {
         // RFC 9110 §8.6: no Content-Length in 1xx and 204.
         (Framing::None, _, 100..200 | 204) | (Framing::None, None, _) => Framing::None,
         // HEAD and 304 keep the length of the body that they do not have, if it is certain.

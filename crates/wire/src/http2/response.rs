@@ -8,8 +8,8 @@ use crate::http::edit::{self, Decimal};
 use crate::http::head::may_be_trailer;
 use crate::http::{Answer, Framing, KnownName, ResponseEdit, ResponseHead};
 
-/// Appends the head of a response as a field block. Returns the framing of the body as the server
-/// sends it.
+/// Appends the head of a response as a field block. Returns the framing of the body after
+/// the edit.
 ///
 /// `client`, `persistence` and `upgrade` of the edit have no effect. A response 101 must not be
 /// written: HTTP/2 has none (RFC 9113 §8.6).
@@ -21,17 +21,18 @@ pub fn write_response(
     edit: &ResponseEdit<'_>,
 ) -> Framing {
     begin(out, encoder, head.status());
+    let framing = edit.framing_of(head);
     let removal = edit::removal_of_response(edit);
-    for field in edit::kept_of_response(head, bytes, &removal, head.framing()) {
+    for field in edit::kept_of_response(head, bytes, &removal, framing) {
         write_field(out, encoder, field.known, field.name, field.value);
     }
     for (name, value) in edit.set.iter().chain(edit.add) {
         write_generated(out, encoder, name, value);
     }
-    if let Framing::Length(length) = edit::written_framing(head, head.framing()) {
+    if let Framing::Length(length) = edit::written_framing(head, framing, edit.body) {
         write_length(out, encoder, length);
     }
-    head.framing()
+    framing
 }
 
 /// Appends the head of an answer as a field block. The body is not written.

@@ -83,7 +83,10 @@ fn parts(
                 table: RouteTable::new(routes),
             })
         }),
-        clients: Arc::new(clients(&plan.clients)),
+        clients: Arc::new(ClientSettings {
+            compress: plan.compress.settings(),
+            ..clients(&plan.clients)
+        }),
         key: Arc::new(key),
     }
 }
@@ -169,6 +172,7 @@ fn clients(plan: &HttpClientsPlan) -> ClientSettings {
         },
         error_pages: ErrorPages::new(plan.error_pages.iter().map(error_page).collect()),
         makes_request_ids: plan.makes_request_ids,
+        compress: None,
     }
 }
 

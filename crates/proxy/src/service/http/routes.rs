@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_policy::http::compress::CompressSettings;
 use evenkeel_policy::http::rate::RateTable;
 use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::rewrite::Rewrite;
@@ -97,6 +98,8 @@ pub struct ClientSettings {
     pub hash: HashSource,
     /// Pages for Evenkeel's own answers.
     pub error_pages: ErrorPages,
+    /// Responses that are compressed. `None`: none.
+    pub compress: Option<CompressSettings>,
     /// True if each request gets an id, unless a trusted proxy has sent one.
     pub makes_request_ids: bool,
 }

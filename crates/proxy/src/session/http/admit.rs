@@ -240,7 +240,7 @@ fn field<'a>(head: &'a RequestHead, bytes: &'a [u8], name: &str) -> Option<&'a [
 }
 
 /// Returns the values of all fields of a name, in their order.
-fn values_of<'a>(
+pub(super) fn values_of<'a>(
     head: &'a RequestHead,
     bytes: &'a [u8],
     name: &str,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
 use evenkeel_wire::http::{Fault, Framing, Method, Version, WebSocketKey};
 
+use super::compress::ClientCodings;
 use super::limits::RequestLimits;
 use super::log::{Noted, OwnEnd, Sent};
 use super::server::ServerTransport;
@@ -36,6 +37,8 @@ pub(super) struct Exchange {
     pub(super) hash_key: u64,
     /// Value of the client's cookie that names a server.
     pub(super) sticky: Option<Vec<u8>>,
+    /// Codings of the client. `None`: the service compresses no responses.
+    pub(super) codings: Option<Box<ClientCodings>>,
     /// Cookie that the response sets.
     pub(super) set_cookie: Option<String>,
     pub(super) method: Method,
@@ -113,20 +116,6 @@ pub(super) enum Upload {
     Chunked(Box<Recoding>),
     /// Sent as chunks. Its end comes apart from its bytes, as in HTTP/2.
     Unframed(ChunkEncoder),
-}
-
-/// Rest of the response body, on its way to the client.
-pub(super) enum Download {
-    /// Number of bytes that have not been received.
-    Length(u64),
-    /// Chunked, towards a client of HTTP/1.1.
-    Chunked(Box<Recoding>),
-    /// Chunked, towards a client of HTTP/1.0: the data alone, until the end of the connection.
-    Unchunked(Box<ChunkDecoder>),
-    /// All bytes until the server closes, as chunks.
-    UntilClose(ChunkEncoder),
-    /// All bytes until the server closes, unchanged.
-    Unframed,
 }
 
 /// Chunked body that is decoded and encoded again.

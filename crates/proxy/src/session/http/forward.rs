@@ -56,6 +56,8 @@ impl Session<'_> {
         let mut set: Vec<_> = action.map_or(Vec::new(), |action| pairs(&action.set_request));
         let others = cookies.as_deref().filter(|cookies| !cookies.is_empty());
         set.extend(others.map(|cookies| (&b"Cookie"[..], cookies)));
+        let conditions = self.original_conditions(head, bytes);
+        set.extend(conditions.iter().map(|(name, value)| (*name, &**value)));
         let id = self.exchange.request_id.as_deref();
         set.extend(id.map(|id| (&b"X-Request-ID"[..], id.as_bytes())));
         let mut remove: Vec<&[u8]> = Vec::new();

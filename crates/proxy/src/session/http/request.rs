@@ -139,6 +139,9 @@ impl Session<'_> {
             }
         }
         self.adopt_settings(http, head, bytes);
+        if let Some(settings) = &http.clients.compress {
+            self.note_codings(settings, head, bytes);
+        }
         let body_bytes_max = self.body_bytes_max();
         if let Framing::Length(length) = head.framing()
             && length > body_bytes_max

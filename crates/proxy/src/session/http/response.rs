@@ -7,15 +7,16 @@ use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::http::eject::Outcome;
-use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits, Step};
+use evenkeel_wire::http::chunked::ChunkDecoder;
 use evenkeel_wire::http::{
-    Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit, ResponseHead,
+    BodyEdit, Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit, ResponseHead,
     Version, write_response,
 };
 
 use super::answer::hsts;
 use super::client::HeadWritten;
-use super::exchange::{Download, Recoded, Recoding};
+use super::compress::{Body, HeadChanges};
+use super::download::{Download, Passed};
 use super::request::limit_key;
 use super::server::ServerTransport;
 use super::{ExitReason, Session, Stage};
@@ -24,17 +25,13 @@ use crate::service::http::{HttpServer, now_s};
 use crate::session::http::bulk::is_bulk;
 use crate::session::input::Input;
 
-/// Result of passing a part of a body on.
-enum Passed {
-    /// More of the body follows.
-    Partial,
-    /// The body is complete; this number of bytes belongs to it.
-    Complete(usize),
-}
-
 impl Session<'_> {
     /// Receives more of the response, if the client takes more.
     pub(super) fn step_response(&mut self, context: &mut Context<'_>) -> Result<bool, ExitReason> {
+        if self.ends_turn() {
+            context.waker().wake_by_ref();
+            return Ok(false);
+        }
         match self.client.poll_sent(context) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Ok(())) => {}
@@ -45,7 +42,7 @@ impl Session<'_> {
             return Err(ExitReason::ServerBroke("no server connection".to_owned()));
         };
         let received = match server.poll_chunk(worker, context) {
-            Poll::Pending => return Ok(false),
+            Poll::Pending => return self.flush_body(),
             Poll::Ready(received) => received,
         };
         match (received, &self.stage) {
@@ -54,7 +51,7 @@ impl Session<'_> {
                 let input = Input::behind(&mut self.exchange.held, chunk);
                 self.read_response(input)?;
             }
-            (Ok(None), Stage::Body(Download::Unframed | Download::UntilClose(_))) => {
+            (Ok(None), Stage::Body(download)) if download.lasts_until_close() => {
                 self.end_with_server()?;
             }
             (Ok(None), Stage::Body(_)) => {
@@ -160,7 +157,8 @@ impl Session<'_> {
             note_idle_limit(value, &place.of_service);
         }
         self.end_retry();
-        let HeadWritten { written, sent } = self.write_response(head, bytes, &mut out);
+        let (HeadWritten { written, sent }, compressor) =
+            self.write_response(head, bytes, &mut out);
         self.count(ByteDirection::ToClient, sent);
         let exchange = &mut self.exchange;
         exchange.sent.head_bytes = exchange.sent.bytes + out.len() as u64;
@@ -176,23 +174,29 @@ impl Session<'_> {
             (true, Framing::Chunked) => Framing::UntilClose,
             (_, framing) => framing,
         };
-        let Some(mut download) = download(from, written.framing) else {
+        let to = written.framing;
+        let download = match compressor {
+            Some(body) => body.begin(from, to).map(Download::compressed),
+            None => Download::new(from, to),
+        };
+        let Some(mut download) = download else {
             exchange.keeps_server &= rest.is_empty();
             self.send_last_part(out)?;
             return self.finish();
         };
-        let passed = pass(&mut download, rest, &mut out);
+        let passed = download.pass(rest, &mut out);
         self.stage = Stage::Body(download);
         self.send_passed(passed, rest.len(), out)
     }
 
-    /// Writes the head of the final response for the client.
+    /// Writes the head of the final response for the client. Returns the compressor of its body, if
+    /// it has one.
     fn write_response(
         &mut self,
         head: &ResponseHead,
         bytes: &[u8],
         out: &mut Vec<u8>,
-    ) -> HeadWritten {
+    ) -> (HeadWritten, Option<Box<Body>>) {
         let exchange = &self.exchange;
         let mut set: Vec<(&[u8], &[u8])> = Vec::new();
         if let Some(action) = exchange.action() {
@@ -200,6 +204,11 @@ impl Session<'_> {
             set.extend(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         }
         let view = self.service.snapshot();
+        let changes = self.compression(head, bytes, &view, &set);
+        let (remove, body) = match &changes {
+            Some(changes) => changes.replace_in(&mut set),
+            None => (&[][..], BodyEdit::Keep),
+        };
         set.extend(hsts(&view, self.client.is_encrypted()));
         // A recipient with a clock adds the time of receipt to a response that it forwards without
         // a date (RFC 9110 §6.6.1).
@@ -210,7 +219,9 @@ impl Session<'_> {
         let cookie = exchange.set_cookie.as_ref();
         let cookie = cookie.map(|cookie| (&b"Set-Cookie"[..], cookie.as_bytes()));
         let edit = ResponseEdit {
+            remove,
             set: &set,
+            body,
             add: cookie.as_slice(),
             client: exchange.version,
             persistence: match exchange.keeps_client {
@@ -219,7 +230,8 @@ impl Session<'_> {
             },
             ..ResponseEdit::default()
         };
-        self.client.write_response(out, head, bytes, &edit)
+        let written = self.client.write_response(out, head, bytes, &edit);
+        (written, changes.and_then(HeadChanges::into_body))
     }
 
     fn note_first_byte(&mut self) {
@@ -264,7 +276,7 @@ impl Session<'_> {
             }
             download => {
                 let mut out = worker.take_spare();
-                let passed = pass(download, chunk.bytes(), &mut out);
+                let passed = download.pass(chunk.bytes(), &mut out);
                 drop(chunk);
                 return self.send_passed(passed, length, out);
             }
@@ -293,7 +305,7 @@ impl Session<'_> {
     /// the server connection is not used again.
     fn send_passed(
         &mut self,
-        passed: Result<Passed, Fault>,
+        passed: Result<Passed, String>,
         length: usize,
         out: Vec<u8>,
     ) -> Result<(), ExitReason> {
@@ -308,46 +320,58 @@ impl Session<'_> {
                 self.send_end(out)?;
                 self.finish()
             }
-            Err(fault) => {
+            Err(why) => {
                 self.send_to_client(out)?;
-                Err(ExitReason::ServerBroke(fault.to_string()))
+                Err(ExitReason::ServerBroke(why))
             }
         }
     }
 
     /// Sends the last part of a body, and the trailers of a chunked one to a client of HTTP/2.
     fn send_end(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
-        let Stage::Body(Download::Unchunked(decoder)) = &self.stage else {
-            return self.send_last_part(out);
-        };
-        if self.client.serves_more() || decoder.trailers().next().is_none() {
+        if self.client.serves_more() || !self.has_separate_trailers() {
             return self.send_last_part(out);
         }
         self.send_to_client(out)?;
-        let Stage::Body(Download::Unchunked(decoder)) = &self.stage else {
+        let Stage::Body(download) = &self.stage else {
             return Ok(());
         };
-        let sent = self.client.send_trailers(decoder.trailers());
+        let decoder = download.separate_trailers();
+        let trailers = decoder.into_iter().flat_map(ChunkDecoder::trailers);
+        let sent = self.client.send_trailers(trailers);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
+    }
+
+    fn has_separate_trailers(&self) -> bool {
+        let Stage::Body(download) = &self.stage else {
+            return false;
+        };
+        let decoder = download.separate_trailers();
+        decoder.is_some_and(|decoder| decoder.trailers().next().is_some())
     }
 
     /// Ends a response whose body ends with the connection, or with the stream of HTTP/2.
     fn end_with_server(&mut self) -> Result<(), ExitReason> {
         let mut out = self.worker.take_spare();
         let server = self.exchange.server.as_ref();
-        let mut trailers = server
-            .into_iter()
-            .flat_map(ServerTransport::trailers)
-            .peekable();
-        if let Stage::Body(Download::UntilClose(encoder)) = &mut self.stage {
-            let finished = encoder.finish(trailers, &mut out);
-            debug_assert!(finished, "a body ends once");
-            self.send_last_part(out)?;
-        } else if trailers.peek().is_some() && !self.client.serves_more() {
+        let trailers = || server.into_iter().flat_map(ServerTransport::trailers);
+        let is_apart = !self.client.serves_more() && trailers().next().is_some();
+        if let Stage::Body(download) = &mut self.stage {
+            let ended = match is_apart {
+                true => download.end(std::iter::empty(), &mut out),
+                false => download.end(trailers(), &mut out),
+            };
+            ended.map_err(ExitReason::ServerBroke)?;
+        }
+        if is_apart {
+            if !out.is_empty() {
+                self.send_to_client(out)?;
+            }
+            let server = self.exchange.server.as_ref();
+            let trailers = server.into_iter().flat_map(ServerTransport::trailers);
             let sent = self.client.send_trailers(trailers);
             sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
         } else {
-            drop(trailers);
             self.send_last_part(out)?;
         }
         self.exchange.keeps_server = false;
@@ -409,7 +433,7 @@ impl Session<'_> {
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
     }
 
-    fn send_to_client(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
+    pub(super) fn send_to_client(&mut self, out: Vec<u8>) -> Result<(), ExitReason> {
         self.count(ByteDirection::ToClient, out.len());
         let sent = self.client.send_own(self.worker, out);
         sent.map_err(|error| ExitReason::ClientBroke(error.to_string()))
@@ -423,66 +447,5 @@ fn note_idle_limit(value: &[u8], server: &HttpServer) {
     let seconds = timeout.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
     if let Some(seconds) = seconds {
         server.idle.announced(now_s(), seconds);
-    }
-}
-
-/// Returns the state of a body with a framing at the server and one at the client. `None`: there is
-/// no body.
-fn download(from: Framing, to: Framing) -> Option<Download> {
-    Some(match (from, to) {
-        (Framing::None | Framing::Length(0), _) => return None,
-        (Framing::Length(length), _) => Download::Length(length),
-        (Framing::Chunked, Framing::Chunked) => Download::Chunked(Box::new(Recoding::new())),
-        (Framing::Chunked, _) => {
-            Download::Unchunked(Box::new(ChunkDecoder::new(ChunkLimits::default())))
-        }
-        (Framing::UntilClose, Framing::Chunked) => Download::UntilClose(ChunkEncoder::new()),
-        (Framing::UntilClose, _) => Download::Unframed,
-    })
-}
-
-/// Appends the next bytes of a body in the client's framing to `out`.
-fn pass(download: &mut Download, bytes: &[u8], out: &mut Vec<u8>) -> Result<Passed, Fault> {
-    match download {
-        Download::Length(left) => {
-            let used = bytes
-                .len()
-                .min(usize::try_from(*left).unwrap_or(usize::MAX));
-            out.extend_from_slice(&bytes[..used]);
-            *left -= used as u64;
-            Ok(match left {
-                0 => Passed::Complete(used),
-                _ => Passed::Partial,
-            })
-        }
-        Download::Chunked(recoding) => Ok(match recoding.recode(bytes, &mut 0, out)? {
-            Recoded::Partial => Passed::Partial,
-            Recoded::Complete(used) => Passed::Complete(used),
-        }),
-        Download::Unchunked(decoder) => unchunk(decoder, bytes, out),
-        Download::UntilClose(encoder) => {
-            encoder.whole(bytes, out);
-            Ok(Passed::Partial)
-        }
-        Download::Unframed => {
-            out.extend_from_slice(bytes);
-            Ok(Passed::Partial)
-        }
-    }
-}
-
-/// Appends the data of a chunked body.
-fn unchunk(decoder: &mut ChunkDecoder, bytes: &[u8], out: &mut Vec<u8>) -> Result<Passed, Fault> {
-    let mut used = 0;
-    loop {
-        match decoder.next(&bytes[used..]) {
-            Step::Data(range) => {
-                out.extend_from_slice(&bytes[used + range.start..used + range.end]);
-                used += range.end;
-            }
-            Step::Incomplete => return Ok(Passed::Partial),
-            Step::End { consumed } => return Ok(Passed::Complete(used + consumed)),
-            Step::Invalid(fault) => return Err(fault),
-        }
     }
 }

@@ -245,6 +245,26 @@ fn fields_of_a_response_are_removed_set_and_added() {
 }
 
 #[test]
+fn the_length_of_a_body_that_is_replaced_is_not_stated() {
+    let edit = |client| ResponseEdit {
+        body: BodyEdit::Replace,
+        client,
+        ..ResponseEdit::default()
+    };
+    let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
+    let expect = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(answered(bytes, &edit(Version::Http11)), expect);
+    let expect = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+    assert_eq!(answered(bytes, &edit(Version::Http10)), expect);
+    let mut head = ResponseHead::new();
+    head.parse(bytes, &HeadLimits::default(), Method::Head);
+    let mut out = Vec::new();
+    let written = write_response(&mut out, &head, bytes, &edit(Version::Http11));
+    assert_eq!(out, b"HTTP/1.1 200 OK\r\n\r\n");
+    assert_eq!(written.framing, Framing::None);
+}
+
+#[test]
 fn numbers_are_written_in_decimal_digits() {
     for number in [0, 7, 10, 99, 100, 12_345, u64::MAX] {
         let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! Heads of responses as field blocks.
 
 use super::*;
-use crate::http::{Answer, Framing, Persistence, ResponseEdit, Version};
+use crate::http::{Answer, BodyEdit, Framing, Persistence, ResponseEdit, Version};
 
 /// Sink that writes each field as a line.
 struct Lines(Vec<String>);
@@ -189,4 +189,18 @@ fn cookies_are_never_indexed_and_repeated_fields_are() {
     let expect = [&[0x88, 0xc0][..], &cookie, &location, &[0xbf, 0xbe]].concat();
     assert_eq!(blocks[2], expect);
     assert_eq!(blocks[3], expect);
+}
+
+#[test]
+fn the_length_of_a_body_that_is_replaced_is_not_stated() {
+    let edit = ResponseEdit {
+        body: BodyEdit::Replace,
+        ..ResponseEdit::default()
+    };
+    let text = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
+    let only_status = vec![":status: 200".to_owned()];
+    let (lines, framing) = written(text, Method::Get, &edit);
+    assert_eq!((&lines, framing), (&only_status, Framing::Chunked));
+    let (lines, framing) = written(text, Method::Head, &edit);
+    assert_eq!((&lines, framing), (&only_status, Framing::None));
 }

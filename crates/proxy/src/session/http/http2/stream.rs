@@ -102,7 +102,7 @@ impl ClientStream {
     }
 
     /// Sends a response head, with the end of the response if it has no body. Returns the framing
-    /// of the body at the server, and the length of the head.
+    /// of the body after the edit, and the length of the head.
     pub(in crate::session::http) fn send_head(
         &mut self,
         head: &ResponseHead,
@@ -110,7 +110,7 @@ impl ClientStream {
         edit: &ResponseEdit<'_>,
         ends: bool,
     ) -> (Framing, usize) {
-        let framing = head.framing();
+        let framing = edit.framing_of(head);
         let length = self.send_block(ends, |encoder, out| {
             write_response(out, encoder, head, bytes, edit);
         });
