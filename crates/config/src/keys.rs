@@ -12,7 +12,8 @@ pub(crate) use self::database::{
     AUTH, FAILOVER, POOL, POOL_DATABASE, POOL_USER, RULE, SPLIT, TLS, USERS,
 };
 pub(crate) use self::http::{
-    BASIC_AUTH, CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, RESPOND, RETRY, ROUTE, STICKY, TIMES,
+    BASIC_AUTH, CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, RESPOND, RETRY, ROUTE, SPLIT_PART, STICKY,
+    TIMES,
 };
 pub(crate) use self::http::{COMPRESS_WORDS, RETRY_WORDS};
 pub use self::process::ROOT;
@@ -57,6 +58,7 @@ pub static SECTIONS: [&Section; 35] = [
     &HTTP,
     &TIMES,
     &ROUTE,
+    &SPLIT_PART,
     &RESPOND,
     &BASIC_AUTH,
     &STICKY,

@@ -307,7 +307,7 @@ fn read_rate(table: &Table<'_>, problems: &mut Problems) -> Option<RateLimit> {
 /// Reports keys for servers on a route whose requests reach none.
 fn check_forwarding(table: &Table<'_>, target: &RouteTarget, problems: &mut Problems) {
     let key = match target {
-        RouteTarget::Own | RouteTarget::Service(_) => return,
+        RouteTarget::Own | RouteTarget::Service(_) | RouteTarget::Split(_) => return,
         RouteTarget::Redirect(_) => "redirect",
         RouteTarget::Respond(_) => "respond",
     };

@@ -54,6 +54,8 @@ mod reuse;
 mod server_tls;
 #[path = "http/slow.rs"]
 mod slow;
+#[path = "http/route/split.rs"]
+mod split;
 #[path = "http/route/sticky.rs"]
 mod sticky;
 #[path = "http/tls.rs"]

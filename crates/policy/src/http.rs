@@ -14,5 +14,6 @@ pub mod redirect;
 pub mod replay;
 pub mod rewrite;
 pub mod route;
+pub mod split;
 pub mod sticky;
 pub mod trusted_proxies;

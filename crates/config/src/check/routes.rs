@@ -10,10 +10,11 @@ use crate::service::{Draft, NO_LISTEN, NO_LISTEN_HELP};
 pub(crate) fn check(drafts: &[Draft], problems: &mut Problems) {
     for draft in drafts {
         for (target, spans) in targets(draft) {
-            match target {
-                RouteTarget::Service(name) => check_to(name, spans, draft, drafts, problems),
-                RouteTarget::Own => check_own(spans, draft, problems),
-                RouteTarget::Redirect(_) | RouteTarget::Respond(_) => {}
+            for name in target.services() {
+                check_to(name, spans, draft, drafts, problems);
+            }
+            if matches!(target, RouteTarget::Own) {
+                check_own(spans, draft, problems);
             }
         }
         shadowed(draft, problems);
@@ -132,8 +133,7 @@ fn check_listen(draft: &Draft, drafts: &[Draft], problems: &mut Problems) {
     if plan.database().is_some() || !plan.listen.is_empty() || is_reported {
         return;
     }
-    let is_it =
-        |target: &RouteTarget| matches!(target, RouteTarget::Service(name) if *name == plan.name);
+    let is_it = |target: &RouteTarget| target.services().any(|name| name == plan.name);
     if let Some(first) = spans.routes.first() {
         let message = "routes have no effect in a service without `listen`";
         let help = "add `listen`, or move the routes to the service that clients connect to";

@@ -3,7 +3,8 @@
 use super::{Kind, PATH, Section, TEXT, section};
 use crate::plan::{
     AccessLog, CompressPlan, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
-    RouteLimitsPlan, ServerHttp2, StickyPlan,
+    AccessLog, CompressPlan, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
+    RouteLimitsPlan, ServerHttp2, SplitPart, StickyPlan,
 };
 use crate::setting::{Setting, keys};
 
@@ -111,8 +112,9 @@ pub(crate) static ROUTE: Section = section(
             "methods", Kind::Texts("an array");
             /// Header fields: `{ X-Version = "2" }`, or `{ X-Beta = true }` for any value.
             "headers", Kind::Names("a table");
-            /// HTTP service whose servers are used; without target, those of the own service.
-            "to", Kind::Text("name of a service");
+            /// HTTP service whose servers are used; without target, those of the own service. An
+            /// array splits the requests: [split](differences-http.md#split).
+            "to", Kind::Entries("a name or an array of tables", &SPLIT_PART);
             /// Answers with a redirect to this location.
             "redirect", Kind::Text("a URL or a path");
             /// Status of the redirect: 301, 302, 307 or 308. Clients remember 301 and 308; they
@@ -143,6 +145,18 @@ pub(crate) static ROUTE: Section = section(
             "rate", Kind::Text("such as `\"100/s\"`");
         },
         RouteLimitsPlan::KEYS,
+    ],
+);
+
+/// Entry of `to`
+pub(crate) static SPLIT_PART: Section = section(
+    "an entry of `to`",
+    &[
+        keys! {
+            /// HTTP service whose servers get a part of the requests.
+            "service" = required, Kind::Text("name of a service");
+        },
+        SplitPart::KEYS,
     ],
 );
 

@@ -105,10 +105,39 @@ pub enum RouteTarget {
     Own,
     /// The servers of another service of the same protocol, by its name.
     Service(String),
+    /// The servers of one of these services, which is chosen for each request by weight.
+    Split(Vec<SplitPart>),
     /// A redirect.
     Redirect(Redirect),
     /// A fixed answer.
     Respond(RespondPlan),
+}
+
+impl RouteTarget {
+    /// Returns the names of the services that the requests may go to.
+    pub fn services(&self) -> impl Iterator<Item = &str> {
+        let (one, parts) = match self {
+            RouteTarget::Service(name) => (Some(name), &[][..]),
+            RouteTarget::Split(parts) => (None, parts.as_slice()),
+            RouteTarget::Own | RouteTarget::Redirect(_) | RouteTarget::Respond(_) => {
+                (None, &[][..])
+            }
+        };
+        let of_parts = parts.iter().map(|part| &part.service);
+        one.into_iter().chain(of_parts).map(String::as_str)
+    }
+}
+
+settings! {
+    /// Service that gets a part of the requests of a route.
+    pub struct SplitPart {
+        /// Part of the requests, divided by the sum of all; 0 = only clients that have a cookie of
+        /// `[service.sticky]` for its servers.
+        weight: u32 = 1, number(0, 1_000);
+    } also {
+        /// `service`: name of the service.
+        service: String = String::new();
+    }
 }
 
 /// Fixed answer.

@@ -5,12 +5,16 @@ use std::path::Path;
 use evenkeel_policy::http::redirect::{Redirect, STATUSES};
 
 use crate::keys;
-use crate::plan::{ContentPlan, RespondPlan, RouteTarget};
+use crate::plan::{ContentPlan, RespondPlan, RouteTarget, SplitPart};
 use crate::problem::{Problems, SourceSpan};
-use crate::reader::{Table, listed};
+use crate::reader::{Table, Value, listed, wrong_type};
+use crate::setting::Settings;
 use crate::sources::Sources;
 
 const TARGET_KEYS: [&str; 3] = ["to", "redirect", "respond"];
+
+const TO_HELP: &str = "write `to = \"api\"`, or \
+    `to = [{ service = \"api\", weight = 9 }, { service = \"next\", weight = 1 }]`";
 
 /// Status of a redirect whose status the file does not name.
 const DEFAULT_STATUS: u16 = 307;
@@ -31,15 +35,57 @@ const MEDIA_TYPES: [(&str, &str); 6] = [
 /// Reads the target. A route without one leads to the servers of its own service.
 pub(super) fn read(table: &Table<'_>, sources: &Sources, problems: &mut Problems) -> RouteTarget {
     check_single(table, problems);
-    let service = table.text("to", problems);
+    let service = read_to(table, problems);
     let redirect = read_redirect(table, problems);
     let respond = read_respond(table, sources, problems);
     match (service, redirect, respond) {
-        (Some(service), ..) => RouteTarget::Service(service.to_owned()),
+        (Some(target), ..) => target,
         (None, Some(redirect), _) => RouteTarget::Redirect(redirect),
         (None, None, Some(respond)) => RouteTarget::Respond(respond),
         (None, None, None) => RouteTarget::Own,
     }
+}
+
+/// Reads the services of a route.
+fn read_to(table: &Table<'_>, problems: &mut Problems) -> Option<RouteTarget> {
+    let value = table.value("to")?;
+    if value.get_ref().as_str().is_some() {
+        let name = table.text("to", problems)?;
+        return Some(RouteTarget::Service(name.to_owned()));
+    }
+    let elements = table.elements("to").into_iter();
+    let parts: Vec<_> = elements.map(|value| read_part(value, problems)).collect();
+    let Some(parts) = parts.into_iter().collect::<Option<Vec<SplitPart>>>() else {
+        return Some(RouteTarget::Split(Vec::new()));
+    };
+    if parts.iter().all(|part| part.weight == 0) {
+        let message = "no service of `to` has a weight";
+        problems.error(&Some(value.span()), "E_VALUE", message, TO_HELP);
+    }
+    Some(RouteTarget::Split(parts))
+}
+
+fn read_part(value: &Value<'_>, problems: &mut Problems) -> Option<SplitPart> {
+    if let Some(name) = value.get_ref().as_str() {
+        return Some(SplitPart {
+            service: name.to_owned(),
+            ..SplitPart::default()
+        });
+    }
+    let Some(values) = value.get_ref().as_table() else {
+        wrong_type("to", "a name or tables", value, TO_HELP, problems);
+        return None;
+    };
+    let entry = Table::open(&keys::SPLIT_PART, values, value.span(), problems);
+    if entry.value("service").is_none() {
+        let message = "`service` is missing";
+        problems.error(&entry.span, "E_MISSING_KEY", message, TO_HELP);
+    }
+    let mut part = SplitPart::of(&entry, problems);
+    entry
+        .text("service", problems)?
+        .clone_into(&mut part.service);
+    Some(part)
 }
 
 fn check_single(table: &Table<'_>, problems: &mut Problems) {

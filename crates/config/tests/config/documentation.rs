@@ -154,7 +154,7 @@ fn with_cluster(text: &str) -> String {
 
 /// Returns whether only HTTP services have the section.
 fn is_http(title: &str) -> bool {
-    const TITLES: [&str; 8] = [
+    const TITLES: [&str; 9] = [
         "[service.http]",
         "[service.times]",
         "[service.sticky]",
@@ -163,6 +163,7 @@ fn is_http(title: &str) -> bool {
         "[service.route.respond]",
         "[service.route.basic_auth]",
         "an entry of `certificates`",
+        "an entry of `to`",
     ];
     title.ends_with("(http)") || TITLES.contains(&title)
 }
@@ -173,6 +174,16 @@ fn http_with(section: &Section, key: &str, line: &str) -> String {
         "[service.pool] (http)" => http(&format!("[service.pool]\n{line}\n")),
         "[service.tls] (http)" => http(&format!("{}\n{line}", tls())),
         "an entry of `certificates`" => http(&format!("{}\ncertificates = [{{ {line} }}]", tls())),
+        "an entry of `to`" => {
+            let service = if key == "service" {
+                ""
+            } else {
+                "service = 'api', "
+            };
+            let api = "[[service]]\nname = 'api'\nprotocol = 'http'\nservers = ['db3:80']\n";
+            let to = format!("to = [{{ {service}{line} }}, {{ service = 'api' }}]");
+            http(&format!("[[service.route]]\n{to}\n{api}"))
+        }
         "[service.http]" if key == "hash" => {
             http(&format!("balance = 'source'\n[service.http]\n{line}\n"))
         }

@@ -1,7 +1,7 @@
 //! Tests the settings of HTTP services: routes, sticky sessions, retries and clients.
 
 use evenkeel_config::plan::{
-    HashKeyPlan, HttpPlan, Https, RoutePlan, RouteTarget, SameSite, route_table,
+    HashKeyPlan, HttpPlan, Https, RoutePlan, RouteTarget, SameSite, SplitPart, route_table,
 };
 use evenkeel_policy::http::compress::{Coding, DEFAULT_TYPES, MediaRange};
 use evenkeel_policy::http::rate::RateLimit;
@@ -538,5 +538,46 @@ fn mistakes_of_compression_are_found() {
         ),
     ] {
         check(&http(&format!("[service.http]\n{lines}")), place, words);
+    }
+}
+
+#[test]
+fn a_route_splits_its_requests_between_services() {
+    let split = |to: &str| routes(&format!("[[service.route]]\nto = [{to}] # to = 'api'\n"));
+    let part = |service: &str, weight| SplitPart {
+        service: service.to_owned(),
+        weight,
+    };
+    let routes = split("{ service = 'api', weight = 90 }, 'api'");
+    let expect = RouteTarget::Split(vec![part("api", 90), part("api", 1)]);
+    assert_eq!(routes[0].target, expect);
+    assert!(routes[0].target.services().eq(["api", "api"]));
+}
+
+#[test]
+fn mistakes_of_a_split_are_found() {
+    for (to, place, words) in [
+        (
+            "[{ service = 'apo', weight = 1 }]",
+            "E_UNKNOWN_SERVICE 7:6",
+            "did you mean `api`",
+        ),
+        (
+            "[{ service = 'api', weight = 0 }]",
+            "E_VALUE 7:6",
+            "weight = 9",
+        ),
+        ("[]", "E_VALUE 7:6", "weight = 9"),
+        ("[{ weight = 5 }]", "E_MISSING_KEY 7:7", "service"),
+        ("[5]", "E_TYPE 7:7", "service = "),
+        (
+            "[{ service = 'api', weight = 1001 }]",
+            "E_RANGE 7:35",
+            "1000",
+        ),
+    ] {
+        let more = "[[service.route]]\npath = '/a'\nto = 'api'\n";
+        let text = with_api(&format!("[[service.route]]\nto = {to}\n{more}"));
+        check(&text, place, words);
     }
 }

@@ -19,9 +19,10 @@ pub(super) fn compile(
         target: match &route.target {
             RouteTarget::Service(name) => TlsRouteTarget::Service(find(name)),
             // The last two are not read for TCP services.
-            RouteTarget::Own | RouteTarget::Redirect(_) | RouteTarget::Respond(_) => {
-                TlsRouteTarget::Own
-            }
+            RouteTarget::Own
+            | RouteTarget::Split(_)
+            | RouteTarget::Redirect(_)
+            | RouteTarget::Respond(_) => TlsRouteTarget::Own,
         },
     };
     let routes: Vec<_> = plan.routes.iter().map(route).collect();

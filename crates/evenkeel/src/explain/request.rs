@@ -177,6 +177,20 @@ fn describe<'a>(
             explanation.servers = target.map(names).unwrap_or_default();
             format!("service {name}")
         }
+        RouteTarget::Split(parts) => {
+            let of_parts =
+                services.filter(|one| route.target.services().any(|name| name == one.name));
+            explanation.servers = of_parts.flat_map(names).collect();
+            let assumed = "the client has no cookie of [service.sticky] for one of these servers";
+            explanation.assumed.push(assumed.to_owned());
+            let total: u32 = parts.iter().map(|part| part.weight).sum();
+            let parts = parts.iter();
+            let parts = parts.map(|part| format!("{} ({} of {total})", part.service, part.weight));
+            format!(
+                "one of the services {}",
+                parts.collect::<Vec<_>>().join(", ")
+            )
+        }
         RouteTarget::Redirect(redirect) => redirection(route, redirect, request),
         RouteTarget::Respond(answer) => format!("an answer with status {}", answer.status),
     };

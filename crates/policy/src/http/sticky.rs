@@ -61,6 +61,11 @@ impl StickyServers {
         })
     }
 
+    /// Returns whether the cookie names one of the servers, in whatever state it is.
+    pub fn knows(&self, cookie: &[u8]) -> bool {
+        parsed(cookie).is_some_and(|value| self.values.contains(&value))
+    }
+
     /// Returns the server of a request. `members` are those of the snapshot, `cookie` the value
     /// that the client sent, and `tried` the servers that have failed for the request.
     ///

@@ -117,6 +117,10 @@ fn action(
         target: match &route.target {
             plan::RouteTarget::Own => RouteTarget::Own,
             plan::RouteTarget::Service(name) => RouteTarget::Service(find(name)),
+            plan::RouteTarget::Split(parts) => {
+                let parts = parts.iter();
+                RouteTarget::Split(parts.map(|one| (find(&one.service), one.weight)).collect())
+            }
             plan::RouteTarget::Redirect(redirect) => RouteTarget::Redirect(redirect.clone()),
             plan::RouteTarget::Respond(answer) => RouteTarget::Respond(FixedAnswer {
                 status: answer.status,

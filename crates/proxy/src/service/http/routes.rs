@@ -66,6 +66,8 @@ pub enum RouteTarget {
     Own,
     /// The servers of another service.
     Service(Weak<Service>),
+    /// The servers of one of these services, which is chosen by these weights.
+    Split(Vec<(Weak<Service>, u32)>),
     /// A redirect.
     Redirect(Redirect),
     /// A fixed answer.

@@ -3,22 +3,25 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use evenkeel_engine::clock;
+use evenkeel_engine::{clock, fast_random};
 use evenkeel_policy::balance::key_of;
 use evenkeel_policy::http::path::normalised;
 use evenkeel_policy::http::rate::Admission;
 use evenkeel_policy::http::redirect::Redirect;
 use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_policy::http::route::{HeaderCondition, RouteRequest};
+use evenkeel_policy::http::split::choose;
 use evenkeel_wire::http::cookie;
 use evenkeel_wire::http::forwarded::{client_of_forwarded, client_of_x_forwarded_for};
 use evenkeel_wire::http::{KnownName, RequestHead};
+use smallvec::SmallVec;
 
 use super::Session;
 use super::acquire::method_text;
 use super::auth::{Attempt, Login};
+use super::forward::sticky_cookie;
 use crate::service::Service;
 use crate::service::http::HttpSnapshot;
 use crate::service::http::routes::{HashSource, Https, RouteAction, RouteTarget};
@@ -149,6 +152,10 @@ impl Session<'_> {
                 Some(service) => Admitted::Forward(Some(service)),
                 None => Admitted::Refuse(503, "the service of the route was removed"),
             },
+            RouteTarget::Split(parts) => match split(parts, message) {
+                Some(service) => Admitted::Forward(Some(service)),
+                None => Admitted::Refuse(503, "the services of the route were removed"),
+            },
             RouteTarget::Redirect(redirect) => {
                 let location = location(redirect, &action.rewrite, message);
                 Admitted::Redirect(redirect.status, location)
@@ -193,6 +200,40 @@ impl Session<'_> {
             }
         }
     }
+}
+
+/// Returns the service of a split for a request: the one whose server the client's cookie names,
+/// else one by weight, among those with a server that takes requests. `None`: all were removed.
+fn split(
+    parts: &[(Weak<Service>, u32)],
+    (head, bytes): (&RequestHead, &[u8]),
+) -> Option<Arc<Service>> {
+    let live = parts.iter();
+    let live = live.filter_map(|(service, weight)| Some((service.upgrade()?, *weight)));
+    let live: SmallVec<[(Arc<Service>, u32); 4]> = live.collect();
+    let is_usable = |service: &Service| service.snapshot().has_untried(&[]);
+    let is_known = |service: &Service| {
+        let view = service.snapshot();
+        let sticky = view.http().and_then(|http| {
+            let cookie = sticky_cookie(http, head, bytes)?;
+            Some(http.sticky.as_ref()?.servers.knows(&cookie))
+        });
+        sticky == Some(true)
+    };
+    let mut known = live.iter();
+    if let Some((service, _)) = known.find(|(one, _)| is_known(one) && is_usable(one)) {
+        return Some(Arc::clone(service));
+    }
+    let usable = live
+        .iter()
+        .map(|(service, weight)| match is_usable(service) {
+            true => *weight,
+            false => 0,
+        });
+    let usable: SmallVec<[u32; 4]> = usable.collect();
+    let index = choose(usable.iter().copied(), fast_random())
+        .or_else(|| choose(live.iter().map(|(_, weight)| *weight), fast_random()))?;
+    live.get(index).map(|(service, _)| Arc::clone(service))
 }
 
 /// Returns the location of a route's redirect.
