@@ -9,6 +9,7 @@ mod answer;
 pub mod basic;
 pub mod chunked;
 pub mod cookie;
+mod decimal;
 pub(crate) mod edit;
 pub mod entity_tag;
 mod fault;
@@ -27,8 +28,7 @@ mod tests;
 pub use answer::{Answer, CONTINUE, reason_phrase, write_answer};
 pub use edit::{
     BodyEdit, NewField, PathEdit, Persistence, RequestEdit, ResponseEdit, Scheme, Written,
-    write_request,
-    write_response,
+    write_request, write_response,
 };
 pub use fault::{Fault, Limit};
 pub use framing::Framing;

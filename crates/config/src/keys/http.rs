@@ -3,7 +3,6 @@
 use super::{Kind, PATH, Section, TEXT, section};
 use crate::plan::{
     AccessLog, CompressPlan, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
-    AccessLog, CompressPlan, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
     RouteLimitsPlan, ServerHttp2, SplitPart, StickyPlan,
 };
 use crate::setting::{Setting, keys};

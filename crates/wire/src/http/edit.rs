@@ -4,6 +4,7 @@
 //! program compares them that reads `-`, `_` and `.` as one, so that no alias of a field that is
 //! removed remains.
 
+pub(crate) use super::decimal::Decimal;
 use super::framing::Framing;
 use super::grammar;
 use super::head::{Field, FieldSpan, Fields, KnownName, RequestHead, ResponseHead, Version};
@@ -484,30 +485,4 @@ fn write_options(out: &mut Vec<u8>, options: [(bool, &str); 3]) {
 /// Appends a number in decimal digits.
 pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(Decimal::of(number).digits());
-}
-
-/// Decimal digits of a number.
-pub(crate) struct Decimal {
-    digits: [u8; 20],
-    start: usize,
-}
-
-impl Decimal {
-    pub(crate) fn of(mut number: u64) -> Self {
-        let mut digits = [0; 20];
-        let mut start = digits.len();
-        for place in digits.iter_mut().rev() {
-            *place = b'0'.wrapping_add((number % 10) as u8);
-            number /= 10;
-            start = start.saturating_sub(1);
-            if number == 0 {
-                break;
-            }
-        }
-        Decimal { digits, start }
-    }
-
-    pub(crate) fn digits(&self) -> &[u8] {
-        self.digits.get(self.start..).unwrap_or_default()
-    }
 }

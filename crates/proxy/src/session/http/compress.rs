@@ -8,7 +8,9 @@ use evenkeel_policy::http::compress::{
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkEncoder, ChunkLimits};
 use evenkeel_wire::http::entity_tag::{has_tag, write_marked, write_originals};
 use evenkeel_wire::http::negotiation::{coding_quality, has_member};
-use evenkeel_wire::http::{BodyEdit, Field, Framing, KnownName, RequestHead, ResponseHead, Version};
+use evenkeel_wire::http::{
+    BodyEdit, Field, Framing, KnownName, RequestHead, ResponseHead, Version,
+};
 
 use self::compressor::{Compressor, Compressors};
 use super::admit::values_of;

@@ -101,7 +101,8 @@ impl Download {
         }
     }
 
-    /// Appends the end of a body that lasts until the server closes, with trailers if it has chunks.
+    /// Appends the end of a body that lasts until the server closes, with trailers if it has
+    /// chunks.
     pub(super) fn end<'t>(
         &mut self,
         trailers: impl Iterator<Item = Field<'t>>,

@@ -9,8 +9,8 @@ use evenkeel_engine::socket::Chunk;
 use evenkeel_policy::http::eject::Outcome;
 use evenkeel_wire::http::chunked::ChunkDecoder;
 use evenkeel_wire::http::{
-    BodyEdit, Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit, ResponseHead,
-    Version, write_response,
+    BodyEdit, Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit,
+    ResponseHead, Version, write_response,
 };
 
 use super::answer::hsts;
