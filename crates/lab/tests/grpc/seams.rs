@@ -25,6 +25,7 @@ on_both_drivers! {
     a_websocket_gets_no_server_of_http_2
     a_server_that_is_silent_gets_no_more_requests
     calls_may_be_silent_for_longer_than_requests
+    a_call_that_the_server_cancels_is_canceled
 }
 
 /// Answers each complete request with its path.
@@ -334,4 +335,14 @@ fn calls_may_be_silent_for_longer_than_requests(io: &str) {
     std::thread::sleep(Duration::from_millis(1_500));
     client.send(data(call, "b", true));
     assert_eq!(client.response(call).text(), "ab");
+}
+
+/// A deadline may pass at the server first.
+fn a_call_that_the_server_cancels_is_canceled(io: &str) {
+    let server = Server::new(|_| Action::Reset(ErrorCode::Cancel));
+    let bed = Bed::new(io, &[server.address()], "");
+    let mut client = bed.client();
+    let call = client.ask("POST", "/", &[("content-type", "application/grpc")]);
+    assert_eq!((call.reset, call.head.len()), (Some(CANCEL), 0));
+    assert_eq!(client.ask("POST", "/", &[]).status(), 502);
 }

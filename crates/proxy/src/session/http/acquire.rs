@@ -268,6 +268,14 @@ impl Session<'_> {
         if server.is_some_and(ServerTransport::is_unprocessed) {
             return self.request_unprocessed();
         }
+        if let Some(ServerTransport::Http2(stream)) = &self.exchange.server
+            && self.exchange.is_grpc
+            && stream.is_canceled()
+        {
+            // Its deadline has passed at the server, and the client's own passes now.
+            self.client.cancel();
+            return Err(ExitReason::ServerBroke(why.to_owned()));
+        }
         self.learn_idle_limit();
         self.exchange.attempts.connect_error = None;
         let was_reused = self.close_server();

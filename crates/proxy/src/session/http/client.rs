@@ -245,6 +245,13 @@ impl Client {
         }
     }
 
+    /// Cancels the response of HTTP/2.
+    pub(super) fn cancel(&mut self) {
+        if let Self::Http2(stream) = self {
+            stream.cancel();
+        }
+    }
+
     /// Sends the end of the encryption, if it has one.
     pub(super) fn send_close(&mut self) {
         if let Self::Http1(stream) = self {

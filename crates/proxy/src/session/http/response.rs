@@ -62,6 +62,11 @@ impl Session<'_> {
             (Ok(None), _) => self.server_failed("closed")?,
             (Err(error), Stage::Body(_)) => {
                 self.judge(Outcome::Cut);
+                if let Some(ServerTransport::Http2(stream)) = &self.exchange.server
+                    && stream.is_canceled()
+                {
+                    self.client.cancel();
+                }
                 return Err(ExitReason::ServerBroke(error.to_string()));
             }
             (Err(error), _) => self.server_failed(&error.to_string())?,

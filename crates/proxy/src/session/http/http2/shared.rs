@@ -65,6 +65,8 @@ pub(super) enum BodyEnd {
     Broken(&'static str),
     /// The server has not worked on the request, which may be sent again.
     Unprocessed,
+    /// The server has canceled the request before the response was complete.
+    Canceled,
 }
 
 /// End of the own message.
@@ -140,6 +142,10 @@ impl State {
                 let why = "the server has not worked on the request";
                 Err(io::Error::new(io::ErrorKind::ConnectionRefused, why))
             }
+            BodyEnd::Canceled => {
+                let why = "the server has canceled the request";
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, why))
+            }
             BodyEnd::Open | BodyEnd::Ended(_) => Ok(stream),
         }
     }
@@ -206,6 +212,17 @@ impl State {
             stream.body = BodyEnd::Broken(why);
         }
         stream.wake();
+    }
+
+    /// Records that the server has canceled a request, unless its response is complete.
+    pub(super) fn cancel_by_server(&mut self, id: StreamId) {
+        let stream = self.streams.get_mut(&id);
+        if let Some(stream) = stream
+            && matches!(stream.body, BodyEnd::Open)
+        {
+            stream.body = BodyEnd::Canceled;
+        }
+        self.reset_by_server(id, "canceled");
     }
 
     /// Records the end of the peer's body.

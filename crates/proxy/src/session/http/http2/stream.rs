@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use evenkeel_engine::socket::Chunk;
 use evenkeel_wire::http::{Answer, Field, Framing, Method, ResponseEdit, ResponseHead};
 use evenkeel_wire::http2::hpack::Encoder;
-use evenkeel_wire::http2::{StreamId, write_answer, write_response};
+use evenkeel_wire::http2::{ErrorCode, StreamId, write_answer, write_response};
 
 use super::shared::{BodyEnd, OUTPUT_MAX, SentEnd, Shared, add_line, fields_of};
 use crate::worker::Worker;
@@ -67,7 +67,11 @@ impl ClientStream {
                     .get_or_insert_with(|| std::mem::take(trailers));
                 true
             }
-            BodyEnd::Ended(_) | BodyEnd::Open | BodyEnd::Broken(_) | BodyEnd::Unprocessed => false,
+            BodyEnd::Ended(_)
+            | BodyEnd::Open
+            | BodyEnd::Broken(_)
+            | BodyEnd::Unprocessed
+            | BodyEnd::Canceled => false,
         }
     }
 
@@ -130,6 +134,16 @@ impl ClientStream {
         }
         let ends = out.is_empty();
         self.send_block(ends, |encoder, out| write_answer(out, encoder, answer))
+    }
+
+    /// Resets the stream as the server has reset its own.
+    pub(in crate::session::http) fn cancel(&mut self) {
+        let mut state = self.shared.state();
+        let state = &mut *state;
+        state
+            .codec
+            .reset(self.id, ErrorCode::Cancel, &mut state.out);
+        state.wake();
     }
 
     /// Ends the response with trailers.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::Condition;
-use evenkeel_wire::http2::{ConnectionError, Event, Read};
+use evenkeel_wire::http2::{ConnectionError, ErrorCode, Event, Read};
 
 use super::connections::SharedConnection;
 use crate::session::http::http2::shared::{BodyEnd, OUTPUT_MAX, add_line};
@@ -225,6 +225,11 @@ impl Serving {
                 trailers.for_each(|field| add_line(&mut lines, field));
                 state.end_body(stream, BodyEnd::Ended(lines));
             }
+            Event::Reset {
+                stream,
+                code: ErrorCode::Cancel,
+                why: None,
+            } => state.cancel_by_server(stream),
             Event::Reset { stream, why, .. } => {
                 state.reset_by_server(stream, why.unwrap_or(RESET));
             }

@@ -100,6 +100,13 @@ impl ServerStream {
         stream.is_some_and(|stream| matches!(stream.body, BodyEnd::Unprocessed))
     }
 
+    /// Returns whether the server has canceled the request.
+    pub(in crate::session::http) fn is_canceled(&self) -> bool {
+        let state = self.shared.state();
+        let stream = state.streams.get(&self.id);
+        stream.is_some_and(|stream| matches!(stream.body, BodyEnd::Canceled))
+    }
+
     /// Polls for the text of response heads, then for bytes of the body. `None`: the response is
     /// complete.
     pub(in crate::session::http) fn poll_chunk<'a>(
