@@ -26,7 +26,7 @@ pub(crate) use self::service::{KEEPALIVE, QUEUE, SERVICE};
 pub use crate::setting::{Absent, Key, Kind, Section};
 
 /// All tables of the config file, in the order of the documentation.
-pub static SECTIONS: [&Section; 35] = [
+pub static SECTIONS: [&Section; 36] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
