@@ -19,7 +19,7 @@ use crate::certificates::{Certificates, write_private};
 use crate::page::Block;
 
 /// The tables of a file, as opposed to the keys of a service.
-const TOP_LEVEL: [&str; 5] = ["engine", "admin", "log", "peers", "service"];
+const TOP_LEVEL: [&str; 6] = ["acme", "engine", "admin", "log", "peers", "service"];
 
 const PROTOCOLS: [&str; 4] = ["postgres", "mysql", "tcp", "http"];
 
@@ -125,6 +125,8 @@ fn named_files(value: &Value) -> Vec<(String, String)> {
         Value::Table(table) => table
             .iter()
             .flat_map(|(key, value)| match value {
+                // The directory of an ACME authority is a URL.
+                Value::String(url) if url.starts_with("https://") => Vec::new(),
                 Value::String(path) if names_file(key) => vec![(key.clone(), path.clone())],
                 value => named_files(value),
             })

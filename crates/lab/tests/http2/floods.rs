@@ -13,6 +13,7 @@ use crate::{Bed, on_both_drivers};
 
 on_both_drivers! {
     floods_of_resets_end_the_connection
+    resets_beside_their_requests_reach_no_server
     floods_of_resets_by_the_server_end_the_connection
     floods_of_frames_end_the_connection
     field_blocks_that_grow_are_bounded
@@ -116,6 +117,23 @@ fn floods_of_resets_end_the_connection(io: &str) {
             client.send(reset(1, CANCEL));
         }
     });
+}
+
+/// What is known to be reset when its task begins is not sent to a server.
+fn resets_beside_their_requests_reach_no_server(io: &str) {
+    let mut field = Field::new(io);
+    let seen = field.origin.seen().len();
+    let mut client = field.bed.client();
+    let pairs = (0..50).map(|_| {
+        let stream = client.stream();
+        let head = headers(stream, &request("GET", "/hold", &[]), true);
+        [head, reset(stream, CANCEL)].concat()
+    });
+    let pairs = pairs.collect::<Vec<_>>().concat();
+    client.send(pairs);
+    assert_eq!(client.ask("GET", "/after", &[]).text(), "/after");
+    field.others_go_on("resets");
+    assert_eq!(field.origin.seen().len(), seen + 3);
 }
 
 /// The client provokes the resets by faults (CVE-2025-8671).

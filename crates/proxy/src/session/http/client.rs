@@ -65,6 +65,15 @@ impl Client {
         }
     }
 
+    /// Fails if the client has reset the request, as far as it is known: the end of a connection of
+    /// HTTP/1.1 is noticed when it is read.
+    pub(super) fn check(&self) -> io::Result<()> {
+        match self {
+            Self::Http1(_) => Ok(()),
+            Self::Http2(stream) => stream.check(),
+        }
+    }
+
     /// Polls for received bytes: of the connection, or of the body. `None`: the client has ended
     /// its connection. The end of a body of HTTP/2 is [`Client::has_ended_body`].
     pub(super) fn poll_chunk<'a>(

@@ -122,6 +122,9 @@ impl Session<'_> {
         self.exchange.request_id = self.request_id((head, bytes), &http.clients);
         match self.admit((head, bytes), http, client) {
             Admitted::Forward(service) => {
+                // A request that its client has reset already costs no server anything.
+                let check = self.client.check();
+                check.map_err(|error| ExitReason::ClientBroke(error.to_string()))?;
                 if !self.route_to(service) {
                     self.exchange.keeps_client = false;
                     return self.answer(503, "the service of the route cannot answer requests");

@@ -35,6 +35,11 @@ impl ClientStream {
         &self.shared
     }
 
+    /// Fails if the stream was reset.
+    pub(in crate::session::http) fn check(&self) -> io::Result<()> {
+        self.shared.state().stream(self.id).map(drop)
+    }
+
     /// Polls for bytes of the body. Fails if the stream was reset. After the end it stays pending
     /// until then.
     pub(in crate::session::http) fn poll_chunk<'a>(
