@@ -119,7 +119,7 @@ fn floods_of_resets_end_the_connection(io: &str) {
     });
 }
 
-/// What is known to be reset when its task begins is not sent to a server.
+/// A request that is reset before its task begins is not sent to a server.
 fn resets_beside_their_requests_reach_no_server(io: &str) {
     let mut field = Field::new(io);
     let seen = field.origin.seen().len();

@@ -3,7 +3,7 @@
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::io;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use evenkeel_tls::ClientPolicy;
 use evenkeel_wire::http::{Field, KnownName, may_be_trailer};
@@ -130,6 +130,25 @@ impl State {
     /// Wakes the task of the connection, which sends what is there.
     pub(super) fn wake(&self) {
         self.waker.wake();
+    }
+
+    /// Polls until more bytes may be sent on a stream: none wait for a window, and few for the
+    /// socket.
+    pub(super) fn poll_sent(
+        &mut self,
+        id: StreamId,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let is_full = self.out.len() >= OUTPUT_MAX;
+        let stream = self.stream(id)?;
+        let is_sent = stream.waiting.is_empty() && !is_full;
+        match is_sent || matches!(stream.sent, SentEnd::Sent) {
+            true => Poll::Ready(Ok(())),
+            false => {
+                stream.watch(context);
+                Poll::Pending
+            }
+        }
     }
 
     /// Returns a stream. Fails if it has ended before its task.

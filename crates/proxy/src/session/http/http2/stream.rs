@@ -9,7 +9,7 @@ use evenkeel_wire::http::{Answer, Field, Framing, Method, ResponseEdit, Response
 use evenkeel_wire::http2::hpack::Encoder;
 use evenkeel_wire::http2::{ErrorCode, StreamId, write_answer, write_response};
 
-use super::shared::{BodyEnd, OUTPUT_MAX, SentEnd, Shared, add_line, fields_of};
+use super::shared::{BodyEnd, SentEnd, Shared, add_line, fields_of};
 use crate::worker::Worker;
 
 /// Stream of a connection, for the task that serves it. It ends on drop: a response that is not
@@ -91,17 +91,7 @@ impl ClientStream {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut state = self.shared.state();
-        let is_full = state.out.len() >= OUTPUT_MAX;
-        let stream = state.stream(self.id)?;
-        let is_sent = stream.waiting.is_empty() && !is_full;
-        match is_sent || matches!(stream.sent, SentEnd::Sent) {
-            true => Poll::Ready(Ok(())),
-            false => {
-                stream.watch(context);
-                Poll::Pending
-            }
-        }
+        self.shared.state().poll_sent(self.id, context)
     }
 
     /// Sends bytes of the response's body, and its end.

@@ -11,9 +11,7 @@ use evenkeel_wire::http::{Field, Framing, HeadLimits, Parsed, RequestEdit, Reque
 use evenkeel_wire::http2::{StreamId, write_request};
 
 use super::connections::SharedConnection;
-use crate::session::http::http2::shared::{
-    BodyEnd, OUTPUT_MAX, SentEnd, State, StreamState, add_line, fields_of,
-};
+use crate::session::http::http2::shared::{BodyEnd, State, StreamState, add_line, fields_of};
 use crate::worker::Worker;
 
 /// Stream of a connection to a server, for the task of its exchange. It ends on drop: a request or
@@ -160,17 +158,7 @@ impl ServerStream {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut state = self.shared.state();
-        let is_full = state.out.len() >= OUTPUT_MAX;
-        let stream = state.stream(self.id)?;
-        let is_sent = stream.waiting.is_empty() && !is_full;
-        match is_sent || matches!(stream.sent, SentEnd::Sent) {
-            true => Poll::Ready(Ok(())),
-            false => {
-                stream.watch(context);
-                Poll::Pending
-            }
-        }
+        self.shared.state().poll_sent(self.id, context)
     }
 
     /// Returns whether no byte waits for a window of the server.
