@@ -250,6 +250,8 @@ fn enter(namespace: &File) -> io::Result<()> {
 /// The process may not create a namespace (`unshare(2)`: not root), or there is no program `ip`.
 pub fn enter_own_loopback() -> Result<()> {
     process::prepare_to_start();
+    // Without it, the interface would stay down.
+    run("ip", "-V")?;
     #[expect(unsafe_code, reason = "unshare has no wrapper in the standard library")]
     // SAFETY: unshare takes no pointer, and the flag concerns the network only.
     let failed = unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0;
