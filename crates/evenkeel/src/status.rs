@@ -238,6 +238,8 @@ pub struct ServiceErrors {
     pub proxy_header: u64,
     /// No route matched, and the service has no servers, or the ClientHello did not arrive in time.
     pub unrouted: u64,
+    /// Too many floods of HTTP/2 frames came from the client's address.
+    pub flooding: u64,
     /// The client reset the connection.
     pub reset_by_client: u64,
     /// The server reset the connection.

@@ -175,6 +175,8 @@ pub struct ServiceCounters {
     /// Clients closed because no route matched and the service has no servers, or because their
     /// ClientHello did not arrive in time.
     pub unrouted: SharedCounter,
+    /// Clients refused after too many floods of HTTP/2 frames from their address.
+    pub flooding: SharedCounter,
     /// Failed connects to its servers.
     pub connect_errors: SharedCounter,
     /// Sessions ended by a client's reset.
@@ -205,6 +207,7 @@ impl ServiceCounters {
             retries: SharedCounter::default(),
             proxy_header: SharedCounter::default(),
             unrouted: SharedCounter::default(),
+            flooding: SharedCounter::default(),
             connect_errors: SharedCounter::default(),
             reset_by_client: SharedCounter::default(),
             reset_by_server: SharedCounter::default(),
@@ -229,6 +232,7 @@ impl ServiceCounters {
             retries,
             proxy_header,
             unrouted,
+            flooding,
             connect_errors,
             reset_by_client,
             reset_by_server,
@@ -248,6 +252,7 @@ impl ServiceCounters {
             ("retries", retries),
             ("proxy_header", proxy_header),
             ("unrouted", unrouted),
+            ("flooding", flooding),
             ("connect_errors", connect_errors),
             ("reset_by_client", reset_by_client),
             ("reset_by_server", reset_by_server),

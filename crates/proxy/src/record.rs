@@ -42,6 +42,8 @@ pub enum TerminationReason {
     ProxyHeader(String),
     /// No route for the client, and its service has no servers.
     Unrouted(String),
+    /// Too many connections of the client's address have ended with a flood of HTTP/2 frames.
+    Flooding,
 }
 
 /// Reason why Evenkeel ended a session.
@@ -95,6 +97,7 @@ impl std::fmt::Display for TerminationReason {
             Self::OverLimit => f.write_str("max_connections reached"),
             Self::ProxyHeader(why) => write!(f, "PROXY header: {why}"),
             Self::Unrouted(why) => write!(f, "not routed: {why}"),
+            Self::Flooding => f.write_str("refused after floods of HTTP/2 frames"),
         }
     }
 }

@@ -184,6 +184,7 @@ fn finish(worker: &Worker, service: &Service, record: Box<Record>) {
         TerminationReason::Cut(_) => counters.cut.add(1),
         TerminationReason::ProxyHeader(_) => counters.proxy_header.add(1),
         TerminationReason::Unrouted(_) => counters.unrouted.add(1),
+        TerminationReason::Flooding => counters.flooding.add(1),
         _ => {}
     }
     if record.server.is_some() {

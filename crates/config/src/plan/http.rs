@@ -215,6 +215,10 @@ settings! {
         /// Maximum size of a request body, answered with 413; 0 = no limit. A route may have its
         /// own; else the limit of the service whose servers answer.
         body_bytes_max: u64 = 0, number(0, BODY_BYTES_MAX);
+        /// Floods of HTTP/2 frames in a minute, each of which ends its connection, after which new
+        /// connections of the client's address (IPv4) or /64 network (IPv6) are reset, until the
+        /// minute has one less. Addresses of `forwarded_from` are exempt. 0 = no limit.
+        http2_floods_per_minute: u32 = 60, number(0, 60_000);
     }
 }
 

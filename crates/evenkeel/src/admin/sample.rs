@@ -253,6 +253,7 @@ fn orders() -> ServiceStatus {
             limit: 14,
             proxy_header: 15,
             unrouted: 19,
+            flooding: 23,
             reset_by_client: 5,
             reset_by_server: 16,
             idle_timeout: 17,

@@ -5,7 +5,7 @@ use evenkeel_proxy::counters::ServiceCounters;
 /// Shortest interval between two logs of one service.
 const LOG_INTERVAL_MS: u64 = 10_000;
 
-const REASONS: [&str; 7] = [
+const REASONS: [&str; 8] = [
     "no server available",
     "all connection attempts failed, including retries",
     "queue full (queue.length)",
@@ -13,6 +13,7 @@ const REASONS: [&str; 7] = [
     "service limit reached (max_connections)",
     "PROXY header invalid, missing, or from a peer not listed in accept_proxy_from",
     "no route for the server name of TLS, no such name, or no ClientHello within hello_timeout_ms",
+    "too many floods of HTTP/2 frames from their addresses (http2_floods_per_minute)",
 ];
 
 /// Rejections of one service that were logged already.
@@ -33,6 +34,7 @@ impl RejectionLog {
             &counters.over_limit,
             &counters.proxy_header,
             &counters.unrouted,
+            &counters.flooding,
         ];
         self.lines(now_ms, totals.map(|tally| tally.get()))
     }
@@ -59,13 +61,17 @@ mod tests {
     #[test]
     fn the_first_refusal_is_told_at_once_and_the_rest_after_a_while() {
         let mut rejections = RejectionLog::default();
-        assert!(rejections.lines(0, [0; 7]).is_empty());
-        let first = rejections.lines(1_000, [0, 0, 1, 0, 0, 0, 0]);
+        assert!(rejections.lines(0, [0; 8]).is_empty());
+        let first = rejections.lines(1_000, [0, 0, 1, 0, 0, 0, 0, 0]);
         assert_eq!(first, ["clients rejected: 1: queue full (queue.length)"]);
-        assert!(rejections.lines(2_000, [0, 0, 9, 0, 0, 0, 0]).is_empty());
-        let later = rejections.lines(11_000, [2, 0, 9, 0, 0, 0, 0]);
+        assert!(rejections.lines(2_000, [0, 0, 9, 0, 0, 0, 0, 0]).is_empty());
+        let later = rejections.lines(11_000, [2, 0, 9, 0, 0, 0, 0, 0]);
         assert_eq!(later.len(), 2);
         assert!(later[1].contains(": 8:"), "{later:?}");
-        assert!(rejections.lines(21_000, [2, 0, 9, 0, 0, 0, 0]).is_empty());
+        assert!(
+            rejections
+                .lines(21_000, [2, 0, 9, 0, 0, 0, 0, 0])
+                .is_empty()
+        );
     }
 }

@@ -221,6 +221,7 @@ fn refused(counters: &ServiceCounters) -> u64 {
         &counters.connect_failed,
         &counters.proxy_header,
         &counters.unrouted,
+        &counters.flooding,
     ]
     .iter()
     .map(|tally| tally.get())
@@ -236,6 +237,7 @@ fn errors(counters: &ServiceCounters) -> ServiceErrors {
         limit: counters.over_limit.get(),
         proxy_header: counters.proxy_header.get(),
         unrouted: counters.unrouted.get(),
+        flooding: counters.flooding.get(),
         reset_by_client: counters.reset_by_client.get(),
         reset_by_server: counters.reset_by_server.get(),
         idle_timeout: counters.idle_timeout.get(),

@@ -406,6 +406,7 @@ fn service_errors(service: &ServiceStatus, emit: Emit) -> fmt::Result {
         ("limit", errors.limit),
         ("proxy_header", errors.proxy_header),
         ("unrouted", errors.unrouted),
+        ("flooding", errors.flooding),
         ("reset_by_client", errors.reset_by_client),
         ("reset_by_server", errors.reset_by_server),
         ("idle_timeout", errors.idle_timeout),

@@ -1,14 +1,17 @@
 //! Tests of floods: frames that cost much work and cost the client little (RFC 9113 §10.5). They
 //! end their connection, and no other one.
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
+
+use socket2::Socket;
 
 use crate::frames::{
     CALM, CANCEL, CONTINUATION, GoAway, HEADERS, Http2, PING, SETTINGS, STREAM_CLOSED, block, data,
     frame, headers, request, reset, window,
 };
 use crate::origin::{Origin, ok};
-use crate::peer::until;
+use crate::peer::{self, until};
 use crate::{Bed, on_both_drivers};
 
 on_both_drivers! {
@@ -16,6 +19,8 @@ on_both_drivers! {
     resets_beside_their_requests_reach_no_server
     floods_of_resets_by_the_server_end_the_connection
     floods_of_frames_end_the_connection
+    an_address_is_refused_after_its_floods
+    floods_through_a_trusted_proxy_refuse_no_client
     field_blocks_that_grow_are_bounded
     clients_that_take_nothing_are_bounded
     what_waits_too_long_is_ended
@@ -293,4 +298,50 @@ fn what_waits_too_long_is_ended(io: &str) {
     assert!(began.elapsed() >= Duration::from_secs(29));
     assert_eq!(shut.ask("HEAD", "/again", &[]).status(), 200);
     field.others_go_on("a shut window");
+}
+
+/// Ends a number of connections of the own address by floods.
+fn flood(field: &mut Field, times: u32) {
+    for _ in 0..times {
+        field.ends("PING", |client| {
+            client.send(frame(PING, 0, 0, &[0; 8]).repeat(FLOOD as usize));
+        });
+    }
+}
+
+/// Returns whether a client of HTTP/1.1 gets a response. A refused one may see a failed connect.
+fn is_served(connected: io::Result<Socket>) -> bool {
+    let request = b"GET /1 HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n";
+    let served = connected.and_then(|mut socket| {
+        socket.write_all(request)?;
+        io::read_to_string(socket)
+    });
+    served.is_ok_and(|text| text.starts_with("HTTP/1.1 200 OK\r\n"))
+}
+
+fn an_address_is_refused_after_its_floods(io: &str) {
+    let mut field = Field::with(io, "http2_floods_per_minute = 6\n");
+    flood(&mut field, 5);
+    let mut last = field.bed.client();
+    last.send(frame(PING, 0, 0, &[0; 8]).repeat(FLOOD as usize));
+    assert_eq!(last.end().unwrap().code, CALM);
+    // Its old connections are served, and those of another address.
+    assert_eq!(field.other.ask("GET", "/old", &[]).text(), "/old");
+    let elsewhere = peer::connect_from([127, 0, 0, 9], &field.bed.listen);
+    assert!(is_served(Ok(elsewhere)));
+    assert!(!is_served(peer::try_connect(&field.bed.listen)));
+    until("the refusal in the log", || {
+        let log = field.bed.balancer.log();
+        log.contains("(http2_floods_per_minute)")
+    });
+    assert_eq!(field.bed.status()["errors"]["flooding"], 1);
+    // Ten seconds later, there is room for one.
+    until("a connection", || {
+        is_served(peer::try_connect(&field.bed.listen))
+    });
+}
+
+fn floods_through_a_trusted_proxy_refuse_no_client(io: &str) {
+    let more = "http2_floods_per_minute = 1\nforwarded_from = [\"127.0.0.1\"]\n";
+    flood(&mut Field::with(io, more), 3);
 }

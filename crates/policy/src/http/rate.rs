@@ -103,6 +103,14 @@ impl RateTable {
         Admission::Admitted
     }
 
+    /// Returns whether the client's next request is beyond the limit, and counts nothing.
+    pub fn is_limited(&self, client: IpAddr, now_us: u64) -> bool {
+        let (set, tag) = self.place(client);
+        let (_, content) = self.bucket_of(set, tag, now_us);
+        let is_own = content >> TIME_BITS == tag;
+        is_own && self.wait_us(content, now_us) + self.step_us > self.full_us
+    }
+
     /// Returns the set of a client, and its tag, which is not zero.
     fn place(&self, client: IpAddr) -> (&Set, u64) {
         let words = match client.to_canonical() {
@@ -166,8 +174,12 @@ mod tests {
         // A start far from zero, and one at which the time wraps.
         for start_us in [7, TIME_MASK - SECOND_US / 2, 3 << TIME_BITS] {
             let client = "192.0.2.1";
+            assert!(!table.is_limited(address(client), start_us));
             assert_eq!(admitted(&table, client, start_us), 10);
+            assert!(table.is_limited(address(client), start_us + 99_999));
+            assert!(!table.is_limited(address("192.0.2.2"), start_us + 99_999));
             assert_eq!(admitted(&table, client, start_us + 99_999), 0);
+            assert!(!table.is_limited(address(client), start_us + 100_000));
             assert_eq!(admitted(&table, client, start_us + 100_000), 1);
             assert_eq!(admitted(&table, client, start_us + 450_000), 3);
             assert_eq!(admitted(&table, client, start_us + 60 * SECOND_US), 10);

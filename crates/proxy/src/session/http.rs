@@ -30,7 +30,7 @@ mod upload;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -169,6 +169,11 @@ pub(super) async fn serve_session(
     if let Err(ending) = proxy_protocol::read_client_address(handle, &socket, record).await {
         return ending;
     }
+    let address = record.client.map(|client| client.ip());
+    if address.is_some_and(|address| is_refused(permit, address)) {
+        socket.reset_on_close();
+        return TerminationReason::Flooding;
+    }
     let mut early = Vec::new();
     let greeting = Box::pin(greet::greet(worker, permit, socket, &mut early));
     let greeted = match handle.run_interruptible(greeting).await {
@@ -191,6 +196,13 @@ pub(super) async fn serve_session(
             http2::serve_connection(server, own, stream, peer, early).await
         }
     }
+}
+
+/// Returns whether connections of this client are refused after too many floods.
+fn is_refused(permit: &ClientPermit, address: IpAddr) -> bool {
+    let view = permit.service().snapshot();
+    view.http()
+        .is_some_and(|http| http.clients.refuses(address))
 }
 
 impl Peer {

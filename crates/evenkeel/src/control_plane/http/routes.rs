@@ -8,7 +8,7 @@ use evenkeel_config::plan::{
     self, ErrorPagePlan, HashKeyPlan, HttpClientsPlan, HttpPlan, RoutePlan, SameSite, StickyPlan,
 };
 use evenkeel_policy::http::keyed_hash::HashKey;
-use evenkeel_policy::http::rate::RateTable;
+use evenkeel_policy::http::rate::{RateLimit, RateTable};
 use evenkeel_policy::http::route::{Route, RouteTable};
 use evenkeel_policy::http::sticky::StickyServers;
 use evenkeel_policy::http::trusted_proxies::TrustedProxies;
@@ -25,6 +25,9 @@ use evenkeel_proxy::http::routes::{
 use sha2::{Digest, Sha256};
 
 use crate::control_plane::{ControlPlane, tls_routes};
+
+/// Memory for the clients that have sent floods, in bytes: 8,000 clients.
+const FLOODS_BYTES_MAX: usize = 1 << 16;
 
 /// Memory for the clients of a rate limit, in bytes: 130,000 clients.
 const RATE_BYTES_MAX: usize = 1 << 20;
@@ -85,6 +88,7 @@ fn parts(
         }),
         clients: Arc::new(ClientSettings {
             compress: plan.compress.settings(),
+            floods: floods(plan.limits.http2_floods_per_minute, key.clone()),
             ..clients(&plan.clients)
         }),
         key: Arc::new(key),
@@ -152,6 +156,14 @@ fn action(
     }
 }
 
+fn floods(per_minute: u32, key: HashKey) -> Option<RateTable> {
+    let limit = RateLimit {
+        requests: per_minute,
+        period_ms: 60_000,
+    };
+    (per_minute > 0).then(|| RateTable::new(limit, FLOODS_BYTES_MAX, key))
+}
+
 fn clients(plan: &HttpClientsPlan) -> ClientSettings {
     ClientSettings {
         https: match plan.https {
@@ -177,6 +189,7 @@ fn clients(plan: &HttpClientsPlan) -> ClientSettings {
         error_pages: ErrorPages::new(plan.error_pages.iter().map(error_page).collect()),
         makes_request_ids: plan.makes_request_ids,
         compress: None,
+        floods: None,
     }
 }
 

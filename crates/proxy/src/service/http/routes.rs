@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_engine::clock;
 use evenkeel_policy::http::compress::CompressSettings;
 use evenkeel_policy::http::rate::RateTable;
 use evenkeel_policy::http::redirect::Redirect;
@@ -96,6 +97,9 @@ pub struct ClientSettings {
     pub hsts: Option<String>,
     /// Proxies whose reports of client addresses are read. `None`: none.
     pub forwarded_from: Option<TrustedProxies>,
+    /// Limit for the floods of each client, after which its connections are refused. `None`: no
+    /// limit.
+    pub floods: Option<RateTable>,
     /// Value that the `source` algorithm hashes.
     pub hash: HashSource,
     /// Pages for Evenkeel's own answers.
@@ -104,6 +108,28 @@ pub struct ClientSettings {
     pub compress: Option<CompressSettings>,
     /// True if each request gets an id, unless a trusted proxy has sent one.
     pub makes_request_ids: bool,
+}
+
+impl ClientSettings {
+    /// Counts a connection that a flood of frames has ended.
+    pub(crate) fn count_flood(&self, client: IpAddr) {
+        if let Some(floods) = &self.floods {
+            // A flood beyond the limit is not counted: the client is refused until the table has
+            // room for one.
+            floods.admit(client, clock::now_us());
+        }
+    }
+
+    /// Returns whether connections of this client are refused after too many floods. A trusted
+    /// proxy has many clients, and is served.
+    pub(crate) fn refuses(&self, client: IpAddr) -> bool {
+        let Some(floods) = &self.floods else {
+            return false;
+        };
+        let proxies = self.forwarded_from.as_ref();
+        floods.is_limited(client, clock::now_us())
+            && !proxies.is_some_and(|proxies| proxies.contains(client))
+    }
 }
 
 /// Treatment of requests without TLS.

@@ -10,7 +10,9 @@ use evenkeel_engine::clock;
 use evenkeel_engine::relay::ByteDirection;
 use evenkeel_engine::stream::Stream;
 use evenkeel_wire::http::{Fault, Limit};
-use evenkeel_wire::http2::{Connection, ConnectionError, Event, HeadFault, Read, StreamId};
+use evenkeel_wire::http2::{
+    Connection, ConnectionError, ErrorCode, Event, HeadFault, Read, StreamId,
+};
 
 use super::shared::{BodyEnd, OUTPUT_MAX, Shared, StreamState, add_line};
 use super::stream::ClientStream;
@@ -343,7 +345,14 @@ impl Served<'_> {
         Ok(())
     }
 
+    /// Logs the reason for the end of the connection, and counts a flood.
     fn log_failure(&self, error: ConnectionError) {
+        let address = self.peer.address.map(|client| client.ip());
+        if let Some(address) = address.filter(|_| error.code == ErrorCode::EnhanceYourCalm) {
+            let view = self.service.snapshot();
+            view.http()
+                .inspect(|http| http.clients.count_flood(address));
+        }
         let client = &*self.peer.text;
         let (service, why) = (&self.service.name, error.why);
         tracing::info!(%service, client, "HTTP/2 connection ended: {why}");
