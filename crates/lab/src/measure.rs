@@ -4,6 +4,7 @@
 //! compared, and the result is the ratio in each block.
 
 mod blocks;
+mod compress;
 mod failover;
 mod floods;
 mod front;
@@ -96,6 +97,8 @@ enum Part {
     Web,
     /// HTTP requests through HTTP services and rivals, and the memory of their idle clients.
     Http,
+    /// HTTP responses that services and nginx compress.
+    Compress,
     /// One gigabyte through one connection.
     Transfer,
     /// Memory and processor time of idle connections.
@@ -140,6 +143,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Speed => speed::measure(options, &stop)?,
             Part::Web => web::measure(options, &stop)?,
             Part::Http => http::measure(options, &stop)?,
+            Part::Compress => compress::measure(options, &stop)?,
             Part::Transfer => transfer::measure(options, &stop)?,
             Part::Floods => floods::measure(options, &stop)?,
             Part::Idle => idle::measure(options, &stop)?,

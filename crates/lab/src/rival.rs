@@ -85,6 +85,13 @@ impl Nginx {
         Rival::nginx(&config, listen).map(Nginx)
     }
 
+    /// Starts nginx as an HTTP proxy that compresses texts by gzip, at the level that Evenkeel has.
+    pub fn gzip(servers: &[SocketAddr], listen: SocketAddr) -> Result<Nginx> {
+        let gzip = "  gzip on;\n  gzip_comp_level 5;\n  gzip_types text/plain;\n";
+        let config = nginx_frame() + &nginx_http(gzip, "", servers, listen);
+        Rival::nginx(&config, listen).map(Nginx)
+    }
+
     /// Returns the process ids of master and workers.
     pub fn pids(&self) -> Vec<u32> {
         self.0.process.pids()

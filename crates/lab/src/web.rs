@@ -37,8 +37,8 @@ const WORK_BYTES: usize = 60 << 10;
 impl Lab {
     /// Starts `count` web servers with keep-alive. `/` returns the server's name; `/29b`, `/1k`,
     /// `/100k`, `/1m`, `/100m` and `/1g` are files of that size. `/slow` takes about two seconds,
-    /// `/work` some milliseconds of processor time for clients that accept gzip. `/status` counts
-    /// the requests.
+    /// `/work` some milliseconds of processor time for clients that accept gzip. `/rows` is JSON of
+    /// 80 kB. `/status` counts the requests.
     pub fn web(&self, count: usize) -> Result<Vec<Server>> {
         self.web_by(WebProgram::Nginx, count)
     }
@@ -60,6 +60,7 @@ impl Lab {
             File::create(files.join(file))?.set_len(*bytes)?;
         }
         fs::write(files.join("work"), numbers(WORK_BYTES))?;
+        fs::write(files.join("rows"), rows())?;
         let (config, launch) = match program {
             WebProgram::Nginx => nginx(&slot)?,
             WebProgram::Apache => apache::prepare(&slot)?,
@@ -125,6 +126,19 @@ fn numbers(bytes: usize) -> String {
     }
     text.truncate(bytes);
     text
+}
+
+/// Returns a list of records in JSON.
+fn rows() -> String {
+    let digits = numbers(9_000);
+    let rows = digits.split(' ').enumerate().map(|(id, digits)| {
+        let (price, stock) = digits.split_at(digits.len() / 2);
+        format!(
+            "{{\"id\":{id},\"name\":\"article {digits}\",\"price\":\"{price}\",\
+             \"stock\":\"{stock}\",\"currency\":\"EUR\"}}"
+        )
+    });
+    format!("[{}]", rows.collect::<Vec<_>>().join(","))
 }
 
 struct Web {

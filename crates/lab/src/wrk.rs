@@ -20,6 +20,8 @@ pub struct Wrk {
     pub seconds: u32,
     /// True if a connection serves many requests, false if only one.
     pub keep_alive: bool,
+    /// Further fields of each request, such as `Accept: text/html`.
+    pub fields: &'static [&'static str],
 }
 
 /// Report of wrk.
@@ -48,6 +50,8 @@ impl Wrk {
         if !self.keep_alive {
             command.args(["--header", "Connection: close"]);
         }
+        let fields = self.fields.iter();
+        command.args(fields.flat_map(|field| ["--header", field]));
         command.arg(format!("http://{}{}", self.address, self.path));
         command
             .stdin(Stdio::null())

@@ -4,11 +4,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use evenkeel_lab::attack::frames::{END_STREAM, PREFACE, block, data, frame};
 use evenkeel_lab::{Balancer, Lab, Server, Service, Wrk, free_port};
+use socket2::{Domain, Socket, Type};
 
 use super::Options;
 use super::blocks::{Comparison, Metric, Target, interleaved};
@@ -17,8 +18,12 @@ use crate::stop::Stop;
 /// Ordinary connections, one request after the other on each.
 const CLIENTS: u32 = 2;
 
-/// Hostile clients. Each connects again as soon as its connection has ended.
-const ATTACKERS: usize = 2;
+/// Addresses of the hostile clients. Each connects again when its connection has ended.
+const ATTACKERS: [[u8; 4]; 2] = [[127, 0, 0, 2], [127, 0, 0, 3]];
+
+/// Shortest time between two connections of an attacker: attackers that use the processors of the
+/// balancer without a limit slow others whatever it does.
+const ATTACK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Frames of a flood on one connection.
 const FRAMES: u32 = 1_000;
@@ -94,7 +99,10 @@ pub(super) fn measure(options: &Options, stop: &Stop) -> Result<()> {
 fn compare(io: &str, servers: &[Server], options: &Options, stop: &Stop) -> Result<()> {
     let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let balancer = Balancer::start(&config(io, listen, servers))?;
-    let title = format!("{io}: {CLIENTS} ordinary clients, {ATTACKERS} hostile ones over HTTP/2");
+    let title = format!(
+        "{io}: {CLIENTS} ordinary clients, {} hostile ones over HTTP/2",
+        ATTACKERS.len()
+    );
     let comparison = Comparison {
         title: &title,
         metrics: METRICS,
@@ -130,18 +138,22 @@ fn run(balancer: &Balancer, listen: SocketAddr, flood: &[u8], seconds: u32) -> R
         connections: CLIENTS,
         seconds,
         keep_alive: true,
+        fields: &[],
     };
     let start = [PREFACE, &frame(4, 0, 0, &[])].concat();
     let bytes = [&start[..], flood].concat();
     let (is_over, connections) = (AtomicBool::new(false), AtomicU64::new(0));
-    let attackers = if flood.is_empty() { 0 } else { ATTACKERS };
+    let (is_over, connections, bytes) = (&is_over, &connections, &bytes);
+    let attackers = ATTACKERS.iter().filter(|_| !flood.is_empty());
     let report = thread::scope(|scope| {
-        for _ in 0..attackers {
-            scope.spawn(|| {
+        for from in attackers {
+            scope.spawn(move || {
                 while !is_over.load(Relaxed) {
+                    let next = Instant::now() + ATTACK_INTERVAL;
                     // A refused or reset connection is one that has ended.
-                    let _ = attack(listen, &bytes);
+                    let _ = attack(*from, listen, bytes);
                     connections.fetch_add(1, Relaxed);
+                    thread::sleep(next.saturating_duration_since(Instant::now()));
                 }
             });
         }
@@ -159,8 +171,11 @@ fn run(balancer: &Balancer, listen: SocketAddr, flood: &[u8], seconds: u32) -> R
 }
 
 /// Sends the bytes, and reads until the balancer ends the connection.
-fn attack(listen: SocketAddr, bytes: &[u8]) -> std::io::Result<()> {
-    let mut socket = TcpStream::connect(listen)?;
+fn attack(from: [u8; 4], listen: SocketAddr, bytes: &[u8]) -> std::io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect(&listen.into())?;
+    let mut socket = TcpStream::from(socket);
     socket.set_write_timeout(Some(PATIENCE))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.write_all(bytes)?;

@@ -21,7 +21,13 @@ pub(crate) enum Kind {
     EpollHttp,
     NginxHttp,
     HaproxyHttp,
+    IoUringGzip,
+    EpollGzip,
+    NginxGzip,
 }
+
+/// Kinds that compress responses, in the order of the tables.
+pub(crate) const GZIP: [Kind; 3] = [Kind::IoUringGzip, Kind::EpollGzip, Kind::NginxGzip];
 
 /// Kinds that parse HTTP, and none, in the order of the tables.
 pub(crate) const HTTP: [Kind; 5] = [
@@ -45,11 +51,11 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Direct => "direct",
-            Kind::IoUring | Kind::IoUringHttp => "evenkeel io_uring",
-            Kind::Epoll | Kind::EpollHttp => "evenkeel epoll",
+            Kind::IoUring | Kind::IoUringHttp | Kind::IoUringGzip => "evenkeel io_uring",
+            Kind::Epoll | Kind::EpollHttp | Kind::EpollGzip => "evenkeel epoll",
             Kind::Nginx => "nginx stream",
             Kind::Haproxy => "haproxy tcp",
-            Kind::NginxHttp => "nginx http",
+            Kind::NginxHttp | Kind::NginxGzip => "nginx http",
             Kind::HaproxyHttp => "haproxy http",
         }
     }
@@ -57,8 +63,16 @@ impl Kind {
     /// Returns the protocol of Evenkeel's service.
     fn protocol(self) -> &'static str {
         match self {
-            Kind::IoUringHttp | Kind::EpollHttp => "http",
+            Kind::IoUringHttp | Kind::EpollHttp | Kind::IoUringGzip | Kind::EpollGzip => "http",
             _ => "tcp",
+        }
+    }
+
+    /// Returns further tables of Evenkeel's service.
+    fn tables(self) -> &'static str {
+        match self {
+            Kind::IoUringGzip | Kind::EpollGzip => "[service.http]\ncompress = [\"gzip\"]\n",
+            _ => "",
         }
     }
 }
@@ -87,16 +101,20 @@ impl Front {
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let evenkeel = |io| {
             let binary = program.binary.clone().map_or_else(find_binary, Ok)?;
-            let protocol = program.kind.protocol();
-            Balancer::start_binary(binary, &config(io, protocol, listen, servers))
+            Balancer::start_binary(binary, &config(io, program.kind, listen, servers))
         };
         let (address, process) = match program.kind {
             Kind::Direct => (addresses[0], Running::Nothing),
-            Kind::IoUring | Kind::IoUringHttp => (listen, Running::Evenkeel(evenkeel("io_uring")?)),
-            Kind::Epoll | Kind::EpollHttp => (listen, Running::Evenkeel(evenkeel("epoll")?)),
+            Kind::IoUring | Kind::IoUringHttp | Kind::IoUringGzip => {
+                (listen, Running::Evenkeel(evenkeel("io_uring")?))
+            }
+            Kind::Epoll | Kind::EpollHttp | Kind::EpollGzip => {
+                (listen, Running::Evenkeel(evenkeel("epoll")?))
+            }
             Kind::Nginx => (listen, Running::Nginx(Nginx::stream(&addresses, listen)?)),
             Kind::Haproxy => (listen, Running::Haproxy(Haproxy::tcp(&addresses, listen)?)),
             Kind::NginxHttp => (listen, Running::Nginx(Nginx::http(&addresses, listen)?)),
+            Kind::NginxGzip => (listen, Running::Nginx(Nginx::gzip(&addresses, listen)?)),
             Kind::HaproxyHttp => (listen, Running::Haproxy(Haproxy::http(&addresses, listen)?)),
         };
         Ok(Front {
@@ -139,10 +157,11 @@ impl Front {
 }
 
 /// Returns a config with a TCP probe every two seconds; the rivals here do not probe.
-fn config(io: &str, protocol: &str, listen: SocketAddr, servers: &[Server]) -> String {
+fn config(io: &str, kind: Kind, listen: SocketAddr, servers: &[Server]) -> String {
     let mut service = Service::new("measured", listen, "tcp", servers);
-    service.protocol = protocol.to_owned();
+    service.protocol = kind.protocol().to_owned();
     service.interval_ms = 2000;
     service.extra.push("max_connections = 20000".to_owned());
-    format!("[engine]\nio = \"{io}\"\nworkers = 2\n\n{}", service.toml())
+    let (service, tables) = (service.toml(), kind.tables());
+    format!("[engine]\nio = \"{io}\"\nworkers = 2\n\n{service}\n{tables}")
 }

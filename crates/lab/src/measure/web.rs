@@ -51,6 +51,7 @@ pub(super) fn load(front: &Front, clients: u32, keep_alive: bool, options: &Opti
         connections: clients,
         seconds: options.seconds,
         keep_alive,
+        fields: &[],
     }
 }
 
