@@ -9,11 +9,16 @@ mod certificates;
 #[path = "http/client.rs"]
 #[allow(dead_code, reason = "another test program uses the rest")]
 mod client;
+#[path = "http/coded.rs"]
+#[allow(dead_code, reason = "another test program uses the rest")]
+mod coded;
 #[path = "http2/frames.rs"]
 #[allow(dead_code, reason = "another test program uses the rest")]
 mod frames;
 #[path = "grpc/go.rs"]
 mod go;
+#[path = "grpc/origins.rs"]
+mod origins;
 #[path = "peer/peer.rs"]
 mod peer;
 #[path = "grpc/real.rs"]
