@@ -29,6 +29,8 @@ mod script;
 mod seams;
 #[path = "grpc/tls.rs"]
 mod tls;
+#[path = "grpc/websocket.rs"]
+mod websocket;
 
 use evenkeel_lab::Balancer;
 use frames::Http2;

@@ -25,3 +25,4 @@ pub use error::{ConnectionError, ErrorCode, StreamId};
 pub use head::{HeadFault, HeadListLimits, RequestFacts, RequestText, TrailerText};
 pub use request::write_request;
 pub use response::{write_answer, write_response, write_trailers};
+pub use settings::ExtendedConnect;

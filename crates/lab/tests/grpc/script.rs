@@ -1,9 +1,10 @@
 //! A server of HTTP/2 that follows a script.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use evenkeel_wire::http2::hpack::Indexing;
 use evenkeel_wire::http2::{Connection, ErrorCode, Event, Limits, Read, StreamId};
@@ -47,6 +48,8 @@ pub(crate) enum Action {
         body: Vec<u8>,
         trailers: Fields,
     },
+    /// A response with these fields, and then an echo of all bytes, until the client ends.
+    Echo(Fields),
     /// RST_STREAM with this code.
     Reset(ErrorCode),
     /// GOAWAY, which leaves out this stream, and the end of the connection.
@@ -78,6 +81,19 @@ pub(crate) fn response(fields: &[(&str, &str)], body: &str, trailers: &[(&str, &
     }
 }
 
+/// First SETTINGS of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settings {
+    /// Offer of extended CONNECT (RFC 8441 §3).
+    Offer,
+    /// No offer of it.
+    Without,
+    /// The offer, after this time.
+    Late(Duration),
+    /// The connection is closed instead.
+    Close,
+}
+
 /// Names and values.
 type Fields = Vec<(String, String)>;
 
@@ -99,6 +115,20 @@ impl Server {
         limits: Limits,
         script: impl Fn(&Seen) -> Action + Send + Sync + 'static,
     ) -> Server {
+        Server::start((limits, Settings::Without), script)
+    }
+
+    pub(crate) fn with_settings(
+        settings: Settings,
+        script: impl Fn(&Seen) -> Action + Send + Sync + 'static,
+    ) -> Server {
+        Server::start((Limits::default(), settings), script)
+    }
+
+    fn start(
+        (limits, settings): (Limits, Settings),
+        script: impl Fn(&Seen) -> Action + Send + Sync + 'static,
+    ) -> Server {
         let log = Log::default();
         let shared = Arc::clone(&log);
         let connections = AtomicUsize::new(0);
@@ -109,10 +139,11 @@ impl Server {
                 codec: Connection::server(limits),
                 out: Vec::new(),
                 waiting: BTreeMap::new(),
+                echoing: BTreeSet::new(),
                 log: &shared,
                 script: &script,
             };
-            peer.run();
+            peer.run(settings);
         });
         Server { scripted, log }
     }
@@ -144,13 +175,25 @@ struct Peer<'a> {
     out: Vec<u8>,
     /// Bodies and trailers that wait for a window.
     waiting: BTreeMap<StreamId, (Vec<u8>, Fields)>,
+    echoing: BTreeSet<StreamId>,
     log: &'a Log,
     script: &'a dyn Fn(&Seen) -> Action,
 }
 
 impl Peer<'_> {
-    fn run(&mut self) {
+    fn run(&mut self, settings: Settings) {
         self.codec.begin(&mut self.out);
+        match settings {
+            Settings::Offer => {}
+            Settings::Without => {
+                let mut settings = self.out.windows(6);
+                let at = settings.position(|one| one == [0, 8, 0, 0, 0, 1]);
+                // An unknown setting in its place.
+                self.out[at.unwrap() + 1] = 0x33;
+            }
+            Settings::Late(time) => std::thread::sleep(time),
+            Settings::Close => return,
+        }
         let mut input = Vec::new();
         loop {
             let mut socket = self.socket;
@@ -200,11 +243,15 @@ impl Peer<'_> {
             Event::Data { stream, range, end } => {
                 let data = &bytes[range.clone()];
                 self.codec.release(*stream, data.len(), &mut self.out);
+                if self.echoing.contains(stream) {
+                    let sent = self.codec.send_data(*stream, data, *end, &mut self.out);
+                    assert_eq!(sent, data.len(), "the window of the client");
+                }
                 self.change(*stream, |seen| {
                     seen.body.extend_from_slice(data);
                     seen.is_complete = *end;
                 });
-                if !end {
+                if !end || self.echoing.contains(stream) {
                     return true;
                 }
                 *stream
@@ -261,6 +308,10 @@ impl Peer<'_> {
                     self.waiting.insert(stream, (body, trailers));
                     self.send(stream);
                 }
+            }
+            Action::Echo(fields) => {
+                self.head(stream, &fields, false);
+                self.echoing.insert(stream);
             }
             Action::Reset(code) => {
                 self.codec.reset(stream, code, &mut self.out);

@@ -22,7 +22,6 @@ on_both_drivers! {
     a_full_connection_gets_a_sibling
     workers_share_the_only_connection
     windows_hold_bodies_back
-    a_websocket_gets_no_server_of_http_2
     a_server_that_is_silent_gets_no_more_requests
     calls_may_be_silent_for_longer_than_requests
     a_call_that_the_server_cancels_is_canceled
@@ -287,20 +286,6 @@ fn windows_hold_bodies_back(io: &str) {
     std::thread::sleep(Duration::from_millis(500));
     let grown_kb = bed.balancer.memory_kb().saturating_sub(before_kb);
     assert!(grown_kb < 20_000, "{grown_kb} kB");
-}
-
-fn a_websocket_gets_no_server_of_http_2(io: &str) {
-    let server = paths();
-    let bed = Bed::new(io, &[server.address()], "");
-    let mut client = Client::connect(&bed.listen);
-    client.send(
-        "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
-    );
-    let answer = client.answer();
-    assert_eq!(answer.status, 502);
-    assert!(answer.text().contains("server_http2"), "{answer:?}");
-    assert_eq!(server.seen().len(), 0);
 }
 
 fn a_server_that_is_silent_gets_no_more_requests(io: &str) {

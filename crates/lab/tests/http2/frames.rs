@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
 
 use evenkeel_wire::http2::hpack::{Decoder, FieldSink};
 use socket2::Socket;
@@ -153,6 +154,8 @@ pub(crate) struct Http2 {
     responses: BTreeMap<u32, Response>,
     pub(crate) go_away: Vec<GoAway>,
     pub(crate) is_over: bool,
+    /// Bytes that WINDOW_UPDATE frames have added, by stream; 0: the connection.
+    windows: BTreeMap<u32, u64>,
     next: u32,
 }
 
@@ -173,6 +176,7 @@ impl Http2 {
             responses: BTreeMap::new(),
             go_away: Vec::new(),
             is_over: false,
+            windows: BTreeMap::new(),
             next: 1,
         };
         let mut payload = Vec::new();
@@ -232,6 +236,42 @@ impl Http2 {
         self.responses.get(&stream).cloned().unwrap_or_default()
     }
 
+    /// Returns the number of bytes that were received of a body.
+    pub(crate) fn length(&self, stream: u32) -> usize {
+        let response = self.responses.get(&stream);
+        response.map_or(0, |response| response.body.len())
+    }
+
+    /// Returns the number of bytes that the windows let this stream send in all, if no other stream
+    /// has sent any. `initial` is the first window of the stream.
+    pub(crate) fn credit(&self, stream: u32, initial: u64) -> u64 {
+        let added = |of: u32| self.windows.get(&of).copied().unwrap_or(0);
+        (initial + added(stream)).min(65_535 + added(0))
+    }
+
+    /// Reads the frames that arrive within a time. Returns false if none have.
+    pub(crate) fn poll(&mut self, time: Duration) -> bool {
+        let before = self.socket.read_timeout().unwrap();
+        let shortest = Duration::from_millis(1);
+        self.socket
+            .set_read_timeout(Some(time.max(shortest)))
+            .unwrap();
+        let mut bytes = vec![0; 64 * 1024];
+        let length = match self.socket.read(&mut bytes) {
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => panic!("{error}"),
+        };
+        self.socket.set_read_timeout(before).unwrap();
+        self.incoming.extend(&bytes[..length]);
+        while let Some([a, b, c]) = self.incoming.first_chunk()
+            && self.incoming.len() >= 9 + u32::from_be_bytes([0, *a, *b, *c]) as usize
+        {
+            self.step();
+        }
+        length > 0
+    }
+
     /// Reads until the condition is met, or the connection has ended.
     #[track_caller]
     pub(crate) fn until(&mut self, is_met: impl Fn(&Http2) -> bool) {
@@ -287,6 +327,9 @@ impl Http2 {
                 code: number(&payload[4..]),
                 why: String::from_utf8_lossy(&payload[8..]).into_owned(),
             }),
+            WINDOW_UPDATE => {
+                *self.windows.entry(stream).or_default() += u64::from(number(payload));
+            }
             CONTINUATION => panic!("a long field block"),
             _ => {}
         }

@@ -27,6 +27,7 @@ mod server;
 mod target;
 mod tunnel;
 mod upload;
+mod websocket;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -48,6 +49,7 @@ use self::exchange::Exchange;
 use self::greet::Greeted;
 use self::server::ServerConnection;
 use self::target::Target;
+use self::tunnel::Tunnel;
 use super::proxy_protocol;
 use super::steps::poll_steps;
 use crate::access_log::AccessLog;
@@ -116,7 +118,7 @@ enum Stage {
     /// The body of the response is passed on.
     Body(Download),
     /// Both sides send without order, after a change of the protocol.
-    Tunnel,
+    Tunnel(Tunnel),
     /// An answer of Evenkeel is sent instead of a response.
     Answer,
     /// The last bytes are sent; then the own side of the connection is ended.
@@ -276,7 +278,7 @@ impl Session<'_> {
             Stage::Waiting { .. } => self.step_waiting(context),
             Stage::Response | Stage::Body(_) => self.step_exchange(context),
             Stage::Answer => self.step_answer(context),
-            Stage::Tunnel => self.step_tunnel(context),
+            Stage::Tunnel(progress) => self.step_tunnel(*progress, context),
             Stage::Closing(_) => self.step_closing(context),
             Stage::Lingering(_) => self.step_lingering(context),
         }
@@ -309,7 +311,7 @@ impl Session<'_> {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => return Err(ExitReason::ClientBroke(error.to_string())),
         }
-        if let Stage::Closing(ending) = std::mem::replace(&mut self.stage, Stage::Tunnel) {
+        if let Stage::Closing(ending) = std::mem::replace(&mut self.stage, Stage::Answer) {
             if !self.client.serves_more() {
                 return Err(ExitReason::Closed(ending));
             }
@@ -331,7 +333,7 @@ impl Session<'_> {
 
     /// Returns the end of a client that was lingering.
     fn linger_over(&mut self) -> ExitReason {
-        match std::mem::replace(&mut self.stage, Stage::Tunnel) {
+        match std::mem::replace(&mut self.stage, Stage::Answer) {
             Stage::Lingering(ending) => ExitReason::Closed(ending),
             _ => ExitReason::ClientLeft,
         }
@@ -382,7 +384,7 @@ impl Session<'_> {
         }
         match direction {
             ByteDirection::ToClient => self.exchange.sent.bytes += length as u64,
-            ByteDirection::FromClient if matches!(self.stage, Stage::Tunnel) => {
+            ByteDirection::FromClient if matches!(self.stage, Stage::Tunnel(_)) => {
                 self.exchange.body_bytes += length as u64;
             }
             ByteDirection::FromClient => {}
@@ -456,6 +458,9 @@ impl Session<'_> {
         }
         if let Some(server) = self.exchange.server.take() {
             server.abandon(&target.worker_pool);
+        }
+        if !is_whole && matches!(self.stage, Stage::Tunnel(_)) {
+            self.client.cancel();
         }
         self.end_retry();
         self.exchange.place = None;

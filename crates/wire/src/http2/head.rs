@@ -3,6 +3,9 @@
 //! Names and values are checked before they reach the text, so that each field is one line of it.
 //! [`crate::http::RequestHead`] or [`crate::http::ResponseHead`] then parses the text, and refuses
 //! what HTTP/1.1 refuses, such as a request without a host.
+//!
+//! An extended CONNECT becomes the request of HTTP/1.1 for the same change of the protocol: `GET`
+//! with `Upgrade`. A response that accepts it becomes a 101 (RFC 8441 §5).
 
 mod checks;
 mod pseudo;
@@ -53,7 +56,14 @@ pub enum HeadFault {
 pub struct RequestFacts {
     /// Number of `Content-Length`: the sum of the bytes in DATA must be equal to it.
     pub content_length: Option<u64>,
+    /// The request is an extended CONNECT: bytes of a tunnel follow, without framing and trailers
+    /// (RFC 8441 §4).
+    pub is_tunnel: bool,
 }
+
+/// Value of `Sec-WebSocket-Key` in the text of an extended CONNECT, which has none (RFC 8441 §5).
+/// The caller replaces it by a random one.
+const EMPTY_KEY: &[u8] = b"AAAAAAAAAAAAAAAAAAAAAA==";
 
 /// Text of an HTTP/1.1 head that is made of the fields of a request. Its memory is used again by
 /// the next request.
@@ -87,10 +97,19 @@ impl Default for Stage {
 /// State of a head whose start line is written.
 #[derive(Debug)]
 struct Regular {
-    method: Method,
+    kind: Kind,
     host: Host,
     has_cookie: bool,
     content_length: Option<u64>,
+}
+
+/// Kind of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An ordinary one, with its method.
+    Ordinary(Method),
+    /// An extended CONNECT.
+    Connect,
 }
 
 /// Origin of the field `Host` in the text.
@@ -153,7 +172,8 @@ impl RequestText {
         if regular.has_cookie {
             checks::write_line(&mut self.text, b"cookie", &self.held);
         }
-        let framing: &[u8] = match (regular.content_length, end, regular.method) {
+        let framing: &[u8] = match (regular.content_length, end, regular.kind) {
+            (_, _, Kind::Connect) => b"",
             (Some(1..), true, _) => {
                 return Err(HeadFault::Malformed("a Content-Length without a body"));
             }
@@ -164,7 +184,9 @@ impl RequestText {
             (Some(0) | None, false, _) => b"transfer-encoding: chunked\r\n",
             // RFC 9110 §8.6: "a user agent SHOULD send Content-Length" where the method has a use
             // for a body.
-            (None, true, Method::Post | Method::Put | Method::Patch) => b"content-length: 0\r\n",
+            (None, true, Kind::Ordinary(Method::Post | Method::Put | Method::Patch)) => {
+                b"content-length: 0\r\n"
+            }
             (None, true, _) => b"",
         };
         if !framing.is_empty() && regular.content_length.is_none() {
@@ -174,6 +196,7 @@ impl RequestText {
         self.text.extend_from_slice(b"\r\n");
         Ok(RequestFacts {
             content_length: regular.content_length,
+            is_tunnel: regular.kind == Kind::Connect,
         })
     }
 
@@ -216,8 +239,13 @@ impl RequestText {
                     host = Host::Authority(start..text.len(), line.default_port);
                     text.extend_from_slice(b"\r\n");
                 }
+                let mut kind = Kind::Ordinary(Method::of(line.method));
+                if let Some(protocol) = line.protocol {
+                    kind = Kind::Connect;
+                    write_upgrade(text, protocol, &mut self.spent, &self.limits)?;
+                }
                 self.stage = Stage::Fields(Regular {
-                    method: Method::of(line.method),
+                    kind,
                     host,
                     has_cookie: false,
                     content_length: None,
@@ -253,6 +281,12 @@ impl Regular {
                 return Ok(());
             }
             KnownName::Host if !self.takes_host(value, text)? => return Ok(()),
+            // RFC 8441 §5: the field is not used.
+            KnownName::SecWebSocketKey if self.kind == Kind::Connect => return Ok(()),
+            KnownName::ContentLength if self.kind == Kind::Connect => {
+                // RFC 9110 §9.3.6: "A CONNECT request message does not have content".
+                return Err(HeadFault::Malformed("a Content-Length in a CONNECT"));
+            }
             KnownName::ContentLength => {
                 let length = grammar::decimal(value);
                 if length.is_none() || self.content_length.is_some() {
@@ -291,4 +325,25 @@ impl Regular {
             Host::Both | Host::Field => Err(HeadFault::Malformed("there is more than one Host")),
         }
     }
+}
+
+/// Writes the fields by which HTTP/1.1 asks for a change of the protocol.
+fn write_upgrade(
+    text: &mut Vec<u8>,
+    protocol: &[u8],
+    spent: &mut Spent,
+    limits: &HeadListLimits,
+) -> Result<(), HeadFault> {
+    let key = protocol
+        .eq_ignore_ascii_case(b"websocket")
+        .then_some((&b"sec-websocket-key"[..], EMPTY_KEY));
+    let fields = [
+        (&b"connection"[..], &b"upgrade"[..]),
+        (b"upgrade", protocol),
+    ];
+    for (name, value) in fields.into_iter().chain(key) {
+        spent.add_field(limits)?;
+        checks::write_line(text, name, value);
+    }
+    Ok(())
 }

@@ -12,7 +12,9 @@ use crate::http::{Framing, KnownName, PathEdit, RequestEdit, RequestHead, Scheme
 /// request of HTTP/1.1 would have. Returns the framing in which the body must be sent: without a
 /// body, the head ends the stream.
 ///
-/// `persistence` and `upgrade` of the edit have no effect. `TE: trailers` is kept.
+/// A valid opening request of a WebSocket becomes an extended CONNECT, if the edit has `upgrade`;
+/// its head does not end the stream (RFC 8441 §4). `persistence` of the edit has no effect.
+/// `TE: trailers` is kept.
 pub fn write_request(
     out: &mut Vec<u8>,
     encoder: &mut Encoder,
@@ -24,7 +26,10 @@ pub fn write_request(
     write_pseudo_fields(out, encoder, head, bytes, edit);
     let framing = edit.framing.unwrap_or(head.framing());
     let removal = edit::removal_of_request(edit);
-    let without = edit::left_out_of_request(head, edit, framing);
+    let mut without = edit::left_out_of_request(head, edit, framing);
+    if opens_websocket(head, edit) {
+        without |= KnownName::SecWebSocketKey.bit();
+    }
     for field in edit::kept_of_request(head, bytes, &removal, without) {
         let indexing = indexing_of(field.known);
         encoder.field(out, field.name, field.value, indexing);
@@ -45,6 +50,11 @@ pub fn write_request(
     framing
 }
 
+/// Returns whether the request is written as an extended CONNECT.
+fn opens_websocket(head: &RequestHead, edit: &RequestEdit<'_>) -> bool {
+    edit.upgrade && head.upgrade().is_some()
+}
+
 fn write_pseudo_fields(
     out: &mut Vec<u8>,
     encoder: &mut Encoder,
@@ -52,8 +62,14 @@ fn write_pseudo_fields(
     bytes: &[u8],
     edit: &RequestEdit<'_>,
 ) {
-    let method = head.method_text(bytes);
+    let method = match opens_websocket(head, edit) {
+        true => b"CONNECT",
+        false => head.method_text(bytes),
+    };
     encoder.field(out, b":method", method, Indexing::Repeated);
+    if opens_websocket(head, edit) {
+        encoder.field(out, b":protocol", b"websocket", Indexing::Repeated);
+    }
     let scheme: &[u8] = match edit.scheme {
         Scheme::Http => b"http",
         Scheme::Https => b"https",

@@ -11,8 +11,9 @@ use crate::http::{Answer, Framing, KnownName, ResponseEdit, ResponseHead};
 /// Appends the head of a response as a field block. Returns the framing of the body after
 /// the edit.
 ///
-/// `client`, `persistence` and `upgrade` of the edit have no effect. A response 101 must not be
-/// written: HTTP/2 has none (RFC 9113 §8.6).
+/// `client` and `persistence` of the edit have no effect. A response 101 must be written with
+/// `upgrade` only: it becomes a 200, which accepts an extended CONNECT (RFC 8441 §5). HTTP/2 has no
+/// 101 (RFC 9113 §8.6).
 pub fn write_response(
     out: &mut Vec<u8>,
     encoder: &mut Encoder,
@@ -20,7 +21,11 @@ pub fn write_response(
     bytes: &[u8],
     edit: &ResponseEdit<'_>,
 ) -> Framing {
-    begin(out, encoder, head.status());
+    let status = match head.status() {
+        101 if edit.upgrade => 200,
+        status => status,
+    };
+    begin(out, encoder, status);
     let framing = edit.framing_of(head);
     let removal = edit::removal_of_response(edit);
     for field in edit::kept_of_response(head, bytes, &removal, framing) {

@@ -29,6 +29,8 @@ pub(super) enum Owed {
     Length { left: u64 },
     /// Up to END_STREAM.
     Unknown,
+    /// Bytes of a tunnel up to END_STREAM, without trailers (RFC 9113 §8.5).
+    Tunnel,
     /// Is discarded: the head was refused.
     Discarded,
 }
@@ -47,7 +49,7 @@ impl Owed {
             Owed::Length { left } => {
                 *left = left.checked_sub(u64::from(bytes)).ok_or(LENGTH_DIFFERS)?;
             }
-            Owed::Unknown | Owed::Discarded => {}
+            Owed::Unknown | Owed::Tunnel | Owed::Discarded => {}
         }
         match self {
             Owed::Length { left: 1.. } if end => Err(LENGTH_DIFFERS),

@@ -4,6 +4,7 @@ use super::hpack::{Decoder, Encoder, FieldSink, TABLE_BYTES_DEFAULT};
 use super::*;
 use crate::http::{HeadLimits, Limit, Method, Parsed, RequestHead, ResponseHead, Underscores};
 
+mod connect;
 mod malformed;
 mod requests;
 mod responses;

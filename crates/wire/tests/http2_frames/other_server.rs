@@ -75,6 +75,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Requests, String> {
     };
     let mut builder = Builder::new();
     builder
+        .enable_connect_protocol()
         .data_frame_budget(1 << 30)
         .max_concurrent_streams(100)
         .max_pending_accept_reset_streams(1_000);

@@ -150,11 +150,21 @@ impl Client<'_> {
     fn request(&mut self) {
         let stream = self.next;
         self.next += if self.chance.one_in(10) { 4 } else { 2 };
-        let has_body = self.chance.one_in(2);
-        let length = (has_body && self.chance.one_in(2)).then(|| self.chance.below(400));
+        // An extended CONNECT (RFC 8441) opens a tunnel.
+        let is_connect = self.chance.one_in(8);
+        let has_body = is_connect || self.chance.one_in(2);
+        let has_length = has_body && !is_connect && self.chance.one_in(2);
+        let length = has_length.then(|| self.chance.below(400));
         let text = length.map(|length| length.to_string());
         let mut fields: Vec<(&[u8], &[u8])> = vec![
-            (b":method", if has_body { b"POST" } else { b"GET" }),
+            (
+                b":method",
+                match (is_connect, has_body) {
+                    (true, _) => b"CONNECT",
+                    (false, true) => b"POST",
+                    (false, false) => b"GET",
+                },
+            ),
             (b":scheme", b"https"),
             (b":authority", b"shop.example"),
             (
@@ -162,6 +172,9 @@ impl Client<'_> {
                 [&b"/"[..], b"/a?b", b"/very/long/path"][self.chance.below(3)],
             ),
         ];
+        if is_connect {
+            fields.push((b":protocol", b"websocket"));
+        }
         let more: [(&[u8], &[u8]); 4] = [
             (b"user-agent", b"test"),
             (b"x-a", b""),

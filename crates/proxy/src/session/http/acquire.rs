@@ -10,7 +10,7 @@ use evenkeel_policy::http::replay::{self, Body, Facts, Progress, Replay};
 use evenkeel_policy::http::sticky::Sticky;
 use evenkeel_policy::server_set::Pick;
 use evenkeel_wire::http::Method;
-use evenkeel_wire::http2::Limits;
+use evenkeel_wire::http2::{ExtendedConnect, Limits};
 
 use super::exchange::{Kept, Place};
 use super::http2::{Acquired, ServerConnections, ServerStream, SharedConnection};
@@ -22,10 +22,12 @@ use crate::service::ServiceSnapshot;
 use crate::service::http::{HttpSnapshot, ServerHttp2, now_s};
 use crate::session::handle::RequestServer;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind};
+use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::AcquireResult;
 
 /// Reason for a refusal.
-const QUEUE_FULL: &str = "too many requests wait for a connection ([service.pool] queue_length)";
+pub(super) const QUEUE_FULL: &str =
+    "too many requests wait for a connection ([service.pool] queue_length)";
 
 impl Session<'_> {
     /// Picks a server, and requests a connection to it.
@@ -41,34 +43,33 @@ impl Session<'_> {
         let place = Place::reserved(&view, http, index);
         let server = Arc::clone(&place.server);
         self.exchange.place = Some(place);
-        let http2 = match self.exchange.websocket {
-            None => http.server_http2,
-            // A WebSocket is a change of the protocol of HTTP/1.1 (RFC 6455 §4.1).
-            Some(_) => {
-                if http.speaks_http2_only(&server) {
-                    let why =
-                        "the server gets no WebSocket ([service.http] server_http2 = \"all\")";
-                    return self.answer(502, why);
-                }
-                ServerHttp2::Off
-            }
-        };
-        let pooled = target.pool_handle(&server, http, http2);
-        if http2 != ServerHttp2::Off {
-            let connections = self.worker.local::<ServerConnections>();
-            let pool = (target.service.id, &target.worker_pool);
-            let limits = http2_limits(http);
-            match connections.acquire(self.worker, pool, &pooled, (&self.slot, limits)) {
-                Acquired::Connection(connection) => return self.send_stream(&connection),
-                Acquired::Later(until_ms) => {
-                    self.wait_until(until_ms);
-                    return Ok(());
-                }
-                Acquired::QueueFull => return self.answer(503, QUEUE_FULL),
-                Acquired::Http1 => {}
-            }
+        let pooled = target.pool_handle(&server, http, http.server_http2);
+        if http.server_http2 == ServerHttp2::Off {
+            return self.acquire_alone(&pooled);
         }
-        match target.worker_pool.acquire(&pooled, &self.slot) {
+        let connections = self.worker.local::<ServerConnections>();
+        let pool = (target.service.id, &target.worker_pool);
+        if self.exchange.websocket.is_some()
+            && connections.offers_connect(target.service.id, &pooled) == ExtendedConnect::Refused
+        {
+            return self.acquire_for_upgrade();
+        }
+        let limits = http2_limits(http);
+        match connections.acquire(self.worker, pool, &pooled, (&self.slot, limits)) {
+            Acquired::Connection(connection) => self.send_stream(&connection),
+            Acquired::Later(until_ms) => {
+                self.wait_until(until_ms);
+                Ok(())
+            }
+            Acquired::QueueFull => self.answer(503, QUEUE_FULL),
+            Acquired::Http1 => self.acquire_alone(&pooled),
+        }
+    }
+
+    /// Requests a connection that no other exchange uses meanwhile.
+    pub(super) fn acquire_alone(&mut self, pooled: &Arc<PoolHandle>) -> Result<(), ExitReason> {
+        let target = Rc::clone(self.target());
+        match target.worker_pool.acquire(pooled, &self.slot) {
             AcquireResult::Now(connection) => self.send_request(connection),
             AcquireResult::Later(until_ms) => {
                 self.wait_until(until_ms);
@@ -179,6 +180,13 @@ impl Session<'_> {
 
     /// Sends the request, as far as it was received, over a stream of a connection.
     fn send_stream(&mut self, connection: &Rc<SharedConnection>) -> Result<(), ExitReason> {
+        if self.exchange.websocket.is_some() {
+            match connection.offers_connect() {
+                ExtendedConnect::Offered => {}
+                ExtendedConnect::Refused => return self.acquire_for_upgrade(),
+                ExtendedConnect::Unknown => return self.await_settings(connection),
+            }
+        }
         let out = std::mem::take(&mut self.exchange.outgoing);
         let heads = Rc::clone(&self.heads);
         let opened = ServerStream::open(connection, &mut heads.outgoing.borrow_mut(), &out);
@@ -202,7 +210,7 @@ impl Session<'_> {
     }
 
     /// Waits for a connection or a stream until this time in milliseconds of the clock.
-    fn wait_until(&mut self, until_ms: u64) {
+    pub(super) fn wait_until(&mut self, until_ms: u64) {
         self.handle.set_request_deadline(until_ms);
         self.stage = Stage::Waiting { until_ms };
     }

@@ -8,8 +8,8 @@ use evenkeel_engine::socket::Chunk;
 use evenkeel_engine::stream::Stream;
 use evenkeel_tls::ClientPolicy;
 use evenkeel_wire::http::{
-    Answer, Field, Framing, Persistence, ResponseEdit, ResponseHead, Version, Written,
-    write_answer, write_response,
+    Answer, Field, Framing, Persistence, ResponseEdit, ResponseHead, Version, WebSocketKey,
+    Written, write_answer, write_response,
 };
 
 use super::bulk;
@@ -84,6 +84,18 @@ impl Client {
         match self {
             Self::Http1(stream) => stream.poll_chunk(worker, context),
             Self::Http2(stream) => stream.poll_chunk(worker, context).map_ok(Some),
+        }
+    }
+
+    /// Polls for received bytes of a tunnel. `None`: the client has ended its side.
+    pub(super) fn poll_tunnel<'a>(
+        &mut self,
+        worker: &'a Worker,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Chunk<'a>>>> {
+        match self.has_ended_body() {
+            true => Poll::Ready(Ok(None)),
+            false => self.poll_chunk(worker, context),
         }
     }
 
@@ -169,7 +181,7 @@ impl Client {
     pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Http1(stream) => stream.poll_end(context),
-            Self::Http2(stream) => stream.poll_sent(context),
+            Self::Http2(stream) => stream.poll_end(context),
         }
     }
 
@@ -196,6 +208,34 @@ impl Client {
                 0
             }
             Self::Http2(stream) => stream.send_head(head, bytes, edit, false).1,
+        }
+    }
+
+    /// Appends the response that accepts a WebSocket with `key`, or sends it: 101, or 200 in HTTP/2
+    /// (RFC 8441 §5). Returns its status, and the number of bytes that were sent.
+    pub(super) fn write_change(
+        &mut self,
+        out: &mut Vec<u8>,
+        (head, bytes): (&ResponseHead, &[u8]),
+        key: &WebSocketKey,
+    ) -> (u16, usize) {
+        let accept = &b"Sec-WebSocket-Accept"[..];
+        let edit = ResponseEdit {
+            upgrade: true,
+            ..ResponseEdit::default()
+        };
+        match self {
+            Self::Http1(_) => {
+                let value = key.accept();
+                let set = &[(accept, &value[..])];
+                write_response(out, head, bytes, &ResponseEdit { set, ..edit });
+                (101, 0)
+            }
+            Self::Http2(stream) => {
+                let remove = &[accept];
+                let edit = ResponseEdit { remove, ..edit };
+                (200, stream.send_head(head, bytes, &edit, false).1)
+            }
         }
     }
 
@@ -254,7 +294,7 @@ impl Client {
         }
     }
 
-    /// Cancels the response of HTTP/2.
+    /// Cancels the response, or the tunnel, of HTTP/2.
     pub(super) fn cancel(&mut self) {
         if let Self::Http2(stream) = self {
             stream.cancel();

@@ -115,7 +115,7 @@ impl Session<'_> {
             }
             Stage::Response => self.time_out(408, self.passed_body_limit()),
             Stage::Lingering(_) => Err(self.linger_over()),
-            Stage::Body(_) | Stage::Answer | Stage::Tunnel | Stage::Closing(_) => {
+            Stage::Body(_) | Stage::Answer | Stage::Tunnel(_) | Stage::Closing(_) => {
                 Err(ExitReason::TimedOut(TerminationReason::IdleTimeout))
             }
         }
@@ -150,7 +150,7 @@ impl Session<'_> {
     pub(super) fn handle_abandoned_server(&mut self) -> Result<(), ExitReason> {
         match self.stage {
             Stage::Response => self.server_failed(ABANDONED),
-            Stage::Body(_) | Stage::Tunnel => Err(ExitReason::ServerBroke(ABANDONED.to_owned())),
+            Stage::Body(_) | Stage::Tunnel(_) => Err(ExitReason::ServerBroke(ABANDONED.to_owned())),
             Stage::Head(_)
             | Stage::Checking(_)
             | Stage::Waiting { .. }

@@ -7,7 +7,9 @@ use evenkeel_policy::http::path::normalised;
 use evenkeel_policy::http::rewrite::Rewrite;
 use evenkeel_wire::http::cookie;
 use evenkeel_wire::http::forwarded::append_address;
-use evenkeel_wire::http::{KnownName, PathEdit, RequestEdit, RequestHead, write_request};
+use evenkeel_wire::http::{
+    KnownName, PathEdit, RequestEdit, RequestHead, WebSocketKey, write_request,
+};
 
 use super::Session;
 use crate::service::http::HttpSnapshot;
@@ -58,12 +60,12 @@ impl Session<'_> {
         set.extend(others.map(|cookies| (&b"Cookie"[..], cookies)));
         let conditions = self.original_conditions(head, bytes);
         set.extend(conditions.iter().map(|(name, value)| (*name, &**value)));
+        let key = self.new_key();
+        set.extend((key.iter()).map(|key| (&b"Sec-WebSocket-Key"[..], &key.text()[..])));
         let id = self.exchange.request_id.as_deref();
         set.extend(id.map(|id| (&b"X-Request-ID"[..], id.as_bytes())));
-        let mut remove: Vec<&[u8]> = Vec::new();
-        if !is_proxy {
-            remove.extend(OF_PROXIES);
-        }
+        let of_proxies = if is_proxy { &[][..] } else { &OF_PROXIES };
+        let mut remove: Vec<&[u8]> = of_proxies.to_vec();
         remove.extend(cookies.as_ref().map(|_| &b"Cookie"[..]));
         // The password is Evenkeel's to verify, and not for servers.
         let auth = action.and_then(|action| action.basic_auth.as_ref());
@@ -96,6 +98,12 @@ impl Session<'_> {
         let values = head.get_all(bytes, KnownName::Cookie);
         cookie::write_without(&mut cookies, values, name.as_bytes());
         Some(cookies)
+    }
+
+    /// Returns the key for an extended CONNECT, which has none (RFC 8441 §5).
+    fn new_key(&self) -> Option<WebSocketKey> {
+        let key = self.exchange.websocket;
+        key.filter(|_| !self.client.serves_more())
     }
 
     fn sticky_name(&self) -> Option<String> {

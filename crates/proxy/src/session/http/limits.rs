@@ -6,6 +6,7 @@ use std::time::Duration;
 use evenkeel_engine::clock;
 use evenkeel_wire::http::HeadLimits;
 
+use super::tunnel::Tunnel;
 use super::{Session, Stage};
 use crate::service::http::routes::RouteLimits;
 use crate::service::http::{BODY_RATE_GRACE, HttpSnapshot, HttpTimeLimits};
@@ -70,7 +71,7 @@ impl Session<'_> {
         // configured.
         let now_ms = self.worker.last_sweep_ms() + SWEEP_INTERVAL.as_millis() as u64;
         let mut deadline_ms = after(now_ms, limit(&times));
-        if self.exchange.has_begun() && !matches!(self.stage, Stage::Tunnel) {
+        if self.exchange.has_begun() && !matches!(self.stage, Stage::Tunnel(_)) {
             let began_ms = self.exchange.began_us / 1_000;
             deadline_ms = deadline_ms.min(after(began_ms, times.request));
         }
@@ -129,7 +130,11 @@ impl Session<'_> {
     /// Names the time limit that ends a message without an answer.
     pub(super) fn passed_limit(&self) -> &'static str {
         match self.stage {
-            Stage::Tunnel => "no byte in the tunnel ([service.times] tunnel_idle_ms)",
+            Stage::Tunnel(Tunnel::Open) => "no byte in the tunnel ([service.times] tunnel_idle_ms)",
+            Stage::Tunnel(_) => {
+                "one side of the tunnel has ended, and no byte came from the other \
+                 ([service.times] body_idle_ms)"
+            }
             _ if self.is_request_over() => self.request_limit_text(),
             _ if self.exchange.is_grpc => {
                 "no byte of the call has passed ([service.times] tunnel_idle_ms)"
@@ -146,7 +151,7 @@ impl Session<'_> {
         let limit = limits.times.request;
         let began_ms = self.exchange.began_us / 1_000;
         !limit.is_zero()
-            && !matches!(self.stage, Stage::Tunnel)
+            && !matches!(self.stage, Stage::Tunnel(_))
             && clock::now_ms() >= began_ms + limit.as_millis() as u64
     }
 

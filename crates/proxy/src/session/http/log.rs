@@ -108,7 +108,7 @@ impl Session<'_> {
             Stage::Body(_) | Stage::Answer | Stage::Closing(_) | Stage::Lingering(_) => {
                 RequestPhase::Body
             }
-            Stage::Tunnel => RequestPhase::Tunnel,
+            Stage::Tunnel(_) => RequestPhase::Tunnel,
         }
     }
 
@@ -130,7 +130,9 @@ impl Session<'_> {
             ExitReason::ClientLeft => (RequestEnd::ClientLeft, "the client disconnected"),
             ExitReason::ClientBroke(why) => (RequestEnd::ClientLeft, &**why),
             ExitReason::ServerBroke(why) => (RequestEnd::ServerCut, &**why),
-            ExitReason::Done(_) if phase == RequestPhase::Tunnel => (RequestEnd::Complete, ""),
+            ExitReason::Done(_) | ExitReason::Closed(_) if phase == RequestPhase::Tunnel => {
+                (RequestEnd::Complete, "")
+            }
             ExitReason::Done(_) | ExitReason::Closed(_) => (RequestEnd::Terminated, ""),
             ExitReason::TimedOut(_) => (RequestEnd::TimedOut, self.passed_limit()),
         };

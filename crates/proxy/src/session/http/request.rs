@@ -110,7 +110,7 @@ impl Session<'_> {
             keeps_client: head.keeps_connection() && self.client.serves_more(),
             is_grpc: !self.client.serves_more() && grpc::is_request(head, bytes),
             awaits_continue: head.expects_continue(),
-            websocket: head.upgrade(),
+            websocket: self.websocket(head),
             upload: self.upload(head),
             began_us: clock::now_us(),
             noted: self.noted(head, http, bytes),
@@ -119,6 +119,9 @@ impl Session<'_> {
         self.exchange = exchange;
         let client = self.client_address(head, bytes, http);
         self.exchange.client = client;
+        if self.exchange.websocket.is_none() && self.is_extended_connect(head) {
+            return self.refuse_connect(head, bytes);
+        }
         self.exchange.request_id = self.request_id((head, bytes), &http.clients);
         match self.admit((head, bytes), http, client) {
             Admitted::Forward(service) => {

@@ -10,7 +10,7 @@ use evenkeel_policy::http::eject::Outcome;
 use evenkeel_wire::http::chunked::ChunkDecoder;
 use evenkeel_wire::http::{
     BodyEdit, Fault, Framing, HeadLimits, KnownName, Parsed, Persistence, ResponseEdit,
-    ResponseHead, Version, write_response,
+    ResponseHead, Version,
 };
 
 use super::answer::hsts;
@@ -239,7 +239,7 @@ impl Session<'_> {
         (written, changes.and_then(HeadChanges::into_body))
     }
 
-    fn note_first_byte(&mut self) {
+    pub(super) fn note_first_byte(&mut self) {
         let now_us = clock::now_us();
         self.exchange.first_byte_us = now_us;
         let waited_us = now_us.saturating_sub(self.exchange.sent_us);
@@ -383,41 +383,13 @@ impl Session<'_> {
         self.finish()
     }
 
-    /// Begins a tunnel, if the client has requested exactly this change of the protocol.
-    fn switch_protocol(
-        &mut self,
-        head: &ResponseHead,
-        bytes: &[u8],
-        rest: &[u8],
-        mut out: Vec<u8>,
-    ) -> Result<(), ExitReason> {
-        let key = self.exchange.websocket.as_ref();
-        if !key.is_some_and(|key| head.accepts_websocket(bytes, key)) {
-            self.worker.keep_spare(out);
-            self.report_bad_response("it changes to a protocol that was not requested");
-            return self.answer(502, "the server's response is invalid");
-        }
-        self.note_first_byte();
-        let edit = ResponseEdit {
-            client: self.exchange.version,
-            upgrade: true,
-            ..ResponseEdit::default()
-        };
-        write_response(&mut out, head, bytes, &edit);
-        self.exchange.status = 101;
-        self.exchange.sent.head_bytes = self.exchange.sent.bytes + out.len() as u64;
-        out.extend_from_slice(rest);
-        self.send_to_client(out)?;
-        self.begin_tunnel()
-    }
-
     fn refuse_response(&mut self, fault: &Fault) -> Result<(), ExitReason> {
         let key = limit_key(fault);
         self.report_bad_response(&format!("{fault}{key}"));
         self.answer(502, "the server's response is invalid")
     }
 
-    fn report_bad_response(&self, why: &str) {
+    pub(super) fn report_bad_response(&self, why: &str) {
         let place = self.exchange.place.as_ref();
         tracing::warn!(
             service = %self.target().service.name,

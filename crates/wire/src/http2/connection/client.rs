@@ -6,13 +6,15 @@ use super::{Closing, Connection, Event};
 use crate::http::Method;
 use crate::http2::error::StreamId;
 use crate::http2::hpack::Encoder;
+use crate::http2::settings::ExtendedConnect;
 use crate::http2::stream::{Change, Owed, Stream};
 use crate::http2::window::{ReceiveWindow, SendWindow};
 
 impl Connection {
     /// Opens a stream with the head of a request: appends HEADERS, and CONTINUATION if the field
     /// block is long. `write` appends the field block, and returns whether it ends the request.
-    /// `method` is that of the request: it decides whether the response has a body. An exchange
+    /// `method` is that of the request: it decides whether the response has a body. CONNECT is that
+    /// of an extended one: the text of a response that accepts it has the status 101. An exchange
     /// begins.
     ///
     /// `None`: there is no room for a stream, see [`Connection::free_streams`]. `write` is not
@@ -50,6 +52,13 @@ impl Connection {
         }
         let most = self.limits.streams_max.min(self.peer.streams_max);
         most.saturating_sub(self.open_streams())
+    }
+
+    /// Returns whether the server accepts extended CONNECT, as far as its SETTINGS have been
+    /// received (RFC 8441 §3). [`Connection::open`] may open one only if they offer it.
+    #[must_use]
+    pub fn extended_connect(&self) -> ExtendedConnect {
+        self.peer.connect
     }
 
     /// Notes the last stream of the server's GOAWAY.

@@ -43,6 +43,7 @@ impl Connection {
             self.charge(Work::Control)?;
         }
         if header.length == 0 {
+            self.peer.end();
             frame::write_settings_ack(out);
             self.reading = Reading::Frame;
         } else {
@@ -64,7 +65,7 @@ impl Connection {
             return Ok(Step::Wait);
         };
         let mut event = None;
-        match self.peer.apply(*setting, self.role.push_max())? {
+        match self.peer.apply(*setting, self.role.peer())? {
             None => {}
             Some(settings::Change::Table { bytes }) => self.encoder.set_table_max(bytes),
             Some(settings::Change::Windows { by }) => {
@@ -78,6 +79,7 @@ impl Connection {
         }
         self.reading = match left.saturating_sub(SETTING_LENGTH as u32) {
             0 => {
+                self.peer.end();
                 frame::write_settings_ack(out);
                 Reading::Frame
             }

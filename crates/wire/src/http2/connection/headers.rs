@@ -282,8 +282,12 @@ impl Connection {
                     end,
                     content_length,
                 };
-                let length = content_length.map(|left| Owed::Length { left });
-                (length.unwrap_or(Owed::Unknown), event)
+                let owed = match (facts.is_tunnel, content_length) {
+                    (true, _) => Owed::Tunnel,
+                    (false, Some(left)) => Owed::Length { left },
+                    (false, None) => Owed::Unknown,
+                };
+                (owed, event)
             }
             Err(HeadFault::Malformed(_)) => {
                 self.refuse(head, ErrorCode::ProtocolError, true, out)?;
@@ -313,11 +317,11 @@ impl Connection {
         let Role::Client { text, .. } = &mut self.role else {
             return Ok(None);
         };
-        text.begin(&limits);
+        text.begin(method, &limits);
         let decoded = self.decoder.decode(block, text);
         decoded.map_err(compression)?;
         let Head { stream, end } = head;
-        let facts = match text.finish(method, end) {
+        let facts = match text.finish(end) {
             Ok(facts) => facts,
             Err(HeadFault::Malformed(why)) => {
                 let code = ErrorCode::ProtocolError;
@@ -334,6 +338,7 @@ impl Connection {
                 Content::None => Owed::Length { left: 0 },
                 Content::Length(left) => Owed::Length { left },
                 Content::Unknown => Owed::Unknown,
+                Content::Tunnel => Owed::Tunnel,
             };
             found.advance(Change::Answered { owed });
             if end {
@@ -379,7 +384,10 @@ impl Connection {
             return Ok(None);
         };
         let is_discarded = stream.owed() == Some(Owed::Discarded);
-        let why = if !head.end {
+        let why = if stream.owed() == Some(Owed::Tunnel) {
+            // RFC 9113 §8.5: such frames "MUST be treated as a stream error".
+            "a HEADERS frame in a tunnel"
+        } else if !head.end {
             "a second HEADERS frame without END_STREAM"
         } else if let Err(Malformed(why)) = stream.take(0, true) {
             why

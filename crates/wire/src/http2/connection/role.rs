@@ -5,7 +5,7 @@ use super::{Limits, frame};
 use crate::http::Underscores;
 use crate::http2::error::ErrorCode;
 use crate::http2::head::{RequestText, ResponseText};
-use crate::http2::settings::name;
+use crate::http2::settings::{Peer, name};
 use crate::http2::stream::Stream;
 
 /// Role of our side, with the memory of the heads that it receives.
@@ -54,28 +54,29 @@ impl Role {
 
     /// Appends what our side sends first: a client its preface, both SETTINGS.
     pub(super) fn write_preface(&self, out: &mut Vec<u8>, limits: &Limits) {
-        let first = match self {
-            Role::Server { .. } => (name::MAX_CONCURRENT_STREAMS, limits.streams_max),
-            Role::Client { .. } => {
-                out.extend_from_slice(PREFACE);
-                (name::ENABLE_PUSH, 0)
-            }
-        };
-        let settings = [
-            first,
+        let both = [
             (name::INITIAL_WINDOW_SIZE, limits.stream_window),
             (name::MAX_HEADER_LIST_SIZE, limits.head_bytes_max),
             (name::NO_RFC7540_PRIORITIES, 1),
         ];
-        frame::write_settings(out, &settings);
+        let own = match self {
+            Role::Server { .. } => &[
+                (name::MAX_CONCURRENT_STREAMS, limits.streams_max),
+                (name::ENABLE_CONNECT_PROTOCOL, 1),
+            ][..],
+            Role::Client { .. } => {
+                out.extend_from_slice(PREFACE);
+                &[(name::ENABLE_PUSH, 0)]
+            }
+        };
+        frame::write_settings(out, &[own, &both].concat());
     }
 
-    /// Returns the largest value of ENABLE_PUSH that the peer may send: a server none but 0
-    /// (RFC 9113 §6.5.2).
-    pub(super) fn push_max(&self) -> u32 {
+    /// Returns the role of the peer.
+    pub(super) fn peer(&self) -> Peer {
         match self {
-            Role::Server { .. } => 1,
-            Role::Client { .. } => 0,
+            Role::Server { .. } => Peer::Client,
+            Role::Client { .. } => Peer::Server,
         }
     }
 

@@ -14,6 +14,7 @@ mod requests;
 mod responses;
 mod sending;
 mod states;
+mod tunnels;
 
 /// First bytes of a client: the preface, and SETTINGS without settings.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

@@ -12,15 +12,19 @@ pub(super) struct Pseudo {
     scheme: Option<Range<usize>>,
     authority: Option<Range<usize>>,
     path: Option<Range<usize>>,
+    protocol: Option<Range<usize>>,
 }
 
 /// Valid parts of a start line.
 pub(super) struct StartLine<'a> {
+    /// Method in HTTP/1.1: that of an extended CONNECT is `GET`.
     pub(super) method: &'a [u8],
     pub(super) path: &'a [u8],
     pub(super) authority: Option<&'a [u8]>,
     /// Port of an authority without one.
     pub(super) default_port: u16,
+    /// Protocol of an extended CONNECT (RFC 8441 §4).
+    pub(super) protocol: Option<&'a [u8]>,
 }
 
 impl Pseudo {
@@ -36,6 +40,7 @@ impl Pseudo {
             b"scheme" => &mut self.scheme,
             b"authority" => &mut self.authority,
             b"path" => &mut self.path,
+            b"protocol" => &mut self.protocol,
             _ => return Err(HeadFault::Malformed("an unknown pseudo-field")),
         };
         if place.is_some() {
@@ -55,8 +60,13 @@ impl Pseudo {
             return Err(HeadFault::Malformed("a pseudo-field is missing"));
         };
         let (method, scheme, path) = (of(method), of(scheme), of(path));
-        if !grammar::is_token_text(method) || method == b"CONNECT" {
+        let protocol = self.protocol.as_ref().map(of);
+        let is_connect = method == b"CONNECT";
+        if !grammar::is_token_text(method) || (is_connect && protocol.is_none()) {
             return Err(HeadFault::Malformed(":method is no token, or is CONNECT"));
+        }
+        if let Some(protocol) = protocol {
+            check_protocol(protocol, is_connect)?;
         }
         if !is_scheme(scheme) {
             return Err(HeadFault::Malformed(":scheme is no scheme"));
@@ -69,14 +79,24 @@ impl Pseudo {
             return Err(HeadFault::Malformed(":authority is no name or address"));
         }
         Ok(StartLine {
-            method,
+            method: if is_connect { b"GET" } else { method },
             path,
             authority,
             default_port: match scheme.eq_ignore_ascii_case(b"https") {
                 true => 443,
                 false => 80,
             },
+            protocol,
         })
+    }
+}
+
+/// Checks that `:protocol` is a name, and that its request is a CONNECT (RFC 8441 §4).
+fn check_protocol(protocol: &[u8], is_connect: bool) -> Result<(), HeadFault> {
+    match (is_connect, grammar::is_token_text(protocol)) {
+        (true, true) => Ok(()),
+        (true, false) => Err(HeadFault::Malformed(":protocol is no token")),
+        (false, _) => Err(HeadFault::Malformed(":protocol without CONNECT")),
     }
 }
 

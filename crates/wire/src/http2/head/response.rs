@@ -13,6 +13,8 @@ pub(in crate::http2) struct ResponseText {
     limits: HeadListLimits,
     spent: Spent,
     content_length: Option<u64>,
+    /// Method of the request.
+    method: Method,
     stage: Stage,
 }
 
@@ -44,6 +46,8 @@ pub(in crate::http2) enum Content {
     /// This number of bytes.
     Length(u64),
     Unknown,
+    /// Bytes of a tunnel: the server has accepted an extended CONNECT.
+    Tunnel,
 }
 
 impl FieldSink for ResponseText {
@@ -64,8 +68,10 @@ impl ResponseText {
         ResponseText::default()
     }
 
-    /// Begins a response, and keeps the memory of the one before.
-    pub(in crate::http2) fn begin(&mut self, limits: &HeadListLimits) {
+    /// Begins a response to a request with a method, and keeps the memory of the one before. The
+    /// method CONNECT is that of an extended one.
+    pub(in crate::http2) fn begin(&mut self, method: Method, limits: &HeadListLimits) {
+        self.method = method;
         self.text.clear();
         self.limits = *limits;
         self.spent = Spent::default();
@@ -83,13 +89,8 @@ impl ResponseText {
         &self.text
     }
 
-    /// Ends the head of a response to a request with a method. `end` is whether END_STREAM was set:
-    /// neither body nor trailers follow.
-    pub(in crate::http2) fn finish(
-        &mut self,
-        method: Method,
-        end: bool,
-    ) -> Result<ResponseFacts, HeadFault> {
+    /// Ends the head. `end` is whether END_STREAM was set: neither body nor trailers follow.
+    pub(in crate::http2) fn finish(&mut self, end: bool) -> Result<ResponseFacts, HeadFault> {
         let status = match self.stage {
             Stage::Fields { status } => status,
             Stage::Status => return Err(HeadFault::Malformed(":status is missing")),
@@ -102,8 +103,9 @@ impl ResponseText {
                 return Err(HeadFault::Malformed("an interim response ends the stream"));
             }
             (100..200, _) => Content::Interim,
+            (200..300, _) if self.method == Method::Connect => Content::Tunnel,
             (204 | 304, _) => Content::None,
-            _ if method == Method::Head => Content::None,
+            _ if self.method == Method::Head => Content::None,
             (_, Some(1..)) if end => {
                 return Err(HeadFault::Malformed("a Content-Length without a body"));
             }
@@ -112,7 +114,7 @@ impl ResponseText {
         };
         let framing: &[u8] = match (content, end) {
             (Content::None, _) if self.content_length == Some(0) => b"content-length: 0\r\n",
-            (Content::Interim | Content::None | Content::Length(1..), _) => b"",
+            (Content::Interim | Content::None | Content::Length(1..) | Content::Tunnel, _) => b"",
             (Content::Length(0) | Content::Unknown, true) => b"content-length: 0\r\n",
             // The body ends with END_STREAM, also an empty one: trailers may follow.
             (Content::Length(0) | Content::Unknown, false) => b"transfer-encoding: chunked\r\n",
@@ -124,7 +126,7 @@ impl ResponseText {
         self.text.extend_from_slice(b"\r\n");
         Ok(ResponseFacts {
             content,
-            content_length: self.content_length,
+            content_length: self.content_length.filter(|_| content != Content::Tunnel),
         })
     }
 
@@ -153,6 +155,8 @@ impl ResponseText {
             return Err(HeadFault::Malformed(":status is not three digits"));
         };
         self.text.extend_from_slice(b"HTTP/1.1 ");
+        let is_change = self.method == Method::Connect && (200..300).contains(&status);
+        let value = if is_change { b"101" } else { value };
         self.text.extend_from_slice(value);
         self.text.extend_from_slice(b" \r\n");
         self.stage = Stage::Fields { status };
@@ -162,6 +166,11 @@ impl ResponseText {
     fn write_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadFault> {
         self.spent.add_field(&self.limits)?;
         if checks::check_field(name, value)? == KnownName::ContentLength {
+            let is_connect = self.method == Method::Connect;
+            if is_connect && matches!(self.stage, Stage::Fields { status: 200..300 }) {
+                // RFC 9110 §9.3.6: "A client MUST ignore any Content-Length".
+                return Ok(());
+            }
             let length = grammar::decimal(value);
             if length.is_none() || self.content_length.is_some() {
                 return Err(HeadFault::Malformed("Content-Length is not one number"));

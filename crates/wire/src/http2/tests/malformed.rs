@@ -25,12 +25,7 @@ fn pseudo_fields_come_once_and_first() {
     for again in GET {
         assert_malformed(&with(&GET, &[again]), "a pseudo-field is there twice");
     }
-    for unknown in [
-        (":status", "200"),
-        (":protocol", "websocket"),
-        (":", "x"),
-        (":Path", "/"),
-    ] {
+    for unknown in [(":status", "200"), (":", "x"), (":Path", "/")] {
         assert_malformed(&with(&GET, &[unknown]), "an unknown pseudo-field");
     }
     for left_out in 0..3 {
@@ -98,19 +93,47 @@ fn pseudo_fields_have_valid_values() {
     }
 }
 
-/// RFC 9113 §8.5 has CONNECT without :scheme and :path, RFC 8441 §4 with them.
+/// RFC 9113 §8.5 has CONNECT without :scheme and :path.
 #[test]
-fn connect_is_refused() {
+fn an_ordinary_connect_is_refused() {
     let connect = [(":method", "CONNECT"), (":authority", "h:1")];
     assert_malformed(&connect, "a pseudo-field is missing");
-    let extended = [
-        (":method", "CONNECT"),
-        GET[1],
-        GET[2],
-        GET[3],
-        (":protocol", "websocket"),
-    ];
-    assert_malformed(&extended, "an unknown pseudo-field");
+    let with_path = [(":method", "CONNECT"), GET[1], GET[2], GET[3]];
+    assert_malformed(&with_path, ":method is no token, or is CONNECT");
+}
+
+/// RFC 8441 §4.
+#[test]
+fn an_extended_connect_names_its_protocol_and_target() {
+    let connect = (":method", "CONNECT");
+    let protocol = (":protocol", "websocket");
+    let list = [connect, protocol, GET[1], GET[2], GET[3]];
+    for left_out in [0, 2, 3] {
+        let mut list = list.to_vec();
+        list.remove(left_out);
+        assert_malformed(&list, "a pseudo-field is missing");
+    }
+    let again = with(&list, &[protocol]);
+    assert_malformed(&again, "a pseudo-field is there twice");
+    let late = [connect, GET[1], GET[2], GET[3], ("a", "b"), protocol];
+    assert_malformed(&late, ":method is no token, or is CONNECT");
+    for method in ["GET", "POST", "connect"] {
+        let other = [(":method", method), protocol, GET[1], GET[2], GET[3]];
+        assert_malformed(&other, ":protocol without CONNECT");
+    }
+    for protocol in ["", "web socket", "a/b", "web\r\nsocket", "w\u{e9}b"] {
+        let other = [connect, (":protocol", protocol), GET[1], GET[2], GET[3]];
+        assert_malformed(&other, ":protocol is no token");
+    }
+    let server = [connect, protocol, GET[1], (":path", "*"), GET[3]];
+    assert_malformed(&server, ":path is no path");
+    for length in ["0", "5"] {
+        let body = with(&list, &[("content-length", length)]);
+        assert_malformed(&body, "a Content-Length in a CONNECT");
+    }
+    for (name, value) in [("upgrade", "websocket"), ("connection", "upgrade")] {
+        assert_malformed(&with(&list, &[(name, value)]), "a field of a connection");
+    }
 }
 
 /// RFC 9113 §8.2.1.

@@ -151,6 +151,23 @@ impl State {
         }
     }
 
+    /// Ends the own message of a stream, and polls until its bytes wait for no window.
+    pub(super) fn poll_end(
+        &mut self,
+        id: StreamId,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.send(id, &[], true);
+        let stream = self.stream(id)?;
+        match matches!(stream.sent, SentEnd::Sent) {
+            true => Poll::Ready(Ok(())),
+            false => {
+                stream.watch(context);
+                Poll::Pending
+            }
+        }
+    }
+
     /// Returns a stream. Fails if it has ended before its task.
     pub(super) fn stream(&mut self, id: StreamId) -> io::Result<&mut StreamState> {
         let stream = self.streams.get_mut(&id);

@@ -94,6 +94,14 @@ impl ClientStream {
         self.shared.state().poll_sent(self.id, context)
     }
 
+    /// Ends the response or the own side of a tunnel, and polls until all bytes are on their way.
+    pub(in crate::session::http) fn poll_end(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.shared.state().poll_end(self.id, context)
+    }
+
     /// Sends bytes of the response's body, and its end.
     pub(in crate::session::http) fn send(&mut self, bytes: &[u8], ends: bool) -> io::Result<()> {
         self.shared.state().send(self.id, bytes, ends);

@@ -110,6 +110,17 @@ impl ServerTransport {
         }
     }
 
+    /// Ends the own side of a tunnel, and polls until all bytes are on their way.
+    pub(in crate::session::http) fn poll_end(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Self::Http1(connection) => connection.core.stream.poll_end(context),
+            Self::Http2(stream) => stream.poll_end(context),
+        }
+    }
+
     /// Returns whether the server has taken all sent bytes, as far as it is known.
     pub(in crate::session::http) fn is_sent(&self) -> bool {
         match self {

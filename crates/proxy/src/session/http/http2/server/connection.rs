@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evenkeel_engine::{clock, timers};
 use evenkeel_policy::connection_pool::Condition;
-use evenkeel_wire::http2::{ConnectionError, ErrorCode, Event, Read};
+use evenkeel_wire::http2::{ConnectionError, ErrorCode, Event, ExtendedConnect, Read};
 
 use super::connections::SharedConnection;
 use crate::session::http::http2::shared::{BodyEnd, OUTPUT_MAX, add_line};
@@ -40,6 +40,8 @@ pub(super) struct Serving {
     /// Time since when the connection has had no stream, as far as the checks have seen, in
     /// milliseconds of the clock.
     idle_since_ms: Option<u64>,
+    /// Whether the server accepts extended CONNECT, as far as the exchanges know.
+    connect: ExtendedConnect,
     /// Offer of a connection without streams to requests that wait for another one.
     offer: Rc<OfferSlot>,
 }
@@ -67,6 +69,7 @@ impl Serving {
             shared: Rc::clone(shared),
             phase: Phase::Open,
             idle_since_ms: None,
+            connect: ExtendedConnect::Unknown,
             offer: Rc::default(),
         }
     }
@@ -179,8 +182,18 @@ impl Serving {
         }
     }
 
-    /// Reads frames, and returns the number of bytes that were used.
     fn read(&mut self, bytes: &[u8]) -> usize {
+        let used = self.read_frames(bytes);
+        let connect = self.shared.offers_connect();
+        if connect != self.connect {
+            self.connect = connect;
+            self.shared.note_settings(connect);
+        }
+        used
+    }
+
+    /// Reads frames, and returns the number of bytes that were used.
+    fn read_frames(&mut self, bytes: &[u8]) -> usize {
         let now_ms = clock::now_ms();
         let mut used = 0;
         while self.phase != Phase::Closing {

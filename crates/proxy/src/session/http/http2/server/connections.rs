@@ -9,8 +9,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use evenkeel_engine::{clock, timers};
-use evenkeel_policy::connection_pool::{Condition, PoolRefusal};
-use evenkeel_wire::http2::{Connection, Limits};
+use evenkeel_policy::connection_pool::{Condition, PoolRefusal, PoolSettings};
+use evenkeel_wire::http2::{Connection, ExtendedConnect, Limits};
 
 use super::connection;
 use crate::session::http::http2::shared::State;
@@ -51,6 +51,10 @@ pub(super) struct PoolConnections {
     connections: RefCell<Vec<Rc<SharedConnection>>>,
     /// Exchanges that wait, with the number of the delivery.
     waiting: RefCell<VecDeque<(u64, Slot)>>,
+    /// Exchanges that wait for the SETTINGS of the server.
+    awaiting_settings: RefCell<Vec<(u64, Slot)>>,
+    /// Whether the server accepts extended CONNECT, as far as its last SETTINGS say.
+    connect: Cell<ExtendedConnect>,
     /// Number of connections that are being opened.
     opening: Cell<usize>,
     /// Streams that the last connection had when it was full.
@@ -110,10 +114,16 @@ impl ServerConnections {
         if pool.waiting.borrow().len() > expected {
             pool.open(worker, worker_pool, pool_handle, limits);
         }
-        Acquired::Later(match settings.wait_ms {
-            0 => u64::MAX,
-            wait_ms => clock::now_ms().saturating_add(wait_ms),
-        })
+        Acquired::Later(deadline_ms(&settings))
+    }
+
+    /// Returns whether the server accepts extended CONNECT, as far as its last SETTINGS say.
+    pub(in crate::session::http) fn offers_connect(
+        &self,
+        service_id: u64,
+        pool_handle: &Arc<PoolHandle>,
+    ) -> ExtendedConnect {
+        self.pool(service_id, pool_handle).connect.get()
     }
 
     /// Shares a connection that an exchange got from the pool for itself, since the server spoke
@@ -140,6 +150,8 @@ impl ServerConnections {
             handle: Arc::downgrade(handle),
             connections: RefCell::default(),
             waiting: RefCell::default(),
+            awaiting_settings: RefCell::default(),
+            connect: Cell::default(),
             opening: Cell::new(0),
             streams_each: Cell::new(STREAMS_EXPECTED),
             speaks_http1: Cell::new(false),
@@ -182,6 +194,15 @@ impl PoolConnections {
         std::iter::from_fn(|| waiting.pop_front())
             .find(|(number, slot)| slot.is_expected(*number))
             .map(|(_, slot)| slot)
+    }
+
+    /// Delivers a result to the exchanges that wait for the SETTINGS of the server.
+    fn end_await_settings(&self, result: impl Fn() -> WaitResult<ServerConnection>) {
+        for (number, slot) in self.awaiting_settings.take() {
+            if slot.is_expected(number) {
+                slot.deliver(result());
+            }
+        }
     }
 
     /// Lets exchanges that wait try again, up to this number.
@@ -285,6 +306,38 @@ impl SharedConnection {
         }
     }
 
+    /// Returns whether the server accepts extended CONNECT, as far as its SETTINGS were received.
+    pub(in crate::session::http) fn offers_connect(&self) -> ExtendedConnect {
+        self.state().codec.extended_connect()
+    }
+
+    /// Adds an exchange to those that wait for the SETTINGS of the server. Its wait slot receives
+    /// the word to try again, or an error. Returns the deadline, in milliseconds of the clock.
+    /// `None`: too many wait.
+    pub(in crate::session::http) fn await_settings(
+        &self,
+        slot: &Slot,
+        settings: &PoolSettings,
+    ) -> Option<u64> {
+        let pool = self.pool.upgrade()?;
+        let mut all = pool.awaiting_settings.borrow_mut();
+        all.retain(|(number, slot)| slot.is_expected(*number));
+        if all.len() >= settings.queue_length {
+            return None;
+        }
+        all.push((slot.expect_message(), Rc::clone(slot)));
+        Some(deadline_ms(settings))
+    }
+
+    /// Records what the SETTINGS of the server say, and lets the exchanges that wait for them try
+    /// again.
+    pub(super) fn note_settings(&self, connect: ExtendedConnect) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.connect.set(connect);
+            pool.end_await_settings(|| WaitResult::Again);
+        }
+    }
+
     fn open_streams(&self) -> u32 {
         self.state().codec.open_streams()
     }
@@ -345,6 +398,11 @@ impl SharedConnection {
             pool.connections
                 .borrow_mut()
                 .retain(|one| !Rc::ptr_eq(one, self));
+            if let Some(handle) = pool.handle.upgrade() {
+                let why = "the connection of HTTP/2 ended before the SETTINGS of the server";
+                let error = Arc::new(ConnectError::unreachable(&handle.server, why));
+                pool.end_await_settings(|| WaitResult::Failed(Arc::clone(&error)));
+            }
             pool.serve(u32::MAX);
         }
     }
@@ -364,6 +422,14 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         self.0.opening.set(self.0.opening.get().saturating_sub(1));
+    }
+}
+
+/// Returns until when an exchange waits, in milliseconds of the clock.
+fn deadline_ms(settings: &PoolSettings) -> u64 {
+    match settings.wait_ms {
+        0 => u64::MAX,
+        wait_ms => clock::now_ms().saturating_add(wait_ms),
     }
 }
 

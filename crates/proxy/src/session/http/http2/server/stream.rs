@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use evenkeel_engine::clock;
 use evenkeel_engine::socket::Chunk;
 use evenkeel_wire::http::chunked::{ChunkDecoder, ChunkLimits, Step};
-use evenkeel_wire::http::{Field, Framing, HeadLimits, Parsed, RequestEdit, RequestHead, Scheme};
+use evenkeel_wire::http::{
+    Field, Framing, HeadLimits, Method, Parsed, RequestEdit, RequestHead, Scheme,
+};
 use evenkeel_wire::http2::{StreamId, write_request};
 
 use super::connections::SharedConnection;
@@ -32,6 +34,8 @@ enum RequestRest {
     /// Number of bytes.
     Length(u64),
     Chunked(Box<ChunkDecoder>),
+    /// Bytes of a tunnel, which end apart from them.
+    Tunnel,
 }
 
 impl ServerStream {
@@ -61,13 +65,17 @@ impl ServerStream {
                 true => Scheme::Https,
                 false => Scheme::Http,
             },
+            upgrade: true,
             ..RequestEdit::default()
         };
-        let rest = RequestRest::new(head.framing());
+        let (method, rest) = match head.upgrade() {
+            None => (head.method(), RequestRest::new(head.framing())),
+            Some(_) => (Method::Connect, RequestRest::Tunnel),
+        };
         let id = {
             let mut state = shared.state();
             let State { codec, out, .. } = &mut *state;
-            let id = codec.open(head.method(), out, |encoder, out| {
+            let id = codec.open(method, out, |encoder, out| {
                 write_request(out, encoder, head, request, &edit);
                 matches!(rest, RequestRest::Done)
             })?;
@@ -188,8 +196,17 @@ impl ServerStream {
                     self.rest = RequestRest::Done;
                 }
             }
+            RequestRest::Tunnel => state.send(self.id, bytes, false),
         }
         Ok(())
+    }
+
+    /// Ends the own side of a tunnel, and polls until all bytes are on their way.
+    pub(in crate::session::http) fn poll_end(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.shared.state().poll_end(self.id, context)
     }
 
     /// Records that the response is not awaited any longer. A connection on which nothing has
