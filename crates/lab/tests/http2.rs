@@ -29,6 +29,8 @@ mod origin;
 mod peer;
 #[path = "http2/seams.rs"]
 mod seams;
+#[path = "http2/sockets.rs"]
+mod sockets;
 #[path = "http2/websocket.rs"]
 mod websocket;
 

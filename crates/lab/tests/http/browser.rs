@@ -78,8 +78,9 @@ fn a_browser_can_do_all_that_its_page_asks(io: &str) {
         certificates.at("server.crt"),
         certificates.at("server.key")
     );
+    let log = "[service.http]\naccess_log = \"json\"\n";
     for (scheme, more) in [("http", ""), ("https", &*tls)] {
-        let bed = Bed::of(io, &[&server], more);
+        let bed = Bed::of(io, &[&server], &format!("{log}{more}"));
         let address = format!("{scheme}://{}/", bed.listen);
         let Some(seen) = visit(&bed, &address, &server, (directory.path(), &report)) else {
             return;
@@ -94,12 +95,36 @@ fn a_browser_can_do_all_that_its_page_asks(io: &str) {
         );
         let sessions = bed.status()["sessions"]["total"].as_u64().unwrap();
         println!("{io}, {scheme}: {sessions} connections for 25 requests");
+        assert_socket(&bed, scheme);
         assert!(
             sessions <= 12,
             "{sessions} connections\n{}",
             causes(&bed, &server)
         );
     }
+}
+
+/// Asserts that the WebSocket was opened over TLS on the connection of HTTP/2 (RFC 8441), else by
+/// HTTP/1.1.
+#[track_caller]
+fn assert_socket(bed: &Bed, scheme: &str) {
+    let expected = match scheme {
+        "https" => (json!("2"), json!(200)),
+        _ => (json!("1.1"), json!(101)),
+    };
+    let line = || {
+        let log = bed.balancer.log();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let mut requests = lines.filter(|line: &Value| line["event"] == "request");
+        requests.find(|line| line["target"] == "/socket")
+    };
+    peer::until("the WebSocket in the access log", || line().is_some());
+    let line = line().unwrap();
+    let seen = (line["version"].clone(), line["status"].clone());
+    assert_eq!(seen, expected, "{line}");
+    assert_eq!(line["end"], "complete", "{line}");
 }
 
 /// Lets a browser load a page, and returns the page's report; `None`: there is no browser.

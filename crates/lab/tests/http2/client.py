@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 import httpx
 
 URL, CA = sys.argv[1:]
@@ -88,12 +89,62 @@ def frames(path, trailers):
         return seen
 
 
+def web_socket():
+    """Opens a WebSocket (RFC 8441), and has its bytes echoed until both sides have ended."""
+    url = urlsplit(URL)
+    connection = h2.connection.H2Connection(
+        h2.config.H2Configuration(header_encoding="utf-8")
+    )
+    with connected() as stream:
+        connection.initiate_connection()
+        sent, received, is_over = b"z" * LARGE, 0, False
+        at, is_open = 0, False
+        while not is_over:
+            stream.sendall(connection.data_to_send())
+            data = stream.recv(65_536)
+            assert data, received
+            for event in connection.receive_data(data):
+                if isinstance(event, h2.events.RemoteSettingsChanged):
+                    code = h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL
+                    assert event.changed_settings[code].new_value == 1
+                    head = [
+                        (":method", "CONNECT"),
+                        (":protocol", "websocket"),
+                        (":scheme", url.scheme),
+                        (":authority", url.netloc),
+                        (":path", "/socket"),
+                        ("sec-websocket-version", "13"),
+                    ]
+                    connection.send_headers(1, head)
+                elif isinstance(event, h2.events.ResponseReceived):
+                    assert dict(event.headers)[":status"] == "200", event
+                    is_open = True
+                elif isinstance(event, h2.events.DataReceived):
+                    received += len(event.data)
+                    connection.acknowledge_received_data(event.flow_controlled_length, 1)
+                elif isinstance(event, h2.events.StreamEnded):
+                    is_over = True
+            while is_open and at < LARGE:
+                room = min(
+                    connection.local_flow_control_window(1), connection.max_outbound_frame_size
+                )
+                if room == 0:
+                    break
+                connection.send_data(1, sent[at : at + room])
+                at += room
+            if at >= LARGE and is_open:
+                connection.end_stream(1)
+                is_open = False
+        assert received == LARGE, received
+
+
 def of(kind, events):
     (event,) = (event for event in events if isinstance(event, kind))
     return dict(event.headers)
 
 
 asyncio.run(applications())
+web_socket()
 answer = frames("/trailers", [("x-md", "abc")])
 assert of(h2.events.TrailersReceived, answer) == {"x-seen": "x-md=abc"}, answer
 answer = frames("/hints", [("x-md", "abc")])

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::certificates::Certificates;
 use crate::origin::{Incoming, Origin, Seen, ok, reply};
+use crate::websocket::{echo, switching};
 use crate::{Bed, on_both_drivers};
 
 on_both_drivers! {
@@ -60,6 +61,10 @@ fn site() -> Origin {
                 return;
             }
             log(&seen);
+            if seen.field("Upgrade").is_some() {
+                reply(incoming.socket, switching(&seen));
+                return echo(incoming);
+            }
             if !respond(incoming, &seen, &gates) {
                 return;
             }
