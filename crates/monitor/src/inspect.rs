@@ -133,7 +133,7 @@ pub async fn facts(
             SqlProtocol::Postgres => {
                 postgres::inspect::facts(target, account, &tls, &progress).await
             }
-            SqlProtocol::Mysql => mysql::inspect::facts(target, account, tls, &progress).await,
+            SqlProtocol::Mysql => mysql::inspect::facts(target, account, &tls, &progress).await,
         }
     };
     match timeout(limit, asking).await {

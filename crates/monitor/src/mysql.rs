@@ -17,7 +17,8 @@ use super::{
     row::{Row, UnexpectedValue, only},
 };
 use crate::probe::{
-    AccountSource, MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
+    AccountSource, DatabaseLogin as _, MonitorAccount, ProbeSetupError, Progress, Target, Tls,
+    messages,
     mysql::{Login, catch_panic, malformed},
 };
 
@@ -58,7 +59,7 @@ impl From<UnexpectedValue> for QueryError {
 impl Monitor {
     pub(super) fn new(
         account: MonitorAccount,
-        tls: Tls,
+        tls: &Tls,
         lag_query: Option<String>,
     ) -> Result<Self, ProbeSetupError> {
         let monitor = Self::named(account, tls, "evenkeel-monitor")?;
@@ -69,9 +70,9 @@ impl Monitor {
     }
 
     /// Creates a monitor; `program` is the name under which the server sees the connection.
-    fn named(
+    pub(super) fn named(
         account: MonitorAccount,
-        tls: Tls,
+        tls: &Tls,
         program: &'static str,
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self {

@@ -7,7 +7,8 @@ use evenkeel_policy::causality::{Position, WaitSupport};
 use evenkeel_wire::SqlProtocol;
 
 use super::{Clock, WatchError, mysql, postgres};
-use crate::probe::{MonitorAccount, ProbeSetupError, Target, Tls};
+use crate::kept_line::{KeptLine, within};
+use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
 
 /// Position of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +29,70 @@ pub struct ServerPosition {
 pub struct PositionQuery(Kind);
 
 enum Kind {
-    Mysql(Box<mysql::position::Asker>),
-    Postgres(Box<postgres::position::Asker>),
+    Mysql(Box<Asker<mysql::Monitor>>),
+    Postgres(Box<Asker<postgres::position::Positions>>),
+}
+
+/// Connections to the servers of one kind of database, and their question.
+pub(crate) trait PositionSource {
+    /// Name of the query in errors.
+    const STEP: &'static str;
+
+    /// A connection, and what is known of its server.
+    type Link;
+
+    /// Connects and logs in.
+    async fn connect(&self, target: &Target, progress: &Progress)
+    -> Result<Self::Link, WatchError>;
+
+    /// Returns whether the connection still works, as far as it is known.
+    fn is_usable(link: &Self::Link) -> bool;
+
+    /// Queries the position. A connection without a reply is not returned.
+    async fn query(
+        &self,
+        link: Self::Link,
+        now_us: Clock,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(ServerPosition, Self::Link), WatchError>;
+}
+
+/// Queries one server over a connection that is kept.
+struct Asker<S: PositionSource> {
+    source: S,
+    kept: KeptLine<S::Link>,
+    now_us: Clock,
+}
+
+impl<S: PositionSource> Asker<S> {
+    fn new(source: S, now_us: Clock) -> Box<Self> {
+        Box::new(Self {
+            source,
+            kept: KeptLine::default(),
+            now_us,
+        })
+    }
+
+    async fn ask(
+        &mut self,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<ServerPosition, WatchError> {
+        let link = self.kept.take(target).filter(S::is_usable);
+        let progress = Progress::new(timeout);
+        let asking = async {
+            let link = match link {
+                Some(link) => link,
+                None => self.source.connect(target, &progress).await?,
+            };
+            progress.logged_in(S::STEP);
+            let query = self.source.query(link, self.now_us, target, &progress);
+            query.await
+        };
+        let answer = within(timeout, &progress, asking).await?;
+        Ok(self.kept.keep(target, answer))
+    }
 }
 
 impl PositionQuery {
@@ -40,14 +103,15 @@ impl PositionQuery {
         tls: &Tls,
         now_us: Clock,
     ) -> Result<Self, ProbeSetupError> {
+        const PROGRAM: &str = "evenkeel-position";
         Ok(Self(match protocol {
             SqlProtocol::Mysql => {
-                let asker = mysql::position::Asker::new(account, tls, now_us)?;
-                Kind::Mysql(Box::new(asker))
+                let source = mysql::Monitor::named(account, tls, PROGRAM)?;
+                Kind::Mysql(Asker::new(source, now_us))
             }
             SqlProtocol::Postgres => {
-                let asker = postgres::position::Asker::new(account, tls, now_us)?;
-                Kind::Postgres(Box::new(asker))
+                let source = postgres::position::Positions::new(account, tls, PROGRAM)?;
+                Kind::Postgres(Asker::new(source, now_us))
             }
         }))
     }
@@ -69,7 +133,7 @@ impl PositionQuery {
     /// acknowledged, if it may not have (Galera).
     pub async fn catch_up(&mut self, target: &Target, timeout: Duration) -> Result<(), WatchError> {
         match &mut self.0 {
-            Kind::Mysql(asker) => asker.catch_up(target, timeout).await,
+            Kind::Mysql(asker) => asker.source.catch_up(target, timeout).await,
             Kind::Postgres(_) => Ok(()),
         }
     }
@@ -77,8 +141,8 @@ impl PositionQuery {
     /// Closes the connection until the next query.
     pub fn hang_up(&mut self) {
         match &mut self.0 {
-            Kind::Mysql(asker) => asker.hang_up(),
-            Kind::Postgres(asker) => asker.hang_up(),
+            Kind::Mysql(asker) => asker.kept.hang_up(),
+            Kind::Postgres(asker) => asker.kept.hang_up(),
         }
     }
 }

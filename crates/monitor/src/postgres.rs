@@ -20,7 +20,8 @@ use super::{
     row::{Row, UnexpectedValue, only},
 };
 use crate::probe::{
-    AccountSource, MonitorAccount, ProbeSetupError, Progress, Target, Tls, messages,
+    AccountSource, DatabaseLogin as _, MonitorAccount, ProbeSetupError, Progress, Target, Tls,
+    messages,
     postgres::{Login, ReceivedPrefix},
 };
 

@@ -4,6 +4,7 @@
 //! (connect, request, or login and query), and closes it as the protocol requires. It ends within
 //! its time limit whatever the peer does.
 
+mod database;
 mod grpc;
 mod http;
 pub(crate) mod messages;
@@ -27,8 +28,10 @@ use evenkeel_tls::{SetupError, messages::SettingsPlace};
 use evenkeel_wire::SqlProtocol;
 use evenkeel_wire::proxy_header::ProxyVersion;
 
+pub(crate) use self::database::DatabaseLogin;
 pub use self::{
-    grpc::GrpcProbe, http::HttpProbe, mysql::MysqlProbe, postgres::PostgresProbe, tcp::TcpProbe,
+    database::DatabaseProbe, grpc::GrpcProbe, http::HttpProbe, mysql::MysqlProbe,
+    postgres::PostgresProbe, tcp::TcpProbe,
 };
 
 /// A server, and the first bytes of connections to it.
@@ -173,9 +176,6 @@ trait Ask: Send + Sync {
 }
 
 type Asking<'a> = Pin<Box<dyn Future<Output = Result<(), ProbeFailure>> + Send + 'a>>;
-
-/// Default query of database probes.
-const DEFAULT_QUERY: &str = "SELECT 1";
 
 /// Condition under which a probe uses TLS, where the configuration does not set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ impl RoleMonitor {
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self(match protocol {
             SqlProtocol::Mysql => {
-                let monitor = mysql::Monitor::new(account, tls, lag_query)?;
+                let monitor = mysql::Monitor::new(account, &tls, lag_query)?;
                 Kind::Mysql(Box::new(PersistentConnection::new(monitor, now_us)))
             }
             SqlProtocol::Postgres => {

@@ -49,7 +49,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [
 pub(crate) async fn facts(
     target: &Target,
     account: MonitorAccount,
-    tls: Tls,
+    tls: &Tls,
     progress: &Progress,
 ) -> Result<Facts, WatchError> {
     let monitor = Monitor::named(account, tls, "evenkeel-init")

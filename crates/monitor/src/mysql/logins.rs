@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 use super::variables;
 use crate::WatchError;
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, TargetAddress, Tls, messages,
+    DatabaseLogin as _, MonitorAccount, ProbeSetupError, Progress, Target, TargetAddress, Tls,
+    messages,
     mysql::{Login, catch_panic, malformed},
 };
 
@@ -87,7 +88,7 @@ impl MysqlAuthQuery {
     pub fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             user: account.user.clone(),
-            login: Login::new(account, tls.clone(), "evenkeel-auth")?,
+            login: Login::new(account, tls, "evenkeel-auth")?,
             kept: Mutex::default(),
             turns: Semaphore::new(CONNECTIONS_MAX),
         })

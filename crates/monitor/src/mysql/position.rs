@@ -7,59 +7,53 @@ use evenkeel_policy::cluster::Gtids;
 use mysql_async::Conn;
 
 use super::{Link, Monitor, QueryError, dialect, galera, replication, rows};
-use crate::kept_line::{KeptLine, within};
+use crate::kept_line::within;
+use crate::persistent::RoleQuery;
+use crate::position::PositionSource;
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, Tls, mysql::catch_panic, mysql::malformed,
+    Progress, Target,
+    mysql::{catch_panic, malformed},
 };
 use crate::row::{Row, UnexpectedValue, only};
-use crate::{Clock, ServerPosition, WatchError, persistent::RoleQuery as _};
+use crate::{Clock, ServerPosition, WatchError};
 
 const STEP: &str = "querying its replication position";
 
-/// Queries one server over a connection that is kept.
-pub(crate) struct Asker {
-    monitor: Monitor,
-    kept: KeptLine<Link>,
-    now_us: Clock,
+impl PositionSource for Monitor {
+    const STEP: &'static str = STEP;
+    type Link = Link;
+
+    async fn connect(&self, target: &Target, progress: &Progress) -> Result<Link, WatchError> {
+        RoleQuery::connect(self, target, progress).await
+    }
+
+    fn is_usable(_: &Link) -> bool {
+        true
+    }
+
+    async fn query(
+        &self,
+        link: Link,
+        now_us: Clock,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(ServerPosition, Link), WatchError> {
+        let (queried_us, question) = (now_us(), link.dialect.position());
+        let (facts, link) = self.answer(link, question, target, progress).await?;
+        Ok((read(&facts, queried_us)?, link))
+    }
 }
 
-impl Asker {
-    pub(crate) fn new(
-        account: MonitorAccount,
-        tls: &Tls,
-        now_us: Clock,
-    ) -> Result<Self, ProbeSetupError> {
-        Ok(Self {
-            monitor: Monitor::named(account, tls.clone(), "evenkeel-position")?,
-            kept: KeptLine::default(),
-            now_us,
-        })
-    }
-
-    pub(crate) async fn ask(
-        &mut self,
-        target: &Target,
-        timeout: Duration,
-    ) -> Result<ServerPosition, WatchError> {
-        let link = self.kept.take(target);
-        let progress = Progress::new(timeout);
-        let answer = within(timeout, &progress, self.run(link, target, &progress)).await?;
-        Ok(self.kept.keep(target, answer))
-    }
-
-    pub(crate) fn hang_up(&mut self) {
-        self.kept.hang_up();
-    }
-
+impl Monitor {
     /// Waits until the server has applied everything acknowledged before, where that is uncertain.
     pub(crate) async fn catch_up(
-        &mut self,
+        &self,
         target: &Target,
         timeout: Duration,
     ) -> Result<(), WatchError> {
         let progress = Progress::new(timeout);
         let asking = async {
-            let link = self.monitor.connect(target, &progress).await?;
+            let link = RoleQuery::connect(self, target, &progress).await?;
             let Some(question) = link.dialect.catch_up() else {
                 return Ok(());
             };
@@ -68,21 +62,6 @@ impl Asker {
                 .map(drop)
         };
         within(timeout, &progress, asking).await
-    }
-
-    async fn run(
-        &self,
-        link: Option<Link>,
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<(ServerPosition, Link), WatchError> {
-        let link = match link {
-            Some(link) => link,
-            None => self.monitor.connect(target, progress).await?,
-        };
-        let (queried_us, question) = ((self.now_us)(), link.dialect.position());
-        let (facts, link) = self.answer(link, question, target, progress).await?;
-        Ok((read(&facts, queried_us)?, link))
     }
 
     async fn answer(
@@ -101,7 +80,7 @@ impl Asker {
             Some((link, Ok(facts))) => Ok((facts, link)),
             Some((link, Err(error))) => {
                 let dialect = Some(&link.dialect);
-                let classified = self.monitor.classify(error, dialect, target, progress);
+                let classified = self.classify(error, dialect, target, progress);
                 Err(classified.await)
             }
             None => Err(malformed(target).await.into()),

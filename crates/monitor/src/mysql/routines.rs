@@ -80,7 +80,7 @@ impl RoutineReader {
     /// If `tls` cannot be used.
     pub fn new(account: MonitorAccount, tls: &Tls) -> Result<Self, ProbeSetupError> {
         Ok(Self {
-            monitor: Monitor::named(account, tls.clone(), "evenkeel-catalog")?,
+            monitor: Monitor::named(account, tls, "evenkeel-catalog")?,
         })
     }
 

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryStream};
 
 use super::WatchError;
 use crate::probe::{
-    MonitorAccount, ProbeSetupError, Progress, Target, Tls,
+    DatabaseLogin as _, MonitorAccount, ProbeSetupError, Progress, Target, Tls,
     postgres::{Login, ReceivedPrefix},
 };
 
@@ -30,7 +30,7 @@ impl Caller {
     pub(super) fn new(
         account: MonitorAccount,
         tls: &Tls,
-        program: &str,
+        program: &'static str,
     ) -> Result<Self, ProbeSetupError> {
         Ok(Self {
             user: account.user.clone(),

@@ -1,14 +1,12 @@
 //! Queries a PostgreSQL server's WAL position: written on a primary, replayed on a replica.
 
-use std::time::Duration;
-
 use evenkeel_policy::causality::{Lsn, Position, WAL_SEGMENT_BYTES, WaitSupport};
 use evenkeel_wire::lsn;
 use tokio_postgres::{Row, Statement};
 
 use super::line::{Caller, MonitorConnection};
 use super::{UnexpectedValue, WatchError, answer};
-use crate::kept_line::{KeptLine, within};
+use crate::position::PositionSource;
 use crate::probe::{MonitorAccount, ProbeSetupError, Progress, Target, Tls};
 use crate::{Clock, ServerPosition};
 
@@ -35,14 +33,11 @@ const WAITS_SINCE: i32 = 190_000;
 
 const STEP: &str = "querying its WAL position";
 
-/// Queries one server over a connection that is kept.
-pub(crate) struct Asker {
-    caller: Caller,
-    kept: KeptLine<Kept>,
-    now_us: Clock,
-}
+/// Login for the queries.
+pub(crate) struct Positions(Caller);
 
-struct Kept {
+/// A connection, and what is known of its server.
+pub(crate) struct Kept {
     line: MonitorConnection,
     statement: Statement,
     segment_bytes: u64,
@@ -51,66 +46,29 @@ struct Kept {
     wait: WaitSupport,
 }
 
-impl Asker {
+impl Positions {
     pub(crate) fn new(
         account: MonitorAccount,
         tls: &Tls,
-        now_us: Clock,
+        program: &'static str,
     ) -> Result<Self, ProbeSetupError> {
-        Ok(Self {
-            caller: Caller::new(account, tls, "evenkeel-position")?,
-            kept: KeptLine::default(),
-            now_us,
-        })
+        Ok(Self(Caller::new(account, tls, program)?))
     }
+}
 
-    pub(crate) async fn ask(
-        &mut self,
-        target: &Target,
-        timeout: Duration,
-    ) -> Result<ServerPosition, WatchError> {
-        let kept = self.kept.take(target).filter(|kept| kept.line.is_usable());
-        let progress = Progress::new(timeout);
-        let answer = within(timeout, &progress, self.run(kept, target, &progress)).await?;
-        Ok(self.kept.keep(target, answer))
-    }
-
-    pub(crate) fn hang_up(&mut self) {
-        self.kept.hang_up();
-    }
-
-    async fn run(
-        &self,
-        kept: Option<Kept>,
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<(ServerPosition, Kept), WatchError> {
-        let mut kept = match kept {
-            Some(kept) => kept,
-            None => self.connect(target, progress).await?,
-        };
-        progress.logged_in(STEP);
-        // A canceled query leaves its reply on the connection.
-        kept.line.give_up();
-        kept.line.begin_answer();
-        let queried_us = (self.now_us)();
-        let row = kept.line.client.query_one(&kept.statement, &[]).await;
-        let row = row.map_err(|error| self.caller.classify(&error, &kept.line, progress))?;
-        let place = kept.read(&row, queried_us)?;
-        kept.line.hold();
-        Ok((place, kept))
-    }
+impl PositionSource for Positions {
+    const STEP: &'static str = STEP;
+    type Link = Kept;
 
     async fn connect(&self, target: &Target, progress: &Progress) -> Result<Kept, WatchError> {
-        let line = self.caller.call(target, progress, STEP).await?;
+        let line = self.0.call(target, progress, STEP).await?;
         let learn = async {
             let row = line.client.query_one(CIRCUMSTANCES, &[]).await?;
             let statement = line.client.prepare(QUESTION).await?;
             Ok((row, statement))
         };
         let learned = learn.await;
-        let (row, statement) =
-            learned.map_err(|error| self.caller.classify(&error, &line, progress))?;
+        let (row, statement) = learned.map_err(|error| self.0.classify(&error, &line, progress))?;
         let segment_bytes: Option<i64> = column(&row, 1)?;
         let segment_bytes = segment_bytes.and_then(|bytes| u64::try_from(bytes).ok());
         let timeline: Option<i32> = column(&row, 2)?;
@@ -125,6 +83,28 @@ impl Asker {
                 false => WaitSupport::Nothing,
             },
         })
+    }
+
+    fn is_usable(kept: &Kept) -> bool {
+        kept.line.is_usable()
+    }
+
+    async fn query(
+        &self,
+        mut kept: Kept,
+        now_us: Clock,
+        _: &Target,
+        progress: &Progress,
+    ) -> Result<(ServerPosition, Kept), WatchError> {
+        // A canceled query leaves its reply on the connection.
+        kept.line.give_up();
+        kept.line.begin_answer();
+        let queried_us = now_us();
+        let row = kept.line.client.query_one(&kept.statement, &[]).await;
+        let row = row.map_err(|error| self.0.classify(&error, &kept.line, progress))?;
+        let place = kept.read(&row, queried_us)?;
+        kept.line.hold();
+        Ok((place, kept))
     }
 }
 

@@ -33,9 +33,11 @@ fn no_debug_output_shows_the_password() {
     for probe in [
         Probe::Mysql(MysqlProbe {
             query: "SELECT 1".to_owned(),
+            ..Default::default()
         }),
         Probe::Postgres(PostgresProbe {
             query: "SELECT 1".to_owned(),
+            ..Default::default()
         }),
     ] {
         let asker = Prober::new(&probe, Some(account()), Tls::Off).unwrap();
@@ -107,11 +109,13 @@ fn what_can_be_known_wrong_without_a_server_is_refused_at_the_start() {
     let mysql = || {
         Probe::Mysql(MysqlProbe {
             query: "SELECT 1".to_owned(),
+            ..Default::default()
         })
     };
     let postgres = || {
         Probe::Postgres(PostgresProbe {
             query: "SELECT 1".to_owned(),
+            ..Default::default()
         })
     };
     assert!(refused(mysql(), None, Tls::Off).contains("[service.monitor]"));

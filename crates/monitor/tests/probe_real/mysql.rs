@@ -108,6 +108,7 @@ fn sql(server: &Server, text: &str) -> String {
 fn select_one() -> Probe {
     Probe::Mysql(MysqlProbe {
         query: "SELECT 1".to_owned(),
+        ..Default::default()
     })
 }
 
@@ -190,6 +191,7 @@ fn a_query_that_the_server_refuses_fails_with_the_servers_words() {
     let server = shared();
     let probe = Probe::Mysql(MysqlProbe {
         query: "SELECT nonsense FROM nowhere.at_all".to_owned(),
+        ..Default::default()
     });
     let monitor = Some(account("monitor", "secret"));
     let failed = ask(probe, monitor, Tls::Off, &target(&server), PATIENCE);
@@ -201,6 +203,7 @@ fn a_query_that_takes_too_long_ends_with_the_time_limit() {
     let server = shared();
     let probe = Probe::Mysql(MysqlProbe {
         query: "SELECT SLEEP(30)".to_owned(),
+        ..Default::default()
     });
     let monitor = Some(account("monitor", "secret"));
     let late = ask(

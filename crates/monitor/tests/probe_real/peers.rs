@@ -69,12 +69,14 @@ fn read_to_the_end(mut stream: TcpStream) {
 fn mysql() -> Probe {
     Probe::Mysql(MysqlProbe {
         query: "SELECT 1".to_owned(),
+        ..Default::default()
     })
 }
 
 fn postgres() -> Probe {
     Probe::Postgres(PostgresProbe {
         query: "SELECT 1".to_owned(),
+        ..Default::default()
     })
 }
 

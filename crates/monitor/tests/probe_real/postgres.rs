@@ -150,6 +150,7 @@ fn sql(server: &Server, text: &str) -> String {
 fn select_one() -> Probe {
     Probe::Postgres(PostgresProbe {
         query: "SELECT 1".to_owned(),
+        ..Default::default()
     })
 }
 
@@ -272,6 +273,7 @@ fn a_query_that_fails_or_takes_too_long_fails_in_its_words() {
     let ask_query = |query: &str, limit| {
         let probe = Probe::Postgres(PostgresProbe {
             query: query.to_owned(),
+            ..Default::default()
         });
         ask(
             probe,

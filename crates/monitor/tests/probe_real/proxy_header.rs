@@ -96,7 +96,10 @@ fn an_http_and_a_tls_probe_begin_with_the_header() {
 fn a_mysql_probe_begins_with_the_header() {
     let server = mysql::shared();
     let query = "SELECT 1".to_owned();
-    let probe = Probe::Mysql(MysqlProbe { query });
+    let probe = Probe::Mysql(MysqlProbe {
+        query,
+        ..Default::default()
+    });
     check(server.port, &probe, &Tls::Off);
     check(server.port, &probe, &Tls::Encrypt(None));
 }
@@ -105,7 +108,10 @@ fn a_mysql_probe_begins_with_the_header() {
 fn a_postgres_probe_begins_with_the_header() {
     let server = postgres::shared();
     let query = "SELECT 1".to_owned();
-    let probe = Probe::Postgres(PostgresProbe { query });
+    let probe = Probe::Postgres(PostgresProbe {
+        query,
+        ..Default::default()
+    });
     check(server.port, &probe, &Tls::Off);
     check(server.port, &probe, &Tls::Encrypt(None));
 }

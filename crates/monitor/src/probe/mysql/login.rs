@@ -9,6 +9,7 @@ use futures_util::{
 };
 use mysql_async::{
     ClientIdentity, Conn, DriverError, Error, IoError, Opts, OptsBuilder, ServerError, SslOpts,
+    prelude::Queryable,
 };
 use tokio::{
     io::AsyncReadExt,
@@ -17,8 +18,8 @@ use tokio::{
 
 use super::relay::{self, Relay, RelayAddress};
 use crate::probe::{
-    AccountSource, MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress,
-    Tls, messages, stream,
+    AccountSource, DatabaseLogin, MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target,
+    TargetAddress, Tls, messages, stream,
     tls::{self, TlsStart},
 };
 
@@ -45,49 +46,34 @@ pub(crate) struct Login {
     tls: Tls,
 }
 
-impl Login {
-    /// Creates a login; `program` is the name under which the server sees the connection.
-    pub(crate) fn new(
+impl DatabaseLogin for Login {
+    type Connection = Conn;
+
+    fn new(
         account: MonitorAccount,
-        tls: Tls,
+        tls: &Tls,
         program: &'static str,
     ) -> Result<Self, ProbeSetupError> {
         // The library uses the process's provider; this avoids a wrong choice.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let verified = match &tls {
-            Tls::Verify { .. } => TlsStart::new(&tls)?,
+        let verified = match tls {
+            Tls::Verify { .. } => TlsStart::new(tls)?,
             Tls::Off | Tls::Encrypt(_) => None,
         };
         Ok(Self {
             account,
             program,
-            ssl: ssl_opts(&tls),
+            ssl: ssl_opts(tls),
             verified: verified.map(Arc::new),
-            tls,
+            tls: tls.clone(),
         })
     }
 
-    /// Returns the place where the account is configured.
-    pub(crate) fn source(&self) -> AccountSource {
+    fn source(&self) -> AccountSource {
         self.account.source
     }
 
-    /// Connects and logs in.
-    pub(crate) async fn connect(
-        &self,
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<Conn, ProbeFailure> {
-        let place = self.account.source.tls_settings();
-        let connected = self.log_in_once(target, progress).await;
-        connected.map_err(|failure| failure.named_in(place))
-    }
-
-    async fn log_in_once(
-        &self,
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<Conn, ProbeFailure> {
+    async fn log_in(&self, target: &Target, progress: &Progress) -> Result<Conn, ProbeFailure> {
         let relay = self.relay(target).await.map_err(|e| messages::io(&e))?;
         progress.step("connecting or logging in");
         let login = pin!(catch_panic(Conn::new(self.opts(target, relay.as_ref()))));
@@ -105,6 +91,31 @@ impl Login {
         }
     }
 
+    async fn run(
+        &self,
+        mut connection: Conn,
+        query: &str,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<(), ProbeFailure> {
+        let talk = catch_panic(async {
+            let answer = connection.query_drop(query).await;
+            if answer.is_ok() {
+                progress.passed();
+            }
+            // Without this COM_QUIT the server counts an aborted client.
+            let _ = connection.disconnect().await;
+            answer
+        });
+        match talk.await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(self.classify(error, target, progress).await),
+            None => Err(malformed(target).await),
+        }
+    }
+}
+
+impl Login {
     /// Starts the relay for a connection that the library cannot begin itself. A Unix socket needs
     /// no TLS.
     async fn relay(&self, target: &Target) -> io::Result<Option<Relay>> {

@@ -12,9 +12,10 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::talk;
 use crate::probe::{
-    AccountSource, MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target, TargetAddress,
-    Tls, messages,
+    AccountSource, DatabaseLogin, MonitorAccount, ProbeFailure, ProbeSetupError, Progress, Target,
+    TargetAddress, Tls, messages,
     stream::{self, CheckedStream, ReceivedPrefix},
     tls,
 };
@@ -41,12 +42,13 @@ pub(crate) struct Login {
     tls_config: Option<Arc<ClientConfig>>,
 }
 
-impl Login {
-    /// Creates a login; `program` is the name under which the server sees the connection.
-    pub(crate) fn new(
+impl DatabaseLogin for Login {
+    type Connection = Connection;
+
+    fn new(
         account: MonitorAccount,
         tls: &Tls,
-        program: &str,
+        program: &'static str,
     ) -> Result<Self, ProbeSetupError> {
         let mut config = Config::new();
         config
@@ -64,23 +66,11 @@ impl Login {
         })
     }
 
-    /// Returns the place where the account is configured.
-    pub(crate) fn source(&self) -> AccountSource {
+    fn source(&self) -> AccountSource {
         self.source
     }
 
-    /// Connects and logs in.
-    pub(crate) async fn connect(
-        &self,
-        target: &Target,
-        progress: &Progress,
-    ) -> Result<Connection, ProbeFailure> {
-        let place = self.source.tls_settings();
-        let connected = self.log_in_once(target, progress).await;
-        connected.map_err(|failure| failure.named_in(place))
-    }
-
-    async fn log_in_once(
+    async fn log_in(
         &self,
         target: &Target,
         progress: &Progress,
@@ -111,6 +101,24 @@ impl Login {
         }
     }
 
+    async fn run(
+        &self,
+        connection: Connection,
+        query: &str,
+        _: &Target,
+        progress: &Progress,
+    ) -> Result<(), ProbeFailure> {
+        let Connection {
+            client,
+            driver,
+            received,
+        } = connection;
+        let answer = talk(client, driver, query, progress).await;
+        answer.map_err(|error| self.classify(&error, &received, progress))
+    }
+}
+
+impl Login {
     /// Classifies an error, at the login or after it.
     pub(crate) fn classify(
         &self,
