@@ -40,6 +40,7 @@ mod login_error;
 mod login_proof;
 mod login_source;
 pub(crate) mod mysql;
+pub(crate) mod own_commands;
 pub(crate) mod password_rate_limit;
 pub(crate) mod pinning;
 mod placement;

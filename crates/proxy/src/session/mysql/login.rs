@@ -44,8 +44,8 @@ use crate::session::cancel::generation;
 use crate::session::core::Core;
 use crate::session::handle::ApplicationName;
 use crate::session::login_context::LoginContext;
+use crate::session::login_error;
 use crate::session::password_rate_limit::PasswordRateLimit;
-use crate::session::{login_connection, login_error};
 use crate::upstream::connect_error::ErrorCode;
 
 /// Time limit of a login's wait, right after startup, for the analysis of routines and triggers.
@@ -187,12 +187,6 @@ impl<'a> LoginHandler<'a> {
         Ok(session)
     }
 
-    fn limit(&self) -> Duration {
-        let view = self.context.permit.service().snapshot_owned();
-        let limit = view.database().map(|database| database.time_limits.login);
-        limit.unwrap_or_default()
-    }
-
     /// Handles COM_CHANGE_USER. A failure ends the connection, as on a server.
     pub(super) async fn change_user(
         self,
@@ -211,49 +205,10 @@ impl<'a> LoginHandler<'a> {
         packets: ClientPackets,
         beginning: LoginOrigin,
     ) -> Result<Session<'a>, TerminationReason> {
-        let login_limiter = self.context.service.login_limiter();
-        let entering = login_limiter.enter_within(self.limit(), self.context.address());
-        let Some((_place, left)) = entering.await else {
-            let reply = ErrorReply::new(&error_catalog::TOO_MANY_LOGINS);
-            return Err(self.reject(Some(packets), &reply).await);
+        let login = async |packets: &mut Option<ClientPackets>, view: &Arc<ServiceSnapshot>| {
+            self.handle_login(packets, view, beginning).await
         };
-        self.within_limit(left, packets, beginning).await
-    }
-
-    async fn within_limit(
-        &self,
-        limit: Duration,
-        packets: ClientPackets,
-        beginning: LoginOrigin,
-    ) -> Result<Session<'a>, TerminationReason> {
-        let view = self.context.permit.service().snapshot_owned();
-        let mut slot = Some(packets);
-        let login = self.handle_login(&mut slot, &view, beginning);
-        match timers::timeout(limit, login).await {
-            Ok(Ok(session)) => Ok(session),
-            Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
-            Ok(Err(LoginError::Rejected(error_reply))) => {
-                Err(self.reject(slot, &error_reply).await)
-            }
-            Err(_) => {
-                let limit_ms = self.limit().as_millis();
-                let why = login_connection::fault_suffix(self.context.permit.service());
-                let reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &[&limit_ms, &why]);
-                Err(self.reject(slot, &reply).await)
-            }
-        }
-    }
-
-    async fn reject(
-        &self,
-        packets: Option<ClientPackets>,
-        error_reply: &ErrorReply,
-    ) -> TerminationReason {
-        self.context.count_rejection();
-        if let Some(mut packets) = packets {
-            packets.send_last(self.context.worker, error_reply).await;
-        }
-        TerminationReason::Rejected(error_reply.message.clone())
+        self.context.admit(packets, login).await
     }
 
     async fn handle_login(

@@ -21,10 +21,10 @@ use super::server_greetings::Version;
 use super::server_login::{self, Baseline, ServerLogin};
 use super::statements::ServerStatements;
 use super::user_state::UserState;
-use crate::error_catalog;
 use crate::service::Service;
+use crate::session::own_commands::OwnCommands;
 use crate::upstream::cancel_target::CancelTarget;
-use crate::upstream::connect_error::ConnectError;
+use crate::upstream::connect_error::{ConnectError, ErrorCode};
 use crate::upstream::pool_registry::PoolHandle;
 use crate::upstream::worker_pool::{ConnectionCore, PoolableConnection};
 use crate::worker::Worker;
@@ -315,25 +315,32 @@ impl ServerConnection {
         self.finish(worker, out).await
     }
 
-    async fn finish(&mut self, worker: &Worker, out: Vec<u8>) -> Result<(), ErrorReply> {
-        let sent = self.core.stream.send(worker, &out).await;
-        sent.map_err(|error| self.broken(error))?;
-        let mut refused = None;
-        while self.conversation.pending_count() > 0 {
-            let mut bytes = std::mem::take(&mut self.core.held);
-            match self.core.stream.receive(worker, &mut bytes).await {
-                Ok(true) => {}
-                Ok(false) => return Err(self.broken("closed the connection")),
-                Err(error) => return Err(self.broken(error)),
-            }
-            let taken = self.handle_replies(worker, &bytes, &mut refused)?;
-            bytes.drain(..taken);
-            self.core.held = bytes;
+    /// Applies the session state that a reply reports.
+    pub(crate) fn apply_trackers(&mut self, event: &Event<'_>, interner: &Interner) {
+        let Some(state) = session_state(event) else {
+            return;
+        };
+        for tracker in Trackers::new(state) {
+            self.settings.record_report(&tracker.change, interner);
         }
-        refused.map_or(Ok(()), Err)
     }
 
-    /// Handles replies to Evenkeel's commands. Returns how many bytes formed complete packets.
+    /// Resets the recorded state after the session was reset.
+    pub(crate) fn renewed(&mut self, interner: &Interner) {
+        self.prepared.clear();
+        self.closing.clear();
+        self.shows_trackers = false;
+        self.settings.apply_reset(self.baseline.pairs(), interner);
+    }
+}
+
+impl OwnCommands for ServerConnection {
+    type Code = ErrorCode;
+
+    fn pending_count(&self) -> usize {
+        self.conversation.pending_count()
+    }
+
     fn handle_replies(
         &mut self,
         worker: &Worker,
@@ -370,29 +377,6 @@ impl ServerConnection {
                 return Err(self.broken("closed the connection"));
             }
         }
-    }
-
-    /// Applies the session state that a reply reports.
-    pub(crate) fn apply_trackers(&mut self, event: &Event<'_>, interner: &Interner) {
-        let Some(state) = session_state(event) else {
-            return;
-        };
-        for tracker in Trackers::new(state) {
-            self.settings.record_report(&tracker.change, interner);
-        }
-    }
-
-    /// Resets the recorded state after the session was reset.
-    pub(crate) fn renewed(&mut self, interner: &Interner) {
-        self.prepared.clear();
-        self.closing.clear();
-        self.shows_trackers = false;
-        self.settings.apply_reset(self.baseline.pairs(), interner);
-    }
-
-    fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
-        let name = &self.core.pool_handle.server.name;
-        ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }
 

@@ -9,12 +9,10 @@ mod verifiers;
 
 pub(crate) use self::verifiers::Verifiers;
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use evenkeel_engine::socket::Socket;
 use evenkeel_engine::stream::Stream;
-use evenkeel_engine::timers;
 use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::frame::Frame;
 use evenkeel_wire::postgres::login::{Authenticated, ClientAuth, ClientAuthStep, Method};
@@ -33,9 +31,10 @@ use crate::service::ServiceSnapshot;
 use crate::session::Arrival;
 use crate::session::blocking;
 use crate::session::handle::ApplicationName;
-use crate::session::login_context::LoginContext;
-use crate::session::{login_connection, login_error};
+use crate::session::login_context::{LoginClient, LoginContext};
+use crate::session::login_error;
 use crate::upstream::pool_registry::Parameters;
+use crate::worker::Worker;
 
 /// Maximum length of a message before authentication.
 const MESSAGE_LENGTH_MAX: u32 = frame::PRE_AUTH_LENGTH_MAX;
@@ -75,6 +74,16 @@ impl LoginRequest {
     }
 }
 
+impl LoginClient for Stream {
+    type Code = SqlState;
+
+    async fn send_rejection(&mut self, worker: &Worker, error_reply: &ErrorReply) {
+        let mut out = Vec::new();
+        error_reply.write_fatal(&mut out);
+        self.send_final(worker, &out).await;
+    }
+}
+
 impl<'a> LoginHandler<'a> {
     /// Returns the handler for a client, and the client's socket.
     pub(super) async fn of(arrival: Arrival<'a>) -> Result<(Self, Socket), TerminationReason> {
@@ -89,46 +98,12 @@ impl<'a> LoginHandler<'a> {
         Ok((handler, socket))
     }
 
-    /// Logs a client in within the login time limit.
+    /// Logs a client in.
     pub(super) async fn admit(self, stream: Stream) -> Result<Session<'a>, TerminationReason> {
-        let view = self.context.permit.service().snapshot_owned();
-        let limit = view
-            .database()
-            .map(|database| database.time_limits.login)
-            .unwrap_or_default();
-        let address = self.context.address();
-        let login_limiter = self.context.service.login_limiter();
-        let mut stream = Some(stream);
-        let Some((_place, left)) = login_limiter.enter_within(limit, address).await else {
-            return Err(self
-                .reject(stream, &ErrorReply::new(&error_catalog::TOO_MANY_LOGINS))
-                .await);
+        let login = async |stream: &mut Option<Stream>, view: &Arc<ServiceSnapshot>| {
+            self.handle_login(stream, view).await
         };
-        let login = self.handle_login(&mut stream, &view);
-        match timers::timeout(left, login).await {
-            Ok(Ok(session)) => Ok(session),
-            Ok(Err(LoginError::Disconnected)) => Err(TerminationReason::ClientClosed),
-            Ok(Err(LoginError::Rejected(error_reply))) => {
-                Err(self.reject(stream, &error_reply).await)
-            }
-            Err(_) => {
-                let limit_ms = limit.as_millis();
-                let why = login_connection::fault_suffix(self.context.permit.service());
-                let arguments: [&dyn Display; 2] = [&limit_ms, &why];
-                let error_reply = ErrorReply::with(&error_catalog::LOGIN_TIMEOUT, &arguments);
-                Err(self.reject(stream, &error_reply).await)
-            }
-        }
-    }
-
-    async fn reject(&self, stream: Option<Stream>, error_reply: &ErrorReply) -> TerminationReason {
-        self.context.count_rejection();
-        if let Some(mut stream) = stream {
-            let mut out = Vec::new();
-            error_reply.write_fatal(&mut out);
-            stream.send_final(self.context.worker, &out).await;
-        }
-        TerminationReason::Rejected(error_reply.message.clone())
+        self.context.admit(stream, login).await
     }
 
     async fn handle_login(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use evenkeel_engine::stream::Stream;
 use evenkeel_wire::postgres::TransactionStatus;
+use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{
     Conversation, Delivery, Origin, ReplyOutcome, Request, RequestToken, Sending,
@@ -18,8 +19,8 @@ use super::sequences::SequenceState;
 use super::server_login;
 use super::statements::ServerStatements;
 use super::user_state::{Reports, UserState};
-use crate::error_catalog;
 use crate::service::Service;
+use crate::session::own_commands::OwnCommands;
 use crate::upstream::cancel_target::CancelTarget;
 use crate::upstream::connect_error::ConnectError;
 use crate::upstream::pool_registry::PoolHandle;
@@ -207,21 +208,7 @@ impl ServerConnection {
                 return Err(self.broken("cannot accept a query now"));
             }
         }
-        let sent = self.core.stream.send(worker, &out).await;
-        sent.map_err(|error| self.broken(error))?;
-        let mut refused = None;
-        while self.conversation.pending_count() > 0 {
-            let mut bytes = std::mem::take(&mut self.core.held);
-            match self.core.stream.receive(worker, &mut bytes).await {
-                Ok(true) => {}
-                Ok(false) => return Err(self.broken("closed the connection")),
-                Err(error) => return Err(self.broken(error)),
-            }
-            let taken = self.handle_replies(worker, &bytes, &mut refused)?;
-            bytes.drain(..taken);
-            self.core.held = bytes;
-        }
-        refused.map_or(Ok(()), Err)
+        self.finish(worker, out).await
     }
 
     /// Returns whether the client can execute the statement by its own name in SQL.
@@ -244,8 +231,15 @@ impl ServerConnection {
         self.settings.discarded(worker.interner());
         Ok(())
     }
+}
 
-    /// Processes replies to Evenkeel's own queries. Returns the number of complete bytes.
+impl OwnCommands for ServerConnection {
+    type Code = SqlState;
+
+    fn pending_count(&self) -> usize {
+        self.conversation.pending_count()
+    }
+
     fn handle_replies(
         &mut self,
         worker: &Worker,
@@ -284,10 +278,5 @@ impl ServerConnection {
                 Ok(_) => {}
             }
         }
-    }
-
-    fn broken(&self, why: impl std::fmt::Display) -> ErrorReply {
-        let name = &self.core.pool_handle.server.name;
-        ErrorReply::with(&error_catalog::SERVER_CONNECTION_LOST, &[name, &why])
     }
 }

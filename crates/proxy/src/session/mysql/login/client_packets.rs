@@ -10,6 +10,8 @@ use zeroize::{Zeroize, Zeroizing};
 use super::super::error_reply::ErrorReply;
 use super::{LoginError, error_replies};
 use crate::error_catalog;
+use crate::session::login_context::LoginClient;
+use crate::upstream::connect_error::ErrorCode;
 use crate::worker::Worker;
 
 /// Maximum total length in bytes that a client may send in a login. The longest valid one has an
@@ -127,15 +129,19 @@ impl ClientPackets {
         shaken.await.map_err(|_| LoginError::Disconnected)
     }
 
-    pub(super) async fn send_last(&mut self, worker: &Worker, error_reply: &ErrorReply) {
-        let mut out = Vec::new();
-        error_reply.write(self.next, &mut out);
-        self.stream.send_final(worker, &out).await;
-    }
-
     /// Returns the stream, and the input after the last login packet, which belongs to the session.
     pub(super) fn into_parts(self) -> (Stream, Vec<u8>) {
         (self.stream, self.bytes)
+    }
+}
+
+impl LoginClient for ClientPackets {
+    type Code = ErrorCode;
+
+    async fn send_rejection(&mut self, worker: &Worker, error_reply: &ErrorReply) {
+        let mut out = Vec::new();
+        error_reply.write(self.next, &mut out);
+        self.stream.send_final(worker, &out).await;
     }
 }
 
