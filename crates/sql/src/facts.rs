@@ -1,11 +1,13 @@
 //! Facts about the statements of a text, in the terms that both dialects share.
 
+mod head;
 mod scan;
 mod traits;
 
 use super::hint::HintComment;
 use super::name::{Name, Names};
-use super::token::{Lexer, Span, Token, TokenKind};
+use super::token::{Lexer, Span, Token, TokenKind, Word};
+use head::begins_query;
 pub(crate) use scan::{Expect, Grammar, Role, Scan};
 pub use traits::StatementTraits;
 
@@ -15,6 +17,15 @@ pub const STATEMENTS_MAX: usize = 1_000;
 
 /// The kind of a statement in a dialect. The default is that of a text without statements.
 pub trait StatementKind: Copy + PartialEq + Default {
+    /// A query.
+    const SELECT: Self;
+
+    /// A statement that changes rows.
+    const WRITE: Self;
+
+    /// A statement that is not recognized.
+    const UNKNOWN: Self;
+
     /// Returns whether a statement of this kind only reads; `is_harmless`: its words neither write,
     /// lock, nor change the session.
     fn only_reads(self, is_harmless: bool) -> bool;
@@ -169,6 +180,20 @@ pub enum Isolation {
 pub(crate) trait StatementLexer: Lexer {
     /// Kinds of statements of the dialect.
     type Kind: StatementKind;
+
+    /// Returns the kind of a statement that begins with this word, which was read.
+    fn kind_of_word(&self, word: Word) -> Self::Kind;
+
+    /// Returns the kind of a statement that begins with `first`, which was read.
+    #[inline]
+    fn kind(&self, first: Token) -> Self::Kind {
+        match first.kind {
+            TokenKind::Word => self.kind_of_word(first.word),
+            // `(SELECT …) UNION …`
+            TokenKind::Open if begins_query(self) => Self::Kind::SELECT,
+            _ => Self::Kind::UNKNOWN,
+        }
+    }
 
     /// Reads the statement that begins with `first`, which was read. Returns its facts and the
     /// token that ended it.

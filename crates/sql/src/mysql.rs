@@ -27,7 +27,6 @@ pub use crate::token::{Token, TokenKind};
 pub use lexer::Tokens;
 pub use long_text::LongTextReader;
 
-use crate::token::words as w;
 use scan::scan;
 
 use super::facts::StatementLexer;
@@ -89,6 +88,11 @@ pub(crate) type Statements<'a> = super::facts::Statements<'a, Tokens<'a>>;
 
 impl StatementLexer for Tokens<'_> {
     type Kind = StatementKind;
+
+    #[inline]
+    fn kind_of_word(&self, word: Word) -> StatementKind {
+        head::kind(word, self)
+    }
 
     #[inline]
     fn statement(&mut self, text: &[u8], first: Token) -> (StatementFacts, Token) {
@@ -167,11 +171,7 @@ pub fn has_nbsp_outside_quotes(text: &[u8], modes: LexerModes) -> bool {
 
 #[inline]
 fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFacts, Token) {
-    let kind = match first.kind {
-        TokenKind::Word => head::kind(first.word, tokens),
-        TokenKind::Open => parenthesised(tokens),
-        _ => StatementKind::Unknown,
-    };
+    let kind = tokens.kind(first);
     let behind_first = (kind == StatementKind::Set).then(|| tokens.clone());
     let in_comment = tokens.in_comment();
     let (mut statement, end) = scan(tokens, text, first, kind);
@@ -185,21 +185,4 @@ fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFa
         statement.traits.add(StatementTraits::SETS_GLOBAL);
     }
     (statement, end)
-}
-
-/// Returns the kind of `(SELECT …) UNION …`: the first word inside the parentheses decides.
-fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
-    let mut ahead = tokens.clone();
-    loop {
-        let token = ahead.next_token();
-        match token.kind {
-            TokenKind::Open => {}
-            TokenKind::Word if is_query(token.word) => return StatementKind::Select,
-            _ => return StatementKind::Unknown,
-        }
-    }
-}
-
-fn is_query(word: Word) -> bool {
-    matches!(word, w::SELECT | w::VALUES | w::TABLE | w::WITH)
 }

@@ -36,7 +36,7 @@ use crate::token::words as w;
 use scan::scan;
 
 use super::facts::{StatementLexer, StatementTraits};
-use super::token::{Token, TokenKind};
+use super::token::{Token, TokenKind, Word};
 
 /// Returns the facts about a text. `backslashes` must be true if the session's
 /// `standard_conforming_strings` is off.
@@ -61,6 +61,11 @@ pub(crate) type Statements<'a> = super::facts::Statements<'a, Tokens<'a>>;
 
 impl StatementLexer for Tokens<'_> {
     type Kind = StatementKind;
+
+    #[inline]
+    fn kind_of_word(&self, word: Word) -> StatementKind {
+        head::kind(word, self)
+    }
 
     #[inline]
     fn statement(&mut self, text: &[u8], first: Token) -> (StatementFacts, Token) {
@@ -119,11 +124,7 @@ const UNSAFE_ENCODINGS: [&[u8]; 17] = [
 
 #[inline]
 fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFacts, Token) {
-    let kind = match first.kind {
-        TokenKind::Word => head::kind(first.word, tokens),
-        TokenKind::Open => parenthesised(tokens),
-        _ => StatementKind::Unknown,
-    };
+    let kind = tokens.kind(first);
     let behind_first = (first.word == w::SELECT).then(|| tokens.clone());
     let (mut statement, end) = scan(tokens, text, first, kind);
     let literals = |behind: Tokens<'_>| set::set_configs(&behind).is_some();
@@ -132,21 +133,6 @@ fn statement(tokens: &mut Tokens<'_>, text: &[u8], first: Token) -> (StatementFa
     }
     refine(&mut statement, text);
     (statement, end)
-}
-
-/// Returns the kind of `(SELECT …) UNION …`: the first word inside the parentheses decides.
-fn parenthesised(tokens: &Tokens<'_>) -> StatementKind {
-    let mut ahead = tokens.clone();
-    loop {
-        let token = ahead.next_token();
-        match token.kind {
-            TokenKind::Open => {}
-            TokenKind::Word if matches!(token.word, w::SELECT | w::VALUES | w::TABLE | w::WITH) => {
-                return StatementKind::Select;
-            }
-            _ => return StatementKind::Unknown,
-        }
-    }
 }
 
 /// Adds the properties that only the whole statement determines.

@@ -5,7 +5,7 @@ mod reader;
 pub(crate) mod words;
 
 pub(crate) use cursor::{ByWords, Lexer, TokenCursor};
-pub(crate) use reader::{TextReader, digits_length, exponent_mark_length, is_name_byte};
+pub(crate) use reader::{TextReader, decimal_length, digits_length, is_name_byte};
 
 /// Byte range of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

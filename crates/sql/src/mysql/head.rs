@@ -3,7 +3,6 @@
 use super::facts::{BY_WORDS, StatementKind, TransactionCompletion, VariableScope};
 use super::lexer::Tokens;
 use super::set;
-use crate::facts::Isolation;
 use crate::token::words as w;
 use crate::token::{self, TokenKind, Word};
 
@@ -41,7 +40,7 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
     match word {
         w::SELECT | w::VALUES | w::TABLE => StatementKind::Select,
         w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => StatementKind::Write,
-        w::WITH => with(cursor),
+        w::WITH => cursor.kind_of_with(&[w::INSERT, w::REPLACE, w::UPDATE, w::DELETE]),
         w::CREATE | w::ALTER | w::RENAME | w::TRUNCATE | w::GRANT | w::REVOKE => StatementKind::Ddl,
         w::DROP => drop(cursor),
         w::ANALYZE | w::OPTIMIZE | w::REPAIR | w::CHECK | w::CHECKSUM => analyze(word, cursor),
@@ -111,33 +110,6 @@ fn session(word: Word, mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
             cursor.last_name().map(StatementKind::Deallocate)
         }
         _ => None,
-    }
-}
-
-/// Returns the kind by the verb of `WITH … (…) verb`: the first one outside parentheses.
-fn with(mut cursor: TokenCursor<'_>) -> StatementKind {
-    let mut depth = 0_u32;
-    loop {
-        match cursor.token.kind {
-            TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
-            TokenKind::Open => depth = depth.saturating_add(1),
-            TokenKind::Close => {
-                depth = depth.saturating_sub(1);
-                cursor.advance();
-                // `WITH q AS (…) (SELECT …)`
-                if depth == 0 && cursor.token.kind == TokenKind::Open {
-                    return super::parenthesised(&cursor.tokens);
-                }
-                continue;
-            }
-            TokenKind::Word if depth == 0 => match cursor.token.word {
-                w::SELECT | w::VALUES | w::TABLE => return StatementKind::Select,
-                w::INSERT | w::REPLACE | w::UPDATE | w::DELETE => return StatementKind::Write,
-                _ => {}
-            },
-            _ => {}
-        }
-        cursor.advance();
     }
 }
 
@@ -283,7 +255,7 @@ fn transaction(mut cursor: TokenCursor<'_>, scope: VariableScope) -> Option<Stat
     while !cursor.at_end() {
         if cursor.take(w::ISOLATION) {
             cursor.take(w::LEVEL).then_some(())?;
-            isolation = Some(level(&mut cursor)?);
+            isolation = Some(cursor.isolation()?);
         } else if cursor.take(w::READ) {
             read_only = Some(cursor.take(w::ONLY));
             if read_only == Some(false) && !cursor.take(w::WRITE) {
@@ -299,19 +271,4 @@ fn transaction(mut cursor: TokenCursor<'_>, scope: VariableScope) -> Option<Stat
         read_only,
         isolation,
     })
-}
-
-fn level(cursor: &mut TokenCursor<'_>) -> Option<Isolation> {
-    if cursor.take(w::SERIALIZABLE) {
-        return Some(Isolation::Serializable);
-    }
-    if cursor.take(w::REPEATABLE) {
-        return cursor.take(w::READ).then_some(Isolation::RepeatableRead);
-    }
-    cursor.take(w::READ).then_some(())?;
-    if cursor.take(w::COMMITTED) {
-        return Some(Isolation::ReadCommitted);
-    }
-    let found = cursor.take(w::UNCOMMITTED);
-    found.then_some(Isolation::ReadUncommitted)
 }

@@ -3,7 +3,7 @@
 use super::{LexerModes, optimizer};
 use crate::hint::HintComment;
 use crate::token::{
-    Lexer, TextReader, Token, TokenKind, Word, digits_length, exponent_mark_length, is_name_byte,
+    Lexer, TextReader, Token, TokenKind, Word, decimal_length, digits_length, is_name_byte,
 };
 
 /// Comments for versions below this one are executed by every supported server.
@@ -160,7 +160,8 @@ impl<'a> Tokens<'a> {
         if based == part && based > 2 {
             return self.reader.take(TokenKind::Number, based);
         }
-        let length = decimal_length(rest);
+        let digits_from = |from: usize| digits_length(rest.get(from..).unwrap_or_default());
+        let length = decimal_length(rest, digits_from, false);
         if part > digits && length <= part && length != part {
             return self.reader.word();
         }
@@ -284,19 +285,4 @@ fn part_length(rest: &[u8]) -> usize {
 fn base_length(rest: &[u8], digit: impl Fn(&u8) -> bool) -> usize {
     let digits = rest.iter().skip(2).take_while(|byte| digit(byte)).count();
     digits.saturating_add(2)
-}
-
-fn decimal_length(rest: &[u8]) -> usize {
-    let mut length = digits_length(rest);
-    if rest.get(length) == Some(&b'.') {
-        length = length.saturating_add(1);
-        let fraction = rest.get(length..).unwrap_or_default();
-        length = length.saturating_add(digits_length(fraction));
-    }
-    let exponent = rest.get(length..).unwrap_or_default();
-    let Some(marks) = exponent_mark_length(exponent) else {
-        return length;
-    };
-    length = length.saturating_add(marks);
-    length.saturating_add(digits_length(rest.get(length..).unwrap_or_default()))
 }

@@ -104,18 +104,8 @@ fn target(cursor: &mut TokenCursor<'_>) -> Option<Target> {
         return Some(system_variable(span, written));
     }
     let scope = scope(cursor);
-    let mut span = cursor.token.span;
-    loop {
-        if !cursor.token.is_name() {
-            return None;
-        }
-        span = span.to(cursor.token.span);
-        cursor.advance();
-        if cursor.token.kind != TokenKind::Dot {
-            return Some(Target::System(scope, span));
-        }
-        cursor.advance();
-    }
+    let name = cursor.dotted_name()?;
+    Some(Target::System(scope, name))
 }
 
 /// Parses `@@name` or `@@scope.name`.
@@ -171,28 +161,14 @@ fn one_word(cursor: &mut TokenCursor<'_>) -> bool {
 
 /// Parses a value up to the next comma: a literal, a word such as ON, a signed number, DEFAULT.
 fn value(cursor: &mut TokenCursor<'_>) -> Value {
-    let mut span = cursor.token.span;
     if cursor.take(w::DEFAULT) {
         return require_end_of_value(cursor, Value::Default);
     }
-    let sign = cursor.token.kind == TokenKind::Operator;
-    if sign && matches!(cursor.token.word, w::MINUS_SIGN | w::PLUS_SIGN) {
-        cursor.advance();
+    // Another token after the word (`_utf8'x'`, `f(`) makes the value unknown.
+    match cursor.literal(|kind| matches!(kind, TokenKind::String | TokenKind::Word)) {
+        Some(literal) => require_end_of_value(cursor, Value::Literal(literal)),
+        None => skip_unknown_value(cursor),
     }
-    let readable = match cursor.token.kind {
-        TokenKind::Number => true,
-        TokenKind::String => !sign,
-        // Another token after the word (`_utf8'x'`, `f(`) makes the value unknown, at the end of
-        // this function.
-        TokenKind::Word => !sign,
-        _ => false,
-    };
-    if !readable {
-        return skip_unknown_value(cursor);
-    }
-    span = span.to(cursor.token.span);
-    cursor.advance();
-    require_end_of_value(cursor, Value::Literal(span))
 }
 
 fn require_end_of_value(cursor: &mut TokenCursor<'_>, value: Value) -> Value {

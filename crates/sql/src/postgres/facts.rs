@@ -194,6 +194,10 @@ pub(super) const BY_WORDS: &[ByWords<StatementKind>] = &[
 ];
 
 impl facts::StatementKind for StatementKind {
+    const SELECT: Self = StatementKind::Select;
+    const WRITE: Self = StatementKind::Write;
+    const UNKNOWN: Self = StatementKind::Unknown;
+
     fn only_reads(self, is_harmless: bool) -> bool {
         match self {
             StatementKind::Select

@@ -3,7 +3,6 @@
 use super::facts::{BY_WORDS, Discard, StatementKind, TransactionModes};
 use super::lexer::Tokens;
 use super::set;
-use crate::facts::Isolation;
 use crate::token::words as w;
 use crate::token::{self, Span, TokenKind, Word};
 
@@ -17,7 +16,7 @@ pub(super) fn kind(word: Word, tokens: &Tokens<'_>) -> StatementKind {
         w::INSERT | w::UPDATE | w::DELETE | w::MERGE | w::TRUNCATE | w::REFRESH => {
             StatementKind::Write
         }
-        w::WITH => with(cursor),
+        w::WITH => cursor.kind_of_with(&[w::INSERT, w::UPDATE, w::DELETE, w::MERGE]),
         w::CREATE
         | w::ALTER
         | w::DROP
@@ -93,25 +92,6 @@ fn all_or_name(cursor: &mut TokenCursor<'_>) -> Option<Option<Span>> {
     cursor.last_name().map(Some)
 }
 
-/// Returns the kind by the verb of `WITH … (…) verb`: the first one outside parentheses.
-fn with(mut cursor: TokenCursor<'_>) -> StatementKind {
-    let mut depth = 0_u32;
-    loop {
-        match cursor.token.kind {
-            TokenKind::End | TokenKind::Semicolon => return StatementKind::Unknown,
-            TokenKind::Open => depth = depth.saturating_add(1),
-            TokenKind::Close => depth = depth.saturating_sub(1),
-            TokenKind::Word if depth == 0 => match cursor.token.word {
-                w::SELECT | w::VALUES | w::TABLE => return StatementKind::Select,
-                w::INSERT | w::UPDATE | w::DELETE | w::MERGE => return StatementKind::Write,
-                _ => {}
-            },
-            _ => {}
-        }
-        cursor.advance();
-    }
-}
-
 /// Parses the modes of BEGIN and SET TRANSACTION; `None` if there is any other word among them.
 pub(super) fn modes(cursor: &mut TokenCursor<'_>) -> Option<TransactionModes> {
     let mut modes = TransactionModes::default();
@@ -128,26 +108,10 @@ pub(super) fn modes(cursor: &mut TokenCursor<'_>) -> Option<TransactionModes> {
             modes.deferrable = Some(true);
         } else {
             expect(cursor.take(w::ISOLATION) && cursor.take(w::LEVEL))?;
-            modes.isolation = Some(isolation(cursor)?);
+            modes.isolation = Some(cursor.isolation()?);
         }
     }
     Some(modes)
-}
-
-fn isolation(cursor: &mut TokenCursor<'_>) -> Option<Isolation> {
-    if cursor.take(w::SERIALIZABLE) {
-        return Some(Isolation::Serializable);
-    }
-    if cursor.take(w::REPEATABLE) {
-        expect(cursor.take(w::READ))?;
-        return Some(Isolation::RepeatableRead);
-    }
-    expect(cursor.take(w::READ))?;
-    if cursor.take(w::COMMITTED) {
-        return Some(Isolation::ReadCommitted);
-    }
-    expect(cursor.take(w::UNCOMMITTED))?;
-    Some(Isolation::ReadUncommitted)
 }
 
 fn expect(found: bool) -> Option<bool> {

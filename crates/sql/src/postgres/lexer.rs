@@ -1,7 +1,7 @@
 //! Lexer for PostgreSQL (§4.1 "Lexical Structure"; the server's `scan.l`).
 
 use crate::hint::HintComment;
-use crate::token::{Lexer, TextReader, Token, TokenKind, Word, exponent_mark_length, is_name_byte};
+use crate::token::{Lexer, TextReader, Token, TokenKind, Word, decimal_length, is_name_byte};
 
 /// Iterator over the tokens of a text.
 #[derive(Debug, Clone)]
@@ -165,7 +165,7 @@ impl<'a> Tokens<'a> {
                 .count()
                 .saturating_add(2)
         } else {
-            decimal_length(rest, digits)
+            decimal_length(rest, digits, true)
         };
         self.reader.take(TokenKind::Number, length.max(1))
     }
@@ -277,22 +277,6 @@ fn class(byte: u8) -> Class {
         .get(usize::from(byte))
         .copied()
         .unwrap_or(Class::Other)
-}
-
-fn decimal_length(rest: &[u8], digits: impl Fn(usize) -> usize) -> usize {
-    let mut length = digits(0);
-    let point = rest.get(length) == Some(&b'.');
-    // `1..2` is two numbers around the operator `..`.
-    if point && rest.get(length.saturating_add(1)) != Some(&b'.') {
-        length = length.saturating_add(1);
-        length = length.saturating_add(digits(length));
-    }
-    let exponent = rest.get(length..).unwrap_or_default();
-    let Some(marks) = exponent_mark_length(exponent) else {
-        return length;
-    };
-    length = length.saturating_add(marks);
-    length.saturating_add(digits(length))
 }
 
 /// Returns the length of the blanks and line comments before a quote, if there is a newline among

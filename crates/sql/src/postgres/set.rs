@@ -5,7 +5,7 @@ use super::facts::{SetConfig, Setting, SettingName, SettingValue, StatementKind}
 use super::head::{self, TokenCursor};
 use super::lexer::Tokens;
 use crate::token::words as w;
-use crate::token::{Span, TokenKind, Word};
+use crate::token::{TokenKind, Word};
 
 pub(super) fn set(mut cursor: TokenCursor<'_>) -> Option<StatementKind> {
     if cursor.take(w::TRANSACTION) {
@@ -115,18 +115,7 @@ pub(super) fn setting_name(cursor: &mut TokenCursor<'_>) -> Option<SettingName> 
         }
         _ => {}
     }
-    let mut span = first.span;
-    loop {
-        if !matches!(cursor.token.kind, TokenKind::Word | TokenKind::QuotedName) {
-            return None;
-        }
-        span = span.to(cursor.token.span);
-        cursor.advance();
-        if cursor.token.kind != TokenKind::Dot {
-            return Some(SettingName::Written(span));
-        }
-        cursor.advance();
-    }
+    cursor.dotted_name().map(SettingName::Written)
 }
 
 /// Parses the value up to the end: DEFAULT, or a list of literals, words and signed numbers.
@@ -138,23 +127,18 @@ fn value(cursor: &mut TokenCursor<'_>) -> SettingValue {
             false => SettingValue::Unknown,
         };
     }
+    let is_value = |kind| {
+        matches!(
+            kind,
+            TokenKind::String | TokenKind::Word | TokenKind::QuotedName
+        )
+    };
     let mut span = cursor.token.span;
     loop {
-        let sign = cursor.token.kind == TokenKind::Operator;
-        let signed = sign && matches!(cursor.token.word, w::MINUS_SIGN | w::PLUS_SIGN);
-        if signed {
-            cursor.advance();
-        }
-        let readable = match cursor.token.kind {
-            TokenKind::Number => true,
-            TokenKind::String | TokenKind::Word | TokenKind::QuotedName => !sign,
-            _ => false,
-        };
-        if !readable {
+        let Some(literal) = cursor.literal(is_value) else {
             return SettingValue::Unknown;
-        }
-        span = span.to(cursor.token.span);
-        cursor.advance();
+        };
+        span = span.to(literal);
         match cursor.token.kind {
             TokenKind::End | TokenKind::Semicolon => return SettingValue::Literals(span),
             TokenKind::Comma => cursor.advance(),
@@ -193,11 +177,11 @@ fn set_config(cursor: &mut TokenCursor<'_>) -> Option<SetConfig> {
     let called = cursor.take(Word::of("set_config"));
     called.then_some(())?;
     punctuation(cursor, TokenKind::Open)?;
-    let name = one(cursor, TokenKind::String)?;
+    let name = cursor.take_kind(TokenKind::String)?;
     punctuation(cursor, TokenKind::Comma)?;
     let value = match cursor.token.is(w::NULL) {
-        true => one(cursor, TokenKind::Word)?,
-        false => one(cursor, TokenKind::String)?,
+        true => cursor.take_kind(TokenKind::Word)?,
+        false => cursor.take_kind(TokenKind::String)?,
     };
     punctuation(cursor, TokenKind::Comma)?;
     let local = cursor.take(w::TRUE);
@@ -209,13 +193,5 @@ fn set_config(cursor: &mut TokenCursor<'_>) -> Option<SetConfig> {
 }
 
 fn punctuation(cursor: &mut TokenCursor<'_>, kind: TokenKind) -> Option<()> {
-    one(cursor, kind).map(|_| ())
-}
-
-fn one(cursor: &mut TokenCursor<'_>, kind: TokenKind) -> Option<Span> {
-    let span = cursor.token.span;
-    (cursor.token.kind == kind).then(|| {
-        cursor.advance();
-        span
-    })
+    cursor.take_kind(kind).map(drop)
 }

@@ -52,6 +52,7 @@ fn these_only_read() {
         "TABLE t",
         "WITH x AS (SELECT 1), y (a, b) AS (SELECT 2, 3) SELECT * FROM x, y",
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r) SELECT * FROM r",
+        "WITH x AS (SELECT 1) ((SELECT * FROM x) UNION TABLE x)",
         "select substring(a from 2 for 3), extract(year from d), a is distinct from b from t",
         "select 'insert into x', \"update\", $$ delete $$ from t",
         "SHOW search_path",
@@ -78,6 +79,9 @@ fn these_do_not_only_read() {
         "INSERT INTO t SELECT 1",
         "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x",
         "WITH x AS (SELECT 1) UPDATE t SET a = 1",
+        "WITH x AS (DELETE FROM t RETURNING *) (SELECT * FROM x)",
+        "WITH x AS (SELECT 1) (SELECT * FROM t FOR UPDATE)",
+        "WITH x AS (SELECT 1) (SELECT nextval('s'))",
         "with a as (with b as (insert into t values (1) returning 1) table b) table a",
         "SELECT * FROM t FOR UPDATE",
         "SELECT * FROM t FOR NO KEY UPDATE SKIP LOCKED",
@@ -299,6 +303,10 @@ fn tables_are_found_in_lists_joins_and_subqueries() {
         (
             "WITH x AS (DELETE FROM a RETURNING *) SELECT * FROM x",
             "a x",
+        ),
+        (
+            "WITH x AS (SELECT 1 FROM a) (SELECT * FROM x JOIN b ON true)",
+            "a x b",
         ),
     ] {
         assert_eq!(tables(text).join(" "), expect, "{text}");

@@ -254,8 +254,29 @@ pub(crate) fn digits_length(rest: &[u8]) -> usize {
     rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
+/// Returns the length of a number with its fraction and exponent. `digits` returns the number of
+/// digits at a position. `has_ranges`: `1..2` is two numbers around the operator `..`.
+pub(crate) fn decimal_length(
+    rest: &[u8],
+    digits: impl Fn(usize) -> usize,
+    has_ranges: bool,
+) -> usize {
+    let mut length = digits(0);
+    let is_range = has_ranges && rest.get(length.saturating_add(1)) == Some(&b'.');
+    if rest.get(length) == Some(&b'.') && !is_range {
+        length = length.saturating_add(1);
+        length = length.saturating_add(digits(length));
+    }
+    let exponent = rest.get(length..).unwrap_or_default();
+    let Some(marks) = exponent_mark_length(exponent) else {
+        return length;
+    };
+    length = length.saturating_add(marks);
+    length.saturating_add(digits(length))
+}
+
 /// Returns the length of the `e`, with its sign, if digits of an exponent follow.
-pub(crate) fn exponent_mark_length(rest: &[u8]) -> Option<usize> {
+fn exponent_mark_length(rest: &[u8]) -> Option<usize> {
     match rest {
         [b'e' | b'E', b'0'..=b'9', ..] => Some(1),
         [b'e' | b'E', b'+' | b'-', b'0'..=b'9', ..] => Some(2),
