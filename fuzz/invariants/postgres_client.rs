@@ -138,10 +138,7 @@ fn walk(bytes: &[u8], piece: usize) -> (Vec<Shown>, bool, usize) {
     loop {
         let there = &bytes[consumed..end];
         let step = requests.next(there);
-        if let Step::Message { passed, .. }
-        | Step::Beginning { passed, .. }
-        | Step::Wait { passed, .. } = step
-        {
+        if let Step::Message { passed, .. } | Step::Wait { passed, .. } = step {
             found.last_mut().map_or_else(
                 || assert_eq!(passed, 0),
                 |last| last.3 = last.3.saturating_add(passed),
@@ -153,15 +150,9 @@ fn walk(bytes: &[u8], piece: usize) -> (Vec<Shown>, bool, usize) {
                 header,
                 request,
                 length,
-                ..
-            }
-            | Step::Beginning {
-                header,
-                request,
-                length,
+                is_whole,
                 ..
             } => {
-                let is_whole = matches!(step, Step::Message { .. });
                 assert!(!is_whole || length == header.frame_length());
                 let message = &bytes[consumed..end][..length];
                 assert_eq!(message[..HEADER_LENGTH], header.bytes());

@@ -65,12 +65,6 @@ fn follow(name: &str, piece: usize) -> (Conversation, Vec<u8>) {
                 request,
                 length,
                 ..
-            }
-            | client_scanner::Step::Beginning {
-                passed,
-                request,
-                length,
-                ..
             } => {
                 let _ = conversation.sent(request, Origin::Client, RequestToken(0));
                 (passed, length)

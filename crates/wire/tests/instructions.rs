@@ -46,12 +46,6 @@ fn postgres_client(bytes: &[u8], conversation: &mut Conversation) -> u64 {
                 request,
                 length,
                 ..
-            }
-            | client_scanner::Step::Beginning {
-                passed,
-                request,
-                length,
-                ..
             } => {
                 messages += 1;
                 let _ = conversation.sent(request, Origin::Client, RequestToken(0));

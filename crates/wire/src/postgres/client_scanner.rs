@@ -18,21 +18,8 @@ pub const BIND_NAMES_LENGTH_MAX: usize = 20_000;
 /// Result of one scan step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// `passed` bytes of the previous message, then `length` bytes of this one, which is whole.
+    /// `passed` bytes of the previous message, then `length` bytes of this one.
     Message {
-        /// Bytes of the previous message that were still to come.
-        passed: usize,
-        /// The message's header.
-        header: Header,
-        /// The kind of request.
-        request: Request,
-        /// The message's length.
-        length: usize,
-    },
-    /// Like [`Step::Message`], for a message of which only the beginning is shown. That is the
-    /// header and the names of a Bind, the first bytes of a long Query or Parse, or the header of a
-    /// FunctionCall or CopyData. The remainder counts as passed in the steps that follow.
-    Beginning {
         /// Bytes of the previous message that were still to come.
         passed: usize,
         /// The message's header.
@@ -41,6 +28,10 @@ pub enum Step {
         request: Request,
         /// The length of the shown part.
         length: usize,
+        /// False if only the beginning of the message is shown. That is the header and the names of
+        /// a Bind, the first bytes of a long Query or Parse, or the header of a FunctionCall or
+        /// CopyData. The remainder counts as passed in the steps that follow.
+        is_whole: bool,
     },
     /// No further message, or an incomplete one: `passed` bytes of the previous message may be
     /// forwarded, and `need` bytes are required for the next step.
@@ -99,19 +90,12 @@ impl ClientScanner {
             Parsed::Invalid(fault) => return Step::Invalid(fault),
         };
         self.skip = header.frame_length().saturating_sub(length);
-        match is_shown_whole(request) && self.skip == 0 {
-            true => Step::Message {
-                passed,
-                header,
-                request,
-                length,
-            },
-            false => Step::Beginning {
-                passed,
-                header,
-                request,
-                length,
-            },
+        Step::Message {
+            passed,
+            header,
+            request,
+            length,
+            is_whole: is_shown_whole(request) && self.skip == 0,
         }
     }
 

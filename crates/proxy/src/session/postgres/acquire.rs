@@ -263,12 +263,6 @@ impl Session<'_> {
                     request,
                     length,
                     ..
-                }
-                | Step::Beginning {
-                    passed,
-                    request,
-                    length,
-                    ..
                 } => {
                     at += passed + length;
                     if matches!(

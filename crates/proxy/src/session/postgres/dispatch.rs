@@ -119,12 +119,6 @@ impl Session<'_> {
                 request,
                 length,
                 ..
-            }
-            | Step::Beginning {
-                passed,
-                request,
-                length,
-                ..
             } => (passed, request, length),
             Step::Wait { passed: 0, .. } => return Ok(RequestDisposition::More),
             Step::Wait { passed, .. } => {
@@ -213,19 +207,13 @@ impl Session<'_> {
         let mut at = 0;
         while !draft.is_whole() {
             let step = scanner.next(bytes.get(at..).unwrap_or_default());
-            let is_whole = matches!(step, Step::Message { .. });
             match step {
                 Step::Message {
                     passed,
                     header,
                     request,
                     length,
-                }
-                | Step::Beginning {
-                    passed,
-                    header,
-                    request,
-                    length,
+                    is_whole,
                 } => {
                     at += passed;
                     let message = bytes.get(at..at + length).unwrap_or_default();

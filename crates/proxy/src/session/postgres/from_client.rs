@@ -173,13 +173,8 @@ impl Session<'_> {
                     header,
                     request,
                     length,
-                } => (passed, header, request, length, true),
-                Step::Beginning {
-                    passed,
-                    header,
-                    request,
-                    length,
-                } => (passed, header, request, length, false),
+                    is_whole,
+                } => (passed, header, request, length, is_whole),
                 Step::Wait { passed, .. } => {
                     self.scanner = scanner;
                     self.pass(flight, passed);

@@ -70,6 +70,7 @@ fn whole(scanner: &mut ClientScanner, bytes: &[u8], wanted: Request) -> Option<u
             passed: 0,
             request,
             length,
+            is_whole: true,
             ..
         } if request == wanted => Some(length),
         _ => None,

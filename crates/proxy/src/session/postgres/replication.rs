@@ -65,12 +65,6 @@ impl Session<'_> {
                     request,
                     length,
                     ..
-                }
-                | Step::Beginning {
-                    passed,
-                    request,
-                    length,
-                    ..
                 } => {
                     at += passed;
                     self.is_terminating = request == Request::Terminate;

@@ -19,14 +19,9 @@ fn walk(bytes: &[u8], piece: usize, text_length_max: usize) -> Walk {
                 passed,
                 request,
                 length,
+                is_whole,
                 ..
-            } => (passed, Some((request, true, length))),
-            Step::Beginning {
-                passed,
-                request,
-                length,
-                ..
-            } => (passed, Some((request, false, length))),
+            } => (passed, Some((request, is_whole, length))),
             Step::Wait { passed, need } => {
                 assert!(need > there.len() - passed, "asks for what it has");
                 (passed, None)
@@ -114,8 +109,7 @@ fn cut_in_two_anywhere_the_steps_are_the_same() {
         for end in [cut, bytes.len()] {
             loop {
                 let (passed, length) = match requests.next(&bytes[consumed..end]) {
-                    Step::Message { passed, length, .. }
-                    | Step::Beginning { passed, length, .. } => (passed, length),
+                    Step::Message { passed, length, .. } => (passed, length),
                     Step::Wait { passed, .. } => {
                         consumed += passed;
                         break;
@@ -169,11 +163,12 @@ fn the_values_of_a_bind_are_never_held() {
     let mut bytes = Vec::new();
     build::bind(&mut bytes, b"", b"name", &[Some(&[b'x'; 100_000])]);
     let mut requests = ClientScanner::new(100);
-    let Step::Beginning {
+    let Step::Message {
         passed: 0,
         request: Request::Bind,
         length: 11,
         header,
+        is_whole: false,
     } = requests.next(&bytes[..40])
     else {
         panic!()
