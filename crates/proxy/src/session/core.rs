@@ -107,6 +107,13 @@ impl<'a, C: PoolableConnection> Core<'a, C> {
         self.permit.service().keeps_connections()
     }
 
+    /// Returns how many prepared statements a server connection may have.
+    pub(super) fn statements_max(&self) -> usize {
+        let view = self.permit.service().snapshot();
+        let database = view.database();
+        database.map_or(1, |database| database.statements_max)
+    }
+
     /// Returns the buffer for answers of Evenkeel.
     pub(super) fn answers(&mut self) -> &mut Vec<u8> {
         if self.answers.capacity() == 0 {
@@ -300,6 +307,22 @@ impl<'a, C: PoolableConnection> Core<'a, C> {
             return None;
         }
         Some(server)
+    }
+
+    /// Returns how the server connection is released at the end of the session. `wanted`: what the
+    /// pins require; `is_quiet`: neither side owes anything; `is_open`: a transaction is open, or
+    /// something else that a reset ends.
+    pub(super) fn end_action(
+        &self,
+        wanted: ReleaseAction,
+        is_quiet: bool,
+        is_open: bool,
+    ) -> ReleaseAction {
+        match wanted {
+            _ if !is_quiet => ReleaseAction::Close,
+            ReleaseAction::Keep if is_open || self.keeps_connection() => ReleaseAction::Reset,
+            wanted => wanted,
+        }
     }
 
     /// Releases the server connection at the end of the session. `renew` resets it, and returns

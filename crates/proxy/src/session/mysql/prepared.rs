@@ -129,10 +129,7 @@ impl Session<'_> {
             stay.push(id);
             stay.extend(self.statements.holding());
         }
-        let view = self.core.permit.service().snapshot();
-        let max = view
-            .database()
-            .map_or(1, |database| database.statements_max);
+        let max = self.core.statements_max();
         server.closing.extend(server.prepared.add(id, number));
         while let Some(number) = server.prepared.evict(max, &stay) {
             server.closing.push(number);

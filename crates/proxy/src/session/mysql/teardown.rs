@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use evenkeel_policy::pins::ReleaseAction;
 use evenkeel_policy::route::retry::Progress;
-use evenkeel_wire::mysql::flags::Status;
 
 use super::error_reply::ErrorReply;
 use super::login::UserChange;
@@ -83,16 +82,10 @@ impl Session<'_> {
             && !server.shows_trackers
             && server.core.stream.is_sent()
             && self.rest.is_over();
-        let is_open = server.conversation.status().has(Status::IN_TRANSACTION);
-        let holds_statements = !server.conversation.is_idle();
-        let action = match self.state.pins.release_action() {
-            _ if !is_quiet => ReleaseAction::Close,
-            ReleaseAction::Keep if is_open || holds_statements || self.core.keeps_connection() => {
-                ReleaseAction::Reset
-            }
-            action => action,
-        };
-        let action = match action {
+        // A transaction, a cursor or long data.
+        let is_open = !server.conversation.is_idle();
+        let wanted = self.state.pins.release_action();
+        let action = match self.core.end_action(wanted, is_quiet, is_open) {
             ReleaseAction::Reset if !server.can_be_renewed() => ReleaseAction::Close,
             action => action,
         };

@@ -184,10 +184,7 @@ impl Session<'_> {
     /// Closes the statements that are over the server's limit, before a new one or a new plan is
     /// prepared.
     pub(super) fn close_oldest(&mut self, flight: &mut StreamEditor<'_, '_>, id: u64) {
-        let view = self.core.permit.service().snapshot();
-        let max = view
-            .database()
-            .map_or(1, |database| database.statements_max);
+        let max = self.core.statements_max();
         let Some(server) = &mut self.core.server else {
             return;
         };

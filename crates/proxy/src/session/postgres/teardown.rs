@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use evenkeel_policy::pins::ReleaseAction;
 use evenkeel_wire::postgres::TransactionStatus;
 
 use super::Session;
@@ -34,13 +33,8 @@ impl Session<'_> {
             && server.core.stream.is_sent()
             && self.passing_is_over();
         let in_transaction = server.conversation.status() != TransactionStatus::Idle;
-        let action = match self.state.pins.release_action() {
-            _ if !is_quiet => ReleaseAction::Close,
-            ReleaseAction::Keep if in_transaction || self.core.keeps_connection() => {
-                ReleaseAction::Reset
-            }
-            action => action,
-        };
+        let wanted = self.state.pins.release_action();
+        let action = self.core.end_action(wanted, is_quiet, in_transaction);
         let worker = Rc::clone(self.core.worker);
         let renew = async move |server: &mut ServerConnection| server.renew(&worker).await.is_ok();
         self.core.release_at_end(server, action, renew);
