@@ -6,7 +6,7 @@ use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::backend::{self, Message};
 use evenkeel_wire::postgres::frame::{PRE_AUTH_LENGTH_MAX, frame};
 use evenkeel_wire::postgres::login::{
-    ClientAuth, ClientAuthStep, Credential, Method, Secret, ServerAuth, ServerAuthStep,
+    ClientAuth, ClientAuthStep, Credential, Key, Method, Secret, ServerAuth, ServerAuthStep,
 };
 use evenkeel_wire::postgres::md5::Hash;
 use evenkeel_wire::postgres::scram::{Keys, Verifier};
@@ -71,9 +71,9 @@ fn accept(choice: u8, mut rest: &[u8]) {
 fn join(choice: u8, mut rest: &[u8]) {
     let credential = match choice % 4 {
         0 => Credential::Nothing,
-        1 => Credential::Md5(Hash::of_password(b"u", PASSWORD)),
-        2 => Credential::Keys(Keys::of_password(PASSWORD, b"salt", 1)),
-        _ => Credential::Keys(Keys::of_password(b"", b"", 1)),
+        1 => Credential::Key(Key::Md5(Hash::of_password(b"u", PASSWORD))),
+        2 => Credential::Key(Key::Scram(Keys::of_password(PASSWORD, b"salt", 1))),
+        _ => Credential::Key(Key::Scram(Keys::of_password(b"", b"", 1))),
     };
     let mut login = Box::new(ServerAuth::new(
         b"u".to_vec(),

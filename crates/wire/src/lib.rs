@@ -28,7 +28,7 @@ pub mod stream_editor;
 pub mod tls_hello;
 mod unproved_password;
 
-pub use login_step::{Authenticated, LoginStep};
+pub use login_step::{Authenticated, Credential, LoginStep};
 pub use scan_step::ScanStep;
 pub use unproved_password::UnprovedPassword;
 

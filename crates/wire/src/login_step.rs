@@ -1,5 +1,31 @@
 //! Describes the steps and the end of a login, whichever the protocol.
 
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// Credential from a client's login that can log in to servers. `K`: keys that the protocol's
+/// methods accept in place of a password.
+#[derive(Clone)]
+pub enum Credential<K> {
+    /// None: servers require none, or a credential must come from elsewhere.
+    Nothing,
+    /// A key.
+    Key(K),
+    /// The password.
+    Password(Zeroizing<Vec<u8>>),
+}
+
+impl<K> fmt::Debug for Credential<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Credential::Nothing => "Nothing",
+            Credential::Key(_) => "Key(hidden)",
+            Credential::Password(_) => "Password(hidden)",
+        })
+    }
+}
+
 /// Proof that a client has authenticated. `C`: credential for logins to servers.
 #[derive(Debug)]
 pub struct Authenticated<C> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_engine::locked_memory::PASSWORD_LENGTH_MAX;
-use evenkeel_wire::UnprovedPassword;
+use evenkeel_wire::{Credential, UnprovedPassword};
 use zeroize::Zeroizing;
 
 use super::error_reply::{ErrorReply, ReplyCode};
@@ -29,7 +29,7 @@ pub(super) struct Claimant<'a> {
 /// Password that servers are to check.
 pub(super) struct PasswordProof {
     service: Arc<DatabaseService>,
-    pub(super) password: Zeroizing<Vec<u8>>,
+    password: Zeroizing<Vec<u8>>,
     /// Number that distinguishes the user with this password from the same user with another one.
     pub(super) generation: u64,
 }
@@ -55,6 +55,11 @@ impl PasswordProof {
             generation: service.kept_passwords.generation(server_user, &password),
             password,
         }
+    }
+
+    /// Returns the credential with which servers check the password.
+    pub(super) fn credential<K>(&self) -> Credential<K> {
+        Credential::Password(self.password.clone())
     }
 
     /// Logs in at the first server that answers, and keeps the password for further server

@@ -2,13 +2,16 @@
 //! account its session logs in to servers.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use evenkeel_wire::Credential;
 use zeroize::Zeroizing;
 
 use super::error_reply::{ErrorReply, ReplyCode};
 use crate::error_catalog;
 use crate::service::database::{Auth, AuthSource, FileCredential, FileUser};
-use crate::upstream::pool_registry::generation_of;
+use crate::upstream::kept_passwords::KeptPassword;
+use crate::upstream::pool_registry::{self, generation_of};
 
 /// Client that wants to log in.
 pub(super) struct Applicant<'a> {
@@ -68,33 +71,60 @@ impl Applicant<'_> {
     }
 }
 
-/// Account with which a session logs in to servers.
-pub(super) struct ServerAccount {
-    pub(super) user: String,
-    /// Password in the users file; `None`: the client's login provides the credential.
-    pub(super) password: Option<Zeroizing<Vec<u8>>>,
+/// Login that succeeds with the client's proof, and the account for servers. `K`: key of a
+/// credential; `C`: code of errors; `O`: what the protocol adds.
+pub(super) struct LoginGrant<K, C: ReplyCode, O> {
+    /// Credential for servers; `None`: the client's login provides it.
+    pub(super) credential: Option<Credential<K>>,
+    /// Password that a server has accepted, instead of `credential`.
+    pub(super) kept: Option<Arc<KeptPassword>>,
+    /// User name for servers.
+    pub(super) server_user: String,
     /// Number that distinguishes the account's current credentials from earlier ones.
     pub(super) generation: u64,
+    /// Error that rejects the client even if its proof is correct.
+    pub(super) error_reply: Option<ErrorReply<C>>,
+    pub(super) own: O,
 }
 
-impl ServerAccount {
-    /// Returns the account of this user. `secrets`: what the login is checked against, and what
-    /// else makes another generation.
+impl<K, C: ReplyCode, O: Default> LoginGrant<K, C, O> {
+    /// Returns the grant of this user. `secrets`: what the login is checked against, and what else
+    /// makes another generation.
     pub(super) fn new(user: &str, of_file: &FileUser, secrets: &[&[u8]]) -> Self {
         let password = of_file.server_password.as_ref();
+        let password = password.map(|password| Zeroizing::new(password.as_bytes().to_vec()));
         let server_user = of_file.server_user.clone();
         let server_user = server_user.unwrap_or_else(|| user.to_owned());
-        let bytes = password.map_or(&b""[..], |password| password.as_bytes());
+        let bytes = password.as_ref().map_or(&b""[..], |password| password);
         let all = [&[server_user.as_bytes(), bytes], secrets].concat();
         Self {
             generation: generation_of(&all),
-            user: server_user,
-            password: password.map(|password| Zeroizing::new(password.as_bytes().to_vec())),
+            server_user,
+            credential: password.map(Credential::Password),
+            kept: None,
+            error_reply: None,
+            own: O::default(),
         }
     }
-}
 
-/// Returns a copy of the password that logins of this user are checked against, if it is known.
-pub(super) fn own_password(of_file: &FileUser) -> Option<Zeroizing<Vec<u8>>> {
-    of_file.password().map(|own| Zeroizing::new(own.to_vec()))
+    /// Returns the grant of a user whose certificate has its name: servers get the password of the
+    /// users file, if there is one.
+    pub(super) fn of_certificate(user: &str, of_file: &FileUser, secrets: &[&[u8]]) -> Self {
+        let own = of_file.password().map(|own| Zeroizing::new(own.to_vec()));
+        let own = || own.map_or(Credential::Nothing, Credential::Password);
+        let mut grant = Self::new(user, of_file, secrets);
+        grant.credential.get_or_insert_with(own);
+        grant
+    }
+
+    /// Returns the credential of the connections to servers.
+    pub(super) fn take_credential(&mut self) -> pool_registry::Credential
+    where
+        pool_registry::Credential: From<Credential<K>>,
+    {
+        match self.kept.take() {
+            Some(kept) => pool_registry::Credential::Kept(kept),
+            None => self.credential.take().unwrap_or(Credential::Nothing).into(),
+        }
+    }
 }

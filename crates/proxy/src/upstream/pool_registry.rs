@@ -73,6 +73,18 @@ pub(crate) enum Credential {
     Kept(Arc<KeptPassword>),
 }
 
+impl From<postgres::login::Credential> for Credential {
+    fn from(credential: postgres::login::Credential) -> Self {
+        Credential::Postgres(credential)
+    }
+}
+
+impl From<mysql::login::Credential> for Credential {
+    fn from(credential: mysql::login::Credential) -> Self {
+        Credential::Mysql(credential)
+    }
+}
+
 impl PoolUser {
     /// Returns PostgreSQL's credential. `None`: not a user of PostgreSQL.
     pub(crate) fn postgres(&self) -> Option<postgres::login::Credential> {

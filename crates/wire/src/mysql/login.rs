@@ -14,8 +14,6 @@ pub use server_auth::{Hello, ServerAuth, ServerAuthResult, ServerAuthStep, Serve
 
 use std::fmt;
 
-use zeroize::Zeroizing;
-
 use super::backend::SqlState;
 use super::password::{native, sha2};
 use crate::login_step;
@@ -27,16 +25,15 @@ mod tests;
 pub type Authenticated = login_step::Authenticated<Credential>;
 
 /// Credential from a client's login that can log in to servers.
+pub type Credential = login_step::Credential<Key>;
+
+/// Key that a login without the password leaves.
 #[derive(Clone)]
-pub enum Credential {
-    /// None: the account has no password, or a credential must come from elsewhere.
-    Nothing,
+pub enum Key {
     /// SHA1(password), for accounts of `mysql_native_password`.
     Native(native::Key),
     /// SHA256(password), for servers that have cached the user's password.
     Sha2(sha2::Key),
-    /// The password.
-    Password(Zeroizing<Vec<u8>>),
 }
 
 /// Confidentiality of a connection.
@@ -141,14 +138,3 @@ impl fmt::Display for AuthFailure {
 }
 
 impl std::error::Error for AuthFailure {}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Credential::Nothing => "Nothing",
-            Credential::Native(_) => "Native(hidden)",
-            Credential::Sha2(_) => "Sha2(hidden)",
-            Credential::Password(_) => "Password(hidden)",
-        })
-    }
-}

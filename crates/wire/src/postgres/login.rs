@@ -12,11 +12,9 @@ pub use server_auth::{ServerAuth, ServerAuthResult, ServerAuthStep};
 
 use std::fmt;
 
-use zeroize::Zeroizing;
-
 use super::backend::SqlState;
 use super::md5;
-use super::scram::{self, Keys};
+use super::scram;
 use crate::login_step;
 
 #[cfg(test)]
@@ -26,16 +24,15 @@ mod tests;
 pub type Authenticated = login_step::Authenticated<Credential>;
 
 /// Credential from a client's login that can log in to servers.
+pub type Credential = login_step::Credential<Key>;
+
+/// Key that a login without the password leaves.
 #[derive(Clone)]
-pub enum Credential {
-    /// None: servers must trust Evenkeel, or a credential must come from elsewhere.
-    Nothing,
+pub enum Key {
     /// The keys of a SCRAM login.
-    Keys(Keys),
+    Scram(scram::Keys),
     /// The hash that md5 logins need.
     Md5(md5::Hash),
-    /// The password.
-    Password(Zeroizing<Vec<u8>>),
 }
 
 /// Reason for a failed login, for the log. A client receives the same error for a wrong password
@@ -104,14 +101,3 @@ impl fmt::Display for AuthFailure {
 }
 
 impl std::error::Error for AuthFailure {}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Credential::Nothing => "Nothing",
-            Credential::Keys(_) => "Keys(hidden)",
-            Credential::Md5(_) => "Md5(hidden)",
-            Credential::Password(_) => "Password(hidden)",
-        })
-    }
-}

@@ -231,7 +231,7 @@ impl<'a> LoginHandler<'a> {
         };
         self.check_channel(packets, view)?;
         let mut proof = self.prove(packets, view, &request).await?;
-        let info = std::mem::take(&mut proof.of_certificate);
+        let info = std::mem::take(&mut proof.own.of_certificate);
         let known = self.context.service.server_info.wait_for_routines();
         let _ = timers::timeout(FIRST_READING_LIMIT, known).await;
         let (account, begin) = self.prepare(view, &request, proof).await?;

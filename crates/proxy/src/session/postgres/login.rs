@@ -297,7 +297,7 @@ impl<'a> LoginHandler<'a> {
             match accepted {
                 ClientAuthStep::More(next) => accept = next,
                 ClientAuthStep::Done(authenticated) => {
-                    proof.last_word = out;
+                    proof.own.last_word = out;
                     return self.proved(proof, &authenticated);
                 }
                 ClientAuthStep::Collected(password) => {

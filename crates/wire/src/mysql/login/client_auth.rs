@@ -5,7 +5,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use super::check::SentPassword;
-use super::{AuthFailure, Authenticated, Channel, Check, Credential, Secret};
+use super::{AuthFailure, Authenticated, Channel, Check, Credential, Key, Secret};
 use crate::UnprovedPassword;
 use crate::mysql::build;
 use crate::mysql::frame::Frame;
@@ -258,7 +258,7 @@ impl ClientAuth {
             Method::Collected(_) => self.request_password(sequence, out),
             _ if empty => wrong,
             Method::Native(verifier) => match verifier.check(&self.nonce, proof) {
-                Some(key) => (*self).done(Credential::Native(key), sequence),
+                Some(key) => (*self).done(Credential::Key(Key::Native(key)), sequence),
                 None => wrong,
             },
             Method::Ed25519(verifier, nonce) => match verifier.check(nonce, proof) {
@@ -299,7 +299,7 @@ impl ClientAuth {
 
     fn done_fast(self, key: sha2::Key, sequence: u8, out: &mut Vec<u8>) -> ClientAuthStep {
         build::auth_more_data(out, sequence, &[FAST_SUCCESS]);
-        self.done(Credential::Sha2(key), sequence.wrapping_add(1))
+        self.done(Credential::Key(Key::Sha2(key)), sequence.wrapping_add(1))
     }
 
     fn done(self, credential: Credential, sequence: u8) -> ClientAuthStep {

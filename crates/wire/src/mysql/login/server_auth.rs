@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use super::{AuthFailure, Channel, Credential};
+use super::{AuthFailure, Channel, Credential, Key};
 use crate::login_step::LoginStep;
 use crate::mysql::backend::{self, Login};
 use crate::mysql::build::{self, ChangeUserFields, ResponseFields};
@@ -297,8 +297,8 @@ impl ServerAuth {
     /// switch.
     fn first_plugin(&self, offered: &[u8]) -> &'static [u8] {
         match (&self.credential, known(offered)) {
-            (Credential::Native(_), _) => password::NATIVE,
-            (Credential::Sha2(_), _) => password::CACHING_SHA2,
+            (Credential::Key(Key::Native(_)), _) => password::NATIVE,
+            (Credential::Key(Key::Sha2(_)), _) => password::CACHING_SHA2,
             (_, Some(plugin @ (password::NATIVE | password::CACHING_SHA2))) => plugin,
             _ => password::NATIVE,
         }
@@ -375,7 +375,7 @@ fn known(plugin: &[u8]) -> Option<&'static [u8]> {
 
 fn native_key(credential: &Credential) -> Option<native::Key> {
     match credential {
-        Credential::Native(key) => Some(key.clone()),
+        Credential::Key(Key::Native(key)) => Some(key.clone()),
         Credential::Password(password) => Some(native::Key::of_password(password)),
         _ => None,
     }
@@ -383,7 +383,7 @@ fn native_key(credential: &Credential) -> Option<native::Key> {
 
 fn sha2_key(credential: &Credential) -> Option<sha2::Key> {
     match credential {
-        Credential::Sha2(key) => Some(key.clone()),
+        Credential::Key(Key::Sha2(key)) => Some(key.clone()),
         Credential::Password(password) => Some(sha2::Key::of_password(password)),
         _ => None,
     }

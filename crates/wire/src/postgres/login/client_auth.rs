@@ -5,7 +5,7 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::{AuthFailure, Authenticated, Credential};
+use super::{AuthFailure, Authenticated, Credential, Key};
 use crate::UnprovedPassword;
 use crate::postgres::cursor::Cursor;
 use crate::postgres::frame::Frame;
@@ -142,14 +142,14 @@ impl ClientAuth {
             AuthStage::ScramLast(challenge) => {
                 let (keys, last) = challenge.last(body).map_err(AuthFailure::Scram)?;
                 build::authentication_sasl_final(out, &last);
-                Credential::Keys(keys)
+                Credential::Key(Key::Scram(keys))
             }
             AuthStage::Md5(hash, salt) => {
                 let response = password(body)?;
                 if !hash.accepts(salt, response) {
                     return Err(AuthFailure::WrongPassword);
                 }
-                Credential::Md5(hash)
+                Credential::Key(Key::Md5(hash))
             }
             AuthStage::Cleartext(secret) => {
                 let password = password(body)?;

@@ -1,6 +1,6 @@
 //! Authenticates Evenkeel to a server, by any requested method that the credential can answer.
 
-use super::{AuthFailure, Credential};
+use super::{AuthFailure, Credential, Key};
 use crate::login_step::LoginStep;
 use crate::postgres::backend::{Authentication, Mechanisms};
 use crate::postgres::build;
@@ -129,7 +129,7 @@ impl ServerAuth {
 
 fn md5_hash(user: &[u8], credential: &Credential) -> Result<md5::Hash, AuthFailure> {
     match credential {
-        Credential::Md5(hash) => Ok(hash.clone()),
+        Credential::Key(Key::Md5(hash)) => Ok(hash.clone()),
         Credential::Password(password) => Ok(md5::Hash::of_password(user, password)),
         _ => Err(AuthFailure::Credential),
     }
@@ -137,7 +137,7 @@ fn md5_hash(user: &[u8], credential: &Credential) -> Result<md5::Hash, AuthFailu
 
 fn proof(credential: &Credential) -> Result<Proof<'_>, AuthFailure> {
     match credential {
-        Credential::Keys(keys) => Ok(Proof::Keys(keys)),
+        Credential::Key(Key::Scram(keys)) => Ok(Proof::Keys(keys)),
         Credential::Password(password) => Ok(Proof::Password(password)),
         _ => Err(AuthFailure::Credential),
     }

@@ -1,5 +1,7 @@
 //! Logins of both sides: captured from PostgreSQL 15, and against each other.
 
+use zeroize::Zeroizing;
+
 use super::*;
 use crate::postgres::backend::{self, Authentication, Message};
 use crate::postgres::frame::{self, Frame};
@@ -117,7 +119,10 @@ fn every_method_lets_the_right_password_in() {
 #[test]
 fn what_a_login_left_logs_in_again_without_the_password() {
     let (client, _) = run(scram(None), password(b"p"), None).unwrap();
-    assert!(matches!(client.credential(), Credential::Keys(_)));
+    assert!(matches!(
+        client.credential(),
+        Credential::Key(Key::Scram(_))
+    ));
     let (_, joined) = run(scram(None), client.credential().clone(), None).unwrap();
     assert!(joined.server_proved);
     // Also with channel binding on both legs, each by its own certificate.

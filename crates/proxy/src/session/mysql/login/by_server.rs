@@ -1,13 +1,12 @@
 //! Proves a client's password by a login at a server.
 
 use evenkeel_wire::UnprovedPassword;
-use evenkeel_wire::mysql::login;
+use evenkeel_wire::mysql::login::Key;
 
 use super::super::server_login;
 use super::credential::LoginGrant;
 use super::{LoginError, LoginHandler, LoginRequest};
 use crate::session::login_proof::{Claimant, PasswordProof};
-use crate::upstream::pool_registry::Credential;
 
 impl LoginHandler<'_> {
     /// Logs in at a server with the client's password, and keeps the password for further server
@@ -20,7 +19,7 @@ impl LoginHandler<'_> {
     ) -> Result<LoginGrant, LoginError> {
         let proof = PasswordProof::new(&self.context.service, &grant.server_user, password);
         let generation = proof.generation;
-        let credential = Credential::Mysql(login::Credential::Password(proof.password.clone()));
+        let credential = proof.credential::<Key>().into();
         let user = self.pool_user(request, grant.server_user.clone(), credential, generation);
         let client = Claimant {
             user: &request.user,

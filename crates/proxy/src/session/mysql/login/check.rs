@@ -6,7 +6,7 @@ use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::Frame;
 use evenkeel_wire::mysql::login::{
-    AuthFailure, Authenticated, Channel, Check, ClientAuth, ClientAuthStep, Credential, Method,
+    AuthFailure, Authenticated, Channel, Check, ClientAuth, ClientAuthStep, Credential, Key, Method,
 };
 use evenkeel_wire::mysql::password;
 
@@ -41,7 +41,7 @@ impl LoginHandler<'_> {
                 return Ok(proof);
             }
             AuthDecision::Challenge(method, mut proof) => {
-                proof.of_certificate =
+                proof.own.of_certificate =
                     certificate_proof(packets, request, &method).unwrap_or_default();
                 (method, proof)
             }
@@ -132,13 +132,13 @@ impl LoginHandler<'_> {
             return Err(error_reply.into());
         }
         let of_login = match client.credential() {
-            Credential::Password(password) if proof.keeps != CacheLevel::Nothing => {
+            Credential::Password(password) if proof.own.keeps != CacheLevel::Nothing => {
                 let vault = &self.shared.logins.vault;
                 let of = (&*request.user, proof.generation);
-                let is_new = vault.keep(of, password, proof.keeps);
-                proof.warms = is_new && proof.keeps == CacheLevel::Password;
+                let is_new = vault.keep(of, password, proof.own.keeps);
+                proof.own.warms = is_new && proof.own.keeps == CacheLevel::Password;
                 // From here on, the password itself exists only in locked memory.
-                Credential::Sha2(password::sha2::Key::of_password(password))
+                Credential::Key(Key::Sha2(password::sha2::Key::of_password(password)))
             }
             other => other.clone(),
         };

@@ -1,14 +1,13 @@
 //! Determines the credential that a client's login is checked against, and the one for logins at
 //! the servers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use evenkeel_engine::secret;
 use evenkeel_policy::accounts::{
     AuthMethod, LookupError, MysqlAuthRecord, MysqlAuthRecords, TlsRequirement,
 };
-use evenkeel_wire::mysql::login::{Channel, Credential, Method};
+use evenkeel_wire::mysql::login::{Channel, Credential, Key, Method};
 use evenkeel_wire::mysql::password::{self, crypt, ed25519, native, parsec, sha2};
 use zeroize::Zeroizing;
 
@@ -21,24 +20,18 @@ use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
 use crate::session::blocking;
-use crate::session::login_source::{Applicant, LoginSource, ServerAccount, own_password};
-use crate::upstream::kept_passwords::KeptPassword;
+use crate::session::login_source::{self, Applicant, LoginSource};
+use crate::upstream::connect_error::ErrorCode;
 
 /// Rounds of mock hashes; MySQL's default.
 const MOCK_ROUNDS: u32 = 5_000;
 
 /// Result of a successful login, prepared before authentication completes.
-pub(super) struct LoginGrant {
-    /// Credential for the servers; `None` if the login provides it.
-    pub(super) credential: Option<Credential>,
-    /// Password that a server has accepted, instead of `credential`.
-    pub(super) kept: Option<Arc<KeptPassword>>,
-    /// User name for the servers.
-    pub(super) server_user: String,
-    /// Number that distinguishes the account's current credentials from earlier ones.
-    pub(super) generation: u64,
-    /// Error that rejects the client even if its proof is correct.
-    pub(super) error_reply: Option<ErrorReply>,
+pub(super) type LoginGrant = login_source::LoginGrant<Key, ErrorCode, PasswordUse>;
+
+/// Use of the client's password after the login.
+#[derive(Default)]
+pub(super) struct PasswordUse {
     /// Data to cache if the client sends the whole password.
     pub(super) keeps: CacheLevel,
     /// True if the servers have not seen the password yet.
@@ -252,7 +245,7 @@ impl LoginHandler<'_> {
             (password::NATIVE, stored) => native::Verifier::read(stored).map(Method::Native),
             (password::CACHING_SHA2, stored) => {
                 let vault = &self.shared.logins.vault;
-                proof.keeps = match proof.credential {
+                proof.own.keeps = match proof.credential {
                     None => CacheLevel::Password,
                     Some(_) => CacheLevel::Verifier,
                 };
@@ -409,23 +402,10 @@ fn plugin_of(stored: &[u8]) -> &'static [u8] {
 }
 
 fn proof(request: &LoginRequest, user: &FileUser, secrets: &[&[u8]]) -> LoginGrant {
-    let account = ServerAccount::new(&request.user, user, secrets);
-    LoginGrant {
-        credential: account.password.map(Credential::Password),
-        generation: account.generation,
-        server_user: account.user,
-        kept: None,
-        error_reply: None,
-        keeps: CacheLevel::Nothing,
-        warms: false,
-        of_certificate: Vec::new(),
-    }
+    LoginGrant::new(&request.user, user, secrets)
 }
 
 fn file_grant(request: &LoginRequest, user: &FileUser) -> LoginGrant {
-    let known = user.password();
-    let mut proof = proof(request, user, &[known.unwrap_or_default()]);
-    let own = || own_password(user).map_or(Credential::Nothing, Credential::Password);
-    proof.credential.get_or_insert_with(own);
-    proof
+    let known = user.password().unwrap_or_default();
+    LoginGrant::of_certificate(&request.user, user, &[known])
 }

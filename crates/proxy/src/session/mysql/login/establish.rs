@@ -8,7 +8,6 @@ use evenkeel_engine::clock;
 use evenkeel_wire::mysql::backend::OkPacket;
 use evenkeel_wire::mysql::build;
 use evenkeel_wire::mysql::flags::{Capabilities, Status};
-use evenkeel_wire::mysql::login::Credential;
 
 use super::super::Session;
 use super::super::server_login::{self, Baseline};
@@ -63,7 +62,7 @@ impl<'a> LoginHandler<'a> {
         request: &LoginRequest,
         proof: LoginGrant,
     ) -> Result<(Rc<Account>, InitialState), LoginError> {
-        let warms = proof.warms;
+        let warms = proof.own.warms;
         let account = self.account(request, proof);
         if warms {
             self.warm(view, &account);
@@ -99,14 +98,8 @@ impl<'a> LoginHandler<'a> {
         Ok((account, begin))
     }
 
-    fn account(&self, request: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
-        let credential = match proof.kept {
-            Some(kept) => pool_registry::Credential::Kept(kept),
-            None => {
-                let credential = proof.credential.unwrap_or(Credential::Nothing);
-                pool_registry::Credential::Mysql(credential)
-            }
-        };
+    fn account(&self, request: &LoginRequest, mut proof: LoginGrant) -> Rc<Account> {
+        let credential = proof.take_credential();
         let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
         self.context
             .worker_pool

@@ -33,8 +33,9 @@ struct CachedPassword {
 }
 
 /// Data that a full login leaves in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum CacheLevel {
+    #[default]
     Nothing,
     /// The verifier, which makes the next login a fast one.
     Verifier,

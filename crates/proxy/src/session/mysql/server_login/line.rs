@@ -10,7 +10,7 @@ use evenkeel_wire::mysql::flags::Capabilities;
 use evenkeel_wire::mysql::frame::{self, Frame};
 use evenkeel_wire::mysql::greeting::Greeting;
 use evenkeel_wire::mysql::login::{
-    AuthFailure, Channel, Credential, Hello, ServerAuth, ServerAuthResult as LoggedIn,
+    AuthFailure, Channel, Credential, Hello, Key, ServerAuth, ServerAuthResult as LoggedIn,
     ServerAuthStep, ServerKey,
 };
 use evenkeel_wire::mysql::startup::Attributes;
@@ -254,7 +254,7 @@ impl<'a> ServerPackets<'a> {
 /// at a server that no longer has the password cached.
 fn credential(shared: &MysqlService, pool_user: &PoolUser) -> Credential {
     let known = pool_user.mysql().unwrap_or(Credential::Nothing);
-    if !matches!(known, Credential::Sha2(_)) {
+    if !matches!(known, Credential::Key(Key::Sha2(_))) {
         return known;
     }
     let password = shared

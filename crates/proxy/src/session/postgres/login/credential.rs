@@ -1,12 +1,10 @@
 //! Determines how a login is verified, and with which credentials it connects to servers.
 
-use std::sync::Arc;
-
 use evenkeel_engine::secret;
 use evenkeel_engine::stream::Stream;
 use evenkeel_policy::accounts::{LookupError, PostgresAuthRecord, Verifier};
 use evenkeel_wire::postgres::backend::SqlState;
-use evenkeel_wire::postgres::login::{AuthFailure, Credential, Method, Secret};
+use evenkeel_wire::postgres::login::{AuthFailure, Credential, Key, Method, Secret};
 use evenkeel_wire::postgres::{md5, scram};
 use zeroize::Zeroizing;
 
@@ -15,23 +13,17 @@ use super::{LoginError, LoginHandler, LoginRequest};
 use crate::error_catalog;
 use crate::service::ServiceSnapshot;
 use crate::service::database::{FileCredential, FileUser};
-use crate::session::login_source::{Applicant, LoginSource, ServerAccount, own_password};
-use crate::upstream::kept_passwords::KeptPassword;
+use crate::session::login_source::{self, Applicant, LoginSource};
 
 /// Iterations of mock verifiers: PostgreSQL's default.
 const MOCK_ITERATIONS: u32 = 4_096;
 
 /// Result of an authentication that has succeeded or is about to.
-pub(in super::super) struct LoginGrant {
-    /// Credential for servers; `None`: derived from the client's authentication.
-    pub(in super::super) credential: Option<Credential>,
-    /// User name for servers.
-    pub(in super::super) server_user: String,
-    pub(in super::super) generation: u64,
-    /// Password that a server has accepted, instead of `credential`.
-    pub(super) kept: Option<Arc<KeptPassword>>,
-    /// Error that rejects the login even if authentication succeeds.
-    pub(super) error_reply: Option<ErrorReply>,
+pub(in super::super) type LoginGrant = login_source::LoginGrant<Key, SqlState, Unsent>;
+
+/// Messages to the client.
+#[derive(Default)]
+pub(in super::super) struct Unsent {
     /// Rest of the authentication exchange to be sent.
     pub(in super::super) last_word: Vec<u8>,
 }
@@ -223,24 +215,14 @@ fn in_the_open(user: &str) -> ErrorReply {
 /// Builds the grant. `secret`: what the login is checked against; `role`: fingerprint of the role.
 /// Both affect the generation.
 fn proof(request: &LoginRequest, user: &FileUser, [secret, role]: [&[u8]; 2]) -> LoginGrant {
-    let account = ServerAccount::new(&request.user, user, &[secret, role]);
-    LoginGrant {
-        credential: account.password.map(Credential::Password),
-        generation: account.generation,
-        server_user: account.user,
-        kept: None,
-        error_reply: None,
-        last_word: Vec::new(),
-    }
+    LoginGrant::new(&request.user, user, &[secret, role])
 }
 
 fn file_grant(request: &LoginRequest, user: &FileUser) -> LoginGrant {
-    let known = user.password();
-    let mut proof = proof(request, user, [known.unwrap_or_default(), b""]);
-    let own = || own_password(user).map_or(Credential::Nothing, Credential::Password);
-    proof.credential.get_or_insert_with(own);
-    proof.last_word.clone_from(&request.negotiation);
-    proof
+    let known = user.password().unwrap_or_default();
+    let mut grant = LoginGrant::of_certificate(&request.user, user, &[known, b""]);
+    grant.own.last_word.clone_from(&request.negotiation);
+    grant
 }
 
 fn failed(user: &str) -> ErrorReply {

@@ -10,7 +10,7 @@ use evenkeel_wire::postgres::backend::SqlState;
 use evenkeel_wire::postgres::client_scanner::ClientScanner;
 use evenkeel_wire::postgres::conversation::Sending;
 use evenkeel_wire::postgres::startup::CancelKey;
-use evenkeel_wire::postgres::{TransactionStatus, build, login};
+use evenkeel_wire::postgres::{TransactionStatus, build};
 use rustc_hash::FxHashMap;
 
 use super::super::error_reply::ErrorReply;
@@ -68,7 +68,7 @@ impl<'a> LoginHandler<'a> {
             interner,
         )
         .map_err(|error| refused_settings(&error))?;
-        let mut out = proof.last_word.clone();
+        let mut out = proof.own.last_word.clone();
         let account = self.account(request, proof);
         let state = self.session_state(&account, startup).await?;
         account.enters(&self.context.service);
@@ -116,11 +116,8 @@ impl<'a> LoginHandler<'a> {
         Ok(key)
     }
 
-    pub(super) fn account(&self, request: &LoginRequest, proof: LoginGrant) -> Rc<Account> {
-        let credential = match proof.kept {
-            Some(kept) => Credential::Kept(kept),
-            None => Credential::Postgres(proof.credential.unwrap_or(login::Credential::Nothing)),
-        };
+    pub(super) fn account(&self, request: &LoginRequest, mut proof: LoginGrant) -> Rc<Account> {
+        let credential = proof.take_credential();
         let pool_user = self.pool_user(request, proof.server_user, credential, proof.generation);
         self.context.worker_pool.account(pool_user, |user| {
             UserState::new(user, &self.context.service)

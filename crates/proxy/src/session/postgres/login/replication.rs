@@ -57,7 +57,7 @@ impl LoginHandler<'_> {
         request: &LoginRequest,
         proof: LoginGrant,
     ) -> Result<InitialState, LoginError> {
-        let mut out = proof.last_word.clone();
+        let mut out = proof.own.last_word.clone();
         let account = self.account(request, proof);
         let (mut login_connection, at) = self.acquire_connection(&account).await?;
         let connection = login_connection
