@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use evenkeel_policy::pins::Pins;
 use evenkeel_policy::route::Volatility;
 
+use crate::session_state::analysis::CatalogLookup;
 pub use resolve::{Builder, Changes, Function, Relation, RelationKind};
 use user_code::UserCode;
 
@@ -46,103 +47,71 @@ impl Catalog {
         self.generation
     }
 
-    /// The worst of all functions, aggregates and procedures of that name.
+    /// How many functions and relations are known, by name.
     #[must_use]
-    pub fn function(&self, name: &[u8]) -> Volatility {
+    pub fn count(&self) -> (usize, usize) {
+        (self.functions.len(), self.relations.len())
+    }
+}
+
+impl CatalogLookup for Catalog {
+    fn function(&self, name: &[u8]) -> Volatility {
         let known = self.functions.get(name).copied();
         known.unwrap_or_else(|| safe_functions::of_syntax(name))
     }
 
-    /// The worst of all tables and views of that name: of a view and of row security, the worst of
-    /// the functions and tables that they use.
-    #[must_use]
-    pub fn relation(&self, name: &[u8]) -> Volatility {
+    fn relation(&self, name: &[u8]) -> Volatility {
         let known = self.relations.get(name).copied();
         known.unwrap_or(Volatility::Unknown)
     }
 
-    /// The worst that any statement may call without naming it: operators, casts, types and domains
-    /// that users have made.
-    #[must_use]
-    pub fn implied(&self) -> Volatility {
+    fn implied(&self) -> Volatility {
         self.implied
     }
 
-    /// What the same may leave behind; `None`: none of it is code that users can replace.
-    #[must_use]
-    pub(crate) fn implicit_pins(&self) -> Option<Pins> {
+    fn implicit_pins(&self) -> Option<Pins> {
         self.implied_code
     }
 
-    /// What event triggers may leave behind; `None`: there are none.
-    #[must_use]
-    pub fn event_pins(&self) -> Option<Pins> {
+    fn event_pins(&self) -> Option<Pins> {
         self.event_code
     }
 
-    /// What calling any function or procedure of that name may leave behind in the session; `None`:
-    /// there is none.
-    #[must_use]
-    pub fn call_pins(&self, name: &[u8]) -> Option<Pins> {
+    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
         let is_known = || self.function(name) != Volatility::Unknown;
         let bound = self.binds.get(name).copied();
         bound.or_else(|| is_known().then_some(Pins::NONE))
     }
 
-    /// Whether any function or procedure of that name is not the server's own.
-    #[must_use]
-    pub(crate) fn is_user_function(&self, name: &[u8]) -> bool {
+    fn is_user_function(&self, name: &[u8]) -> bool {
         self.of_users.contains(name)
     }
 
-    /// Whether there are functions that a name behind a row and a dot calls, and that are no mere
-    /// reads.
-    #[must_use]
-    pub(crate) fn has_row_functions(&self) -> bool {
+    fn has_row_functions(&self) -> bool {
         !self.of_rows.is_empty()
     }
 
-    /// Whether there are languages in which functions keep what the next session finds.
-    #[must_use]
-    pub(crate) fn has_languages(&self) -> bool {
+    fn has_languages(&self) -> bool {
         self.has_languages
     }
 
-    /// Whether `row.name` may call one of these.
-    #[must_use]
-    pub(crate) fn is_row_function(&self, name: &[u8]) -> bool {
+    fn is_row_function(&self, name: &[u8]) -> bool {
         self.of_rows.contains(name)
     }
 
-    /// Whether reading from a table or view of that name, or writing to it, runs what users have
-    /// made.
-    #[must_use]
-    pub(crate) fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
+    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
         self.code.is_run(name, is_written)
     }
 
-    /// Returns the settings with a dot in their names that any function sets by a name in its body,
-    /// sorted.
-    #[must_use]
-    pub fn custom_settings(&self) -> &[Box<[u8]>] {
+    fn custom_settings(&self) -> &[Box<[u8]>] {
         &self.custom_settings
     }
 
-    /// What writing to a table or view of that name, or reading from it, may leave behind.
-    #[must_use]
-    pub fn triggers(&self, name: &[u8]) -> Pins {
+    fn triggers(&self, name: &[u8]) -> Pins {
         self.triggers.get(name).copied().unwrap_or(Pins::NONE)
     }
 
-    /// What reading from a table or view of that name may leave behind.
-    #[must_use]
-    pub fn views(&self, name: &[u8]) -> Pins {
+    fn views(&self, name: &[u8]) -> Pins {
         self.views.get(name).copied().unwrap_or(Pins::NONE)
-    }
-
-    /// How many functions and relations are known, by name.
-    #[must_use]
-    pub fn count(&self) -> (usize, usize) {
-        (self.functions.len(), self.relations.len())
     }
 }

@@ -23,11 +23,6 @@ pub(crate) const EXEMPTIONS: &[Exemption] = &[
         reason: LONGER_NAMES,
     },
     Exemption {
-        name: "crates/sql/src/session_state/analysis.rs",
-        date: "2026-11-27",
-        reason: LONGER_NAMES,
-    },
-    Exemption {
         name: "crates/sql/src/session_state/analysis/pins.rs",
         date: "2026-11-27",
         reason: LONGER_NAMES,

@@ -4,6 +4,7 @@ use evenkeel_monitor::probe::Tls;
 use evenkeel_monitor::{CatalogReader, WatchError};
 use evenkeel_policy::route::Volatility::{self, Immutable, Stable, Unknown, Volatile};
 use evenkeel_sql::catalog::Catalog;
+use evenkeel_sql::session_state::analysis::CatalogLookup as _;
 
 use crate::rig::PATIENCE;
 use crate::server::{Postgres, account, block_on, shared};

@@ -32,14 +32,14 @@ use smallvec::SmallVec;
 use super::PinSource;
 pub use super::effects::RoutingHint;
 use super::effects::{EFFECTS_MAX, PinEffect, is_one_plain, unknown_effects, unknown_statements};
-use crate::catalog::Catalog;
 
 /// Information about the functions and relations of a database.
 pub trait CatalogLookup {
-    /// Returns the worst volatility of all functions of that name.
+    /// Returns the worst volatility of all functions, aggregates and procedures of that name.
     fn function(&self, name: &[u8]) -> Volatility;
 
-    /// Returns the volatility of a table, a view or any other relation that can be read.
+    /// Returns the worst volatility of all relations of that name that can be read. A view and row
+    /// security have that of the functions and tables that they use.
     fn relation(&self, name: &[u8]) -> Volatility;
 
     /// Returns the worst volatility of code that is called unnamed: by operators, casts, types.
@@ -109,64 +109,6 @@ pub trait CatalogLookup {
     fn views(&self, name: &[u8]) -> Pins {
         let _ = name;
         Pins::NONE
-    }
-}
-
-impl CatalogLookup for Catalog {
-    fn function(&self, name: &[u8]) -> Volatility {
-        Catalog::function(self, name)
-    }
-
-    fn relation(&self, name: &[u8]) -> Volatility {
-        Catalog::relation(self, name)
-    }
-
-    fn implied(&self) -> Volatility {
-        Catalog::implied(self)
-    }
-
-    fn implicit_pins(&self) -> Option<Pins> {
-        Catalog::implicit_pins(self)
-    }
-
-    fn event_pins(&self) -> Option<Pins> {
-        Catalog::event_pins(self)
-    }
-
-    fn call_pins(&self, name: &[u8]) -> Option<Pins> {
-        Catalog::call_pins(self, name)
-    }
-
-    fn is_user_function(&self, name: &[u8]) -> bool {
-        Catalog::is_user_function(self, name)
-    }
-
-    fn has_row_functions(&self) -> bool {
-        Catalog::has_row_functions(self)
-    }
-
-    fn has_languages(&self) -> bool {
-        Catalog::has_languages(self)
-    }
-
-    fn is_row_function(&self, name: &[u8]) -> bool {
-        Catalog::is_row_function(self, name)
-    }
-
-    fn runs_code(&self, name: &[u8], is_written: bool) -> bool {
-        Catalog::runs_code(self, name, is_written)
-    }
-
-    fn custom_settings(&self) -> &[Box<[u8]>] {
-        Catalog::custom_settings(self)
-    }
-
-    fn triggers(&self, name: &[u8]) -> Pins {
-        Catalog::triggers(self, name)
-    }
-
-    fn views(&self, name: &[u8]) -> Pins {
-        Catalog::views(self, name)
     }
 }
 
