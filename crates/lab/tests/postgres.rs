@@ -78,6 +78,8 @@ mod sequences;
 mod settings;
 #[path = "postgres/sizes.rs"]
 mod sizes;
+#[path = "postgres/sql_names.rs"]
+mod sql_names;
 #[path = "postgres/stage.rs"]
 mod stage;
 #[path = "postgres/statements.rs"]

@@ -11,7 +11,7 @@ use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::Session;
 use super::portals::portal_of;
-use super::prepared::{TAKEN, take_given};
+use super::prepared::TAKEN;
 
 /// Name of the statement to which portals are bound in place of the client's DEALLOCATE.
 const DEALLOCATES: &[u8] = b"evenkeel deallocates";
@@ -124,7 +124,7 @@ impl Session<'_> {
         let Some(server) = &mut self.core.server else {
             return;
         };
-        if take_given(&mut server.given, name)
+        if server.given.close(name, token.0)
             && server
                 .conversation
                 .sent(Request::Close, Origin::Ours, token)

@@ -18,7 +18,7 @@ use super::retry::{failure_of, failure_of_error, warns_of_end};
 use super::scan_result::ScanResult;
 use super::sequences::SequenceState;
 use super::server::ServerConnection;
-use super::tokens::statement_of;
+use super::tokens::{NAMED_FOR_QUERY, statement_of};
 use super::{ExitReason, Session, Stage};
 use crate::error_catalog::COPY_UNDECIDABLE;
 use crate::session::input::ServerInput;
@@ -182,11 +182,11 @@ impl Session<'_> {
                 self.settle(server);
             }
             ReplyOutcome::Failed { token, sqlstate } => {
-                token.inspect(|token| self.request_failed(*token));
+                token.inspect(|token| self.request_failed(server, *token));
                 if reply.delivery == Delivery::Discard || matches!(self.stage, Stage::Preparing(_))
                 {
                     self.keep_own_error(event);
-                    self.is_not_as_asked(server, token);
+                    self.is_not_as_asked(server);
                     return Delivery::Discard;
                 }
                 self.doubt_statements(server, (sqlstate, token), event);
@@ -259,7 +259,7 @@ impl Session<'_> {
             .iter_mut()
             .for_each(|one| one.completed(meaning, statement));
         pinning::pin_by(self.core.handle, self.state.pins, meaning.source.as_deref());
-        forget_statements(meaning, statement, server, &mut self.statements);
+        forget_statements(meaning, (token, statement), server, &mut self.statements);
         if discards_sequences(meaning, statement) {
             server.sequence_state = SequenceState::None;
             self.sequences.inherits_others = false;
@@ -280,6 +280,9 @@ impl Session<'_> {
 
     /// Records that the server has completed a Parse or Close.
     fn answered(&mut self, server: &mut ServerConnection, token: RequestToken, delivery: Delivery) {
+        if token.0 != 0 {
+            server.given.closed(token.0);
+        }
         self.unnamed.done(token);
         if delivery == Delivery::Forward {
             // The same statement may be prepared for another name.
@@ -294,6 +297,8 @@ impl Session<'_> {
         self.pending.failed();
         self.portals.failed();
         self.listening.iter_mut().for_each(|one| one.failed());
+        let is_for_query = |token: &RequestToken| token.0 & NAMED_FOR_QUERY != 0;
+        scan.unnamed_query = scan.unnamed_query.or(token.filter(is_for_query));
         let meaning = token.and_then(|token| self.effects.completed(token));
         self.state.failed(meaning);
         match is_missing(sqlstate, token) {
@@ -305,10 +310,7 @@ impl Session<'_> {
         }
     }
 
-    fn is_not_as_asked(&mut self, server: &mut ServerConnection, token: Option<RequestToken>) {
-        server
-            .given
-            .retain(|(_, by)| token != Some(RequestToken(*by)));
+    fn is_not_as_asked(&mut self, server: &mut ServerConnection) {
         // The failed request may have been DISCARD SEQUENCES.
         (server.sequence_state, self.sequences.inherits_others) = (SequenceState::Mixed, true);
     }
@@ -421,6 +423,9 @@ impl Session<'_> {
             self.active.is_sent = false;
             self.end_wait_for_replies();
             return self.release_if_idle();
+        }
+        if scan.unnamed_query.is_some() {
+            self.end_skipped_query()?;
         }
         // After an error the server skips everything up to a Sync, which may be held.
         if !self.core.server.as_deref().is_some_and(will_end) {

@@ -56,7 +56,7 @@ impl Session<'_> {
         };
         let question = self.state.question(&server.settings);
         let mut text = Vec::new();
-        for (name, _) in server.given.drain(..) {
+        for name in server.given.take() {
             // The client's next EXECUTE prepares it again.
             text.extend_from_slice(b"DEALLOCATE ");
             quoted(&mut text, &name, b'"');

@@ -9,7 +9,7 @@ use evenkeel_wire::postgres::conversation::RequestToken;
 
 use evenkeel_sql::postgres::Discard;
 
-use super::tokens::{PARSE, UNNAMED};
+use super::tokens::{NAMED_FOR_QUERY, PARSE, UNNAMED};
 use evenkeel_sql::session_state::analysis::{Effect, EffectKind, TextAnalysis};
 
 /// Effects of the requests in flight.
@@ -43,7 +43,7 @@ impl PendingEffects {
 
     /// Returns the analysis of the token's request, of which a statement has completed.
     pub(super) fn completed(&mut self, token: RequestToken) -> Option<&TextAnalysis> {
-        if token.0 == 0 || token.0 & (PARSE | UNNAMED) != 0 {
+        if token.0 == 0 || token.0 & (PARSE | UNNAMED | NAMED_FOR_QUERY) != 0 {
             return None;
         }
         while self.pending.front().is_some_and(|(of, _)| *of < token.0) {
@@ -58,6 +58,13 @@ impl PendingEffects {
         let commits = |effect: &Effect| effect.kind == EffectKind::Commit;
         let mut under_way = self.pending.iter();
         under_way.any(|(_, meaning)| meaning.effects.iter().any(commits))
+    }
+
+    /// Returns whether a PREPARE is in flight or executing.
+    pub(super) fn may_prepare(&self) -> bool {
+        let prepares = |effect: &Effect| matches!(effect.kind, EffectKind::Prepare(_));
+        let mut under_way = self.pending.iter();
+        under_way.any(|(_, meaning)| meaning.effects.iter().any(prepares))
     }
 
     /// Records that no request is in flight.

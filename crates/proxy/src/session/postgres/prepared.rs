@@ -18,7 +18,7 @@ use super::portals::portal_of;
 use super::sequences::SequenceRead;
 use super::server::ServerConnection;
 use super::statements::ClientStatements;
-use super::statements::{self, NAME_PREFIX, is_ours, name_of};
+use super::statements::{NAME_PREFIX, Statement, is_ours, name_of};
 use super::tokens::{PARSE, statement_of};
 use super::{ExitReason, Session, sequences};
 use crate::error_catalog;
@@ -29,26 +29,27 @@ use evenkeel_sql::session_state::analysis::{EffectKind, TextAnalysis};
 /// deallocated in place of the client's.
 pub(super) const TAKEN: &[u8] = b"evenkeel has it";
 
-/// Returns whether the name was given to a statement on the server, and removes it.
-pub(super) fn take_given(given: &mut Vec<(Box<[u8]>, u64)>, name: &[u8]) -> bool {
-    let index = given.iter().position(|(one, _)| **one == *name);
-    index.map(|index| given.swap_remove(index)).is_some()
-}
-
 /// Applies the effect of a text that discards statements. Later Parses are held, or their replies
 /// are outstanding.
 pub(super) fn forget_statements(
     meaning: &TextAnalysis,
-    statement: usize,
+    (token, statement): (RequestToken, usize),
     server: &mut ServerConnection,
     statements: &mut ClientStatements,
 ) {
     let effects = meaning.effects_of(statement);
     if effects.iter().any(takes_statements_away) {
         server.prepared.clear();
-        server.given.clear();
+        server.given.all_deallocated(token.0);
         server.unnamed = 0;
         statements.clear();
+    }
+    for effect in effects {
+        if let EffectKind::Deallocate(name) = &effect.kind
+            && server.given.deallocated(name)
+        {
+            statements.deallocated(name);
+        }
     }
 }
 
@@ -119,11 +120,25 @@ impl Session<'_> {
             let reply = ErrorReply::with(entry, &[&OF_CLIENT_MAX]);
             return Err(ExitReason::Fatal(reply));
         }
-        self.prepare_for_execute(flight, &statement.meaning);
+        self.name_for_batch(flight, &statement.meaning);
+        if self.may_be_of_sql(name) {
+            return Ok(self.parse_under_own_name(flight, name, statement, message.len()));
+        }
+        Ok(self.parse_shared(flight, name, statement, message.len()))
+    }
+
+    /// Sends a Parse under Evenkeel's name, unless the server has the statement.
+    fn parse_shared(
+        &mut self,
+        flight: &mut StreamEditor<'_, '_>,
+        name: &[u8],
+        statement: Arc<Statement>,
+        length: usize,
+    ) -> Sending {
         let id = statement.id;
         let by = (PARSE | id, self.segment);
         let Some(server) = &mut self.core.server else {
-            return Ok(Sending::Drop);
+            return Sending::Drop;
         };
         if server.prepared.has(id) {
             let sending = server
@@ -132,24 +147,25 @@ impl Session<'_> {
             if sending == Sending::Forward {
                 self.statements.set(by, name, statement);
             }
-            flight.drop(message.len());
-            return Ok(Sending::Drop);
+            flight.drop(length);
+            return Sending::Drop;
         }
         self.close_oldest(flight, id);
         let Some(server) = &mut self.core.server else {
-            return Ok(Sending::Drop);
+            return Sending::Drop;
         };
         let (token, conversation) = (RequestToken(PARSE | id), &mut server.conversation);
         let sending = conversation.sent(Request::Parse, Origin::Client, token);
         if sending == Sending::Drop {
             server.prepared.not_sent(id);
-            flight.drop(message.len());
-            return Ok(sending);
+            flight.drop(length);
+            return sending;
         }
+        flight.drop(length);
+        let types = &statement.within.types;
+        build::parse(flight.writer(), &name_of(id), &statement.text, types);
         self.statements.set(by, name, statement);
-        flight.drop(message.len());
-        build::parse(flight.writer(), &name_of(id), text, types);
-        Ok(sending)
+        sending
     }
 
     /// Returns the message with which a Parse is refused independently of the rules.
@@ -227,23 +243,7 @@ impl Session<'_> {
             return Ok(self.send_renamed(flight, request, RequestToken(0), named, words));
         }
         if !name.is_named() {
-            if self.guard_unnamed(flight, request) {
-                return Ok(self.refuse_asking(flight, header, name, message.len()));
-            }
-            if request == Request::Close {
-                return Ok(self.close_unnamed(flight, message.len()));
-            }
-            self.replay_unnamed(flight);
-            if request == Request::Bind {
-                self.bind_unnamed(header, message);
-                if let Some(meaning) = self.unnamed.meaning().map(Arc::clone)
-                    && let Some(sending) =
-                        self.bind_deallocate(flight, &meaning, (header, name), message)
-                {
-                    return Ok(sending);
-                }
-            }
-            return Ok(self.send(flight, request, RequestToken(0), message.len()));
+            return Ok(self.use_unnamed(flight, (header, name), request, message));
         }
         let known = self.statements.taken(name.of(message)).map(Arc::clone);
         let Some(statement) = known else {
@@ -262,6 +262,7 @@ impl Session<'_> {
             flight.drop(message.len());
             return Ok(Sending::Drop);
         }
+        self.name_for_batch(flight, &statement.meaning);
         if request == Request::Bind {
             self.bind(header, message, &statement);
             let named = (header, name);
@@ -277,7 +278,7 @@ impl Session<'_> {
 
     /// Sends a Bind with the message as its statement name. No such statement exists, so the
     /// server's error contains the message.
-    fn refuse_asking(
+    pub(super) fn refuse_asking(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
         header: Header,
@@ -352,7 +353,7 @@ impl Session<'_> {
             return Sending::Drop;
         };
         let token = RequestToken(self.effects.next());
-        if take_given(&mut server.given, &name) {
+        if server.given.close(&name, token.0) {
             self.statements.remove((token.0, self.segment), &name);
             return self.send(flight, Request::Close, token, length);
         }
@@ -370,7 +371,7 @@ impl Session<'_> {
     pub(super) fn replay(
         &mut self,
         flight: &mut StreamEditor<'_, '_>,
-        statement: &Arc<statements::Statement>,
+        statement: &Arc<Statement>,
     ) -> bool {
         let Some(server) = &mut self.core.server else {
             return false;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use evenkeel_policy::pins::Pin;
 use evenkeel_sql::Dialect;
 use evenkeel_sql::digest::digest;
-use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
+use evenkeel_wire::postgres::build;
+use evenkeel_wire::postgres::conversation::{Request, RequestToken, Sending};
 use evenkeel_wire::postgres::names::parse_parts;
-use evenkeel_wire::postgres::{TransactionStatus, build};
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::active_request::text_of_query;
@@ -21,7 +21,7 @@ use crate::session::pinning;
 use crate::upstream::database_change::ActiveDatabaseChange;
 use evenkeel_sql::session_state::PinSource;
 use evenkeel_sql::session_state::analysis::{
-    self, CatalogChange, CatalogLookup, Effect, EffectKind, TextAnalysis,
+    self, CatalogChange, CatalogLookup, Effect, TextAnalysis,
 };
 use evenkeel_sql::session_state::templates::TemplateContext;
 
@@ -79,7 +79,7 @@ impl Session<'_> {
         }
         self.pending
             .runs_text(analysis.digest, analysis.statements.len());
-        self.prepare_for_execute(flight, &analysis);
+        self.name_for_query(flight, &analysis);
         let token = self.meant(&analysis);
         let token = self.drop_unnamed(token);
         match self.text_of_processes(text_of_query(message)) {
@@ -149,83 +149,6 @@ impl Session<'_> {
         self.pins_changed();
     }
 
-    /// Prepares an EXECUTE of statements that were prepared with the protocol: they are given the
-    /// client's names on this server, and the session keeps the connection.
-    pub(super) fn prepare_for_execute(
-        &mut self,
-        flight: &mut StreamEditor<'_, '_>,
-        analysis: &TextAnalysis,
-    ) {
-        if !self.core.server.as_deref().is_some_and(takes_parses) {
-            return;
-        }
-        for effect in &analysis.effects {
-            if let EffectKind::Execute(name) = &effect.kind {
-                self.give_name(flight, name);
-            }
-        }
-    }
-
-    fn give_name(&mut self, flight: &mut StreamEditor<'_, '_>, name: &[u8]) {
-        let Some(statement) = self.statements.get(name).map(Arc::clone) else {
-            return;
-        };
-        let given = self.effects.next();
-        let Some(server) = &mut self.core.server else {
-            return;
-        };
-        if server.has_given(name) {
-            return;
-        }
-        server.given.push((name.into(), given));
-        let (conversation, token) = (&mut server.conversation, RequestToken(given));
-        if conversation.sent(Request::Parse, Origin::Ours, token) == Sending::Forward {
-            let types = &statement.within.types;
-            build::parse(flight.writer(), name, &statement.text, types);
-            if conversation.sent(Request::Sync, Origin::Ours, token) == Sending::Forward {
-                build::sync(flight.writer());
-            }
-        }
-        self.state.record_prepared(&statement.meaning.effects);
-        // Also if a DEALLOCATE ALL before it is about to be committed.
-        self.state.pin(Pin::Prepared);
-        self.pins_changed();
-    }
-
-    /// Returns whether the text executes a statement that can be given its name only after all
-    /// replies to earlier requests.
-    pub(super) fn runs_by_name(&self, request: Request, message: &[u8]) -> bool {
-        let Some(server) = self
-            .core
-            .server
-            .as_deref()
-            .filter(|_| self.statements.has_any())
-        else {
-            return false;
-        };
-        let text = match request {
-            Request::Query => text_of_query(message),
-            // Within a batch waiting is impossible: its Sync may come after this message.
-            Request::Parse if server.conversation.is_between_batches() => {
-                let parts = parse_parts(message);
-                let text = parts.and_then(|parts| message.get(parts.text));
-                text.unwrap_or_default()
-            }
-            _ => return false,
-        };
-        let is_word = |word: &[u8]| word.eq_ignore_ascii_case(b"execute");
-        if !text.windows(b"execute".len()).any(is_word) {
-            return false;
-        }
-        let analysis = self.read_query(text);
-        analysis.effects.iter().any(|effect| match &effect.kind {
-            EffectKind::Execute(name) => {
-                self.statements.get(name).is_some() && !server.has_given(name)
-            }
-            _ => false,
-        })
-    }
-
     pub(super) fn take_pins(&mut self, analysis: &TextAnalysis) {
         let discards = self.is_to_be_awaited(analysis);
         self.effects.discard_statements(discards);
@@ -237,8 +160,11 @@ impl Session<'_> {
     /// Returns whether later messages must not be sent before the end of the text.
     pub(super) fn is_to_be_awaited(&self, analysis: &TextAnalysis) -> bool {
         let session_state = &self.state;
-        let takes_away =
-            |one: &Effect| takes_statements_away(one) || session_state.is_startup_reset(&one.kind);
+        let takes_away = |one: &Effect| {
+            takes_statements_away(one)
+                || session_state.is_startup_reset(&one.kind)
+                || self.is_deallocated_by_name(analysis, one)
+        };
         analysis.effects.iter().any(takes_away)
     }
 
@@ -344,11 +270,4 @@ impl Session<'_> {
         let read = || Arc::new(self.read_prepared(&statement.text, dialect));
         self.protocol.statements.renewed(statement, catalog, read)
     }
-}
-
-/// Returns whether Parses by Evenkeel can be sent, and their end be distinguished from other
-/// replies.
-fn takes_parses(server: &ServerConnection) -> bool {
-    let conversation = &server.conversation;
-    conversation.is_quiet() && conversation.status() != TransactionStatus::Failed
 }

@@ -1,6 +1,7 @@
 //! Collects the results of a scan of a server's output.
 
 use evenkeel_policy::route::retry::FailureKind;
+use evenkeel_wire::postgres::conversation::RequestToken;
 
 /// Results of one scan of a server's output.
 #[derive(Default)]
@@ -17,6 +18,8 @@ pub(super) struct ScanResult {
     /// Bytes of warnings that the server shuts down: they reply to no request.
     pub(super) warning: usize,
     pub(super) has_committed: bool,
+    /// Parse by Evenkeel whose error makes the server skip the client's query.
+    pub(super) unnamed_query: Option<RequestToken>,
 }
 
 impl ScanResult {

@@ -15,6 +15,7 @@ use evenkeel_wire::postgres::server_scanner::{Event, ServerScanner, Step};
 
 use super::cancel;
 use super::error_reply::ErrorReply;
+use super::given_names::GivenNames;
 use super::sequences::SequenceState;
 use super::server_login;
 use super::statements::ServerStatements;
@@ -40,9 +41,8 @@ pub(crate) struct ServerConnection {
     pub(crate) prepared: ServerStatements,
     /// Id of the current unnamed statement; zero: none of Evenkeel's.
     pub(crate) unnamed: u64,
-    /// Statements that the client can execute under its own names in SQL, with the tokens of the
-    /// Parses.
-    pub(crate) given: Vec<(Box<[u8]>, u64)>,
+    /// Statements that the client can execute under its own names in SQL.
+    pub(crate) given: GivenNames,
     /// Sequence state that the connection may hold.
     pub(crate) sequence_state: SequenceState,
     /// Settings made on the connection, and settings that it reports.
@@ -104,7 +104,7 @@ impl PoolableConnection for ServerConnection {
             passing: Delivery::Forward,
             prepared: parked.prepared,
             unnamed: parked.unnamed,
-            given: Vec::new(),
+            given: GivenNames::default(),
             sequence_state: parked.sequence_state,
             settings: ServerSessionState::import(&parked.settings, worker.interner()),
             reported: parked.reported,
@@ -137,7 +137,7 @@ impl ServerConnection {
             passing: Delivery::Forward,
             prepared: ServerStatements::default(),
             unnamed: 0,
-            given: Vec::new(),
+            given: GivenNames::default(),
             sequence_state: SequenceState::None,
             settings: ServerSessionState::new([], worker.interner()),
             reported: Vec::new(),
@@ -209,11 +209,6 @@ impl ServerConnection {
             }
         }
         self.finish(worker, out).await
-    }
-
-    /// Returns whether the client can execute the statement by its own name in SQL.
-    pub(crate) fn has_given(&self, name: &[u8]) -> bool {
-        self.given.iter().any(|(one, _)| **one == *name)
     }
 
     /// Resets a connection without a session to its state after the login; an open transaction is

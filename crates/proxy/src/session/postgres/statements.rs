@@ -199,13 +199,11 @@ impl ClientStatements {
     }
 
     /// Undoes the oldest change in flight of that token, which the server skipped after an error.
-    /// Returns its name.
-    pub(crate) fn discarded(&mut self, token: u64) -> Option<Box<[u8]>> {
+    pub(crate) fn discarded(&mut self, token: u64) {
         let is_it = |undo: &Undo| undo.token == token && !undo.is_answered;
-        let index = self.undo.iter().position(is_it)?;
-        let name = self.undo.get(index).map(|undo| undo.name.clone());
-        self.take_back(index);
-        name
+        if let Some(index) = self.undo.iter().position(is_it) {
+            self.take_back(index);
+        }
     }
 
     fn take_back(&mut self, index: usize) {
@@ -244,6 +242,12 @@ impl ClientStatements {
     pub(crate) fn is_open(&self, name: &[u8], segment: u64) -> bool {
         let is_it = |undo: &Undo| undo.segment != segment && *undo.name == *name;
         self.undo.iter().any(is_it)
+    }
+
+    /// Applies a DEALLOCATE of a name. Later Parses of it are held until its end.
+    pub(crate) fn deallocated(&mut self, name: &[u8]) {
+        self.undo.retain(|undo| *undo.name != *name);
+        self.known.remove(name);
     }
 
     /// Applies a DEALLOCATE ALL or DISCARD ALL: unanswered changes were sent after it and are still

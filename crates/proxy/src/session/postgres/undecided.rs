@@ -5,7 +5,7 @@ use evenkeel_sql::session_state::analysis::{EffectKind, TextAnalysis};
 use evenkeel_wire::postgres::Parsed;
 use evenkeel_wire::postgres::conversation::Request;
 use evenkeel_wire::postgres::frame::Header;
-use evenkeel_wire::postgres::names::names;
+use evenkeel_wire::postgres::names::{names, parse_parts};
 
 use super::Session;
 use super::active_request::text_of_query;
@@ -27,6 +27,7 @@ impl Session<'_> {
             }
             Request::Parse | Request::Bind | Request::DescribeStatement | Request::Close => {
                 self.names_undecided(header, request, message)
+                    || request == Request::Parse && self.parses_open_name(message)
             }
             _ => false,
         }
@@ -55,6 +56,12 @@ impl Session<'_> {
                 is_open(known.id) || is_bind && self.uses_open_name(&known.meaning)
             })
             || request == Request::Parse && self.id_of(message).is_some_and(is_open)
+    }
+
+    fn parses_open_name(&self, message: &[u8]) -> bool {
+        let parts = parse_parts(message).filter(|_| !self.statements.is_settled());
+        let text = parts.and_then(|parts| message.get(parts.text));
+        text.is_some_and(|text| self.uses_open_name(&self.read_query(text)))
     }
 
     /// Returns whether a text refers by SQL to a statement that an earlier batch in flight defines

@@ -19,7 +19,10 @@ impl Session<'_> {
                     self.unnamed.skipped(token);
                 } else if let Some(id) = statement_of(token) {
                     server.prepared.undo(id);
-                    let _ = self.statements.discarded(token.0);
+                    self.statements.discarded(token.0);
+                } else {
+                    server.given.skipped(token.0);
+                    self.statements.discarded(token.0);
                 }
             }
             DueAction::CloseDiscarded(token) if unnamed_of(token).is_some() => {
@@ -29,17 +32,17 @@ impl Session<'_> {
                 Some(id) => server.prepared.undo(id),
                 // Only names given to SQL are closed at servers.
                 None => {
-                    let name = self.statements.discarded(token.0);
-                    server.given.extend(name.map(|name| (name, token.0)));
+                    server.given.skipped(token.0);
+                    self.statements.discarded(token.0);
                 }
             },
             DueAction::AnswerDiscarded(_, token) => {
-                let _ = self.statements.discarded(token.0);
+                self.statements.discarded(token.0);
                 self.listening.iter_mut().for_each(|one| one.skipped(token));
             }
             DueAction::RunDiscarded(token) => {
                 self.unnamed.skipped(token);
-                let _ = self.statements.discarded(token.0);
+                self.statements.discarded(token.0);
             }
             DueAction::Answer(..) => {}
         }
@@ -52,11 +55,12 @@ impl Session<'_> {
     }
 
     /// Undoes what a failed request was expected to do to prepared statements.
-    pub(super) fn request_failed(&mut self, token: RequestToken) {
+    pub(super) fn request_failed(&mut self, server: &mut ServerConnection, token: RequestToken) {
         self.unnamed.failed(token);
+        server.given.skipped(token.0);
         if unnamed_of(token).is_none() && statement_of(token).is_none() {
             // A failed DEALLOCATE leaves its statement.
-            let _ = self.statements.discarded(token.0);
+            self.statements.discarded(token.0);
         }
     }
 }

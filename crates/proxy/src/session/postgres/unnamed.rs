@@ -2,11 +2,14 @@
 //! next Parse, or a Query.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use evenkeel_policy::pins::Pin;
 use evenkeel_wire::postgres::build;
 use evenkeel_wire::postgres::conversation::{Origin, Request, RequestToken, Sending};
+use evenkeel_wire::postgres::frame::Header;
 use evenkeel_wire::postgres::frontend::Target;
+use evenkeel_wire::postgres::names::Name;
 use evenkeel_wire::stream_editor::StreamEditor;
 
 use super::statements::new_id;
@@ -66,7 +69,7 @@ impl Session<'_> {
             self.unnamed.drop_now();
             return self.refuse_parse(flight, words, length);
         }
-        self.prepare_for_execute(flight, &meaning);
+        self.name_for_batch(flight, &meaning);
         self.active.access.add(meaning.writes);
         let id = new_id();
         let request = (Request::Parse, RequestToken(UNNAMED | id));
@@ -86,6 +89,37 @@ impl Session<'_> {
             self.unnamed_sent(UnnamedStatement { id, parsed });
         }
         sending
+    }
+
+    /// Handles Bind, Describe and Close of the unnamed statement.
+    pub(super) fn use_unnamed(
+        &mut self,
+        flight: &mut StreamEditor<'_, '_>,
+        (header, name): (Header, Name),
+        request: Request,
+        message: &[u8],
+    ) -> Sending {
+        if self.guard_unnamed(flight, request) {
+            return self.refuse_asking(flight, header, name, message.len());
+        }
+        if request == Request::Close {
+            return self.close_unnamed(flight, message.len());
+        }
+        self.replay_unnamed(flight);
+        let meaning = self.unnamed.meaning().map(Arc::clone);
+        if let Some(meaning) = &meaning {
+            self.name_for_batch(flight, meaning);
+        }
+        if request == Request::Bind {
+            self.bind_unnamed(header, message);
+            if let Some(meaning) = meaning
+                && let Some(sending) =
+                    self.bind_deallocate(flight, &meaning, (header, name), message)
+            {
+                return sending;
+            }
+        }
+        self.send(flight, request, RequestToken(0), message.len())
     }
 
     /// Drops the unnamed statement by a Query within a batch, which an error may skip. Returns the
