@@ -12,8 +12,8 @@ pub(crate) use self::database::{
     AUTH, FAILOVER, POOL, POOL_DATABASE, POOL_USER, RULE, SPLIT, TLS, USERS,
 };
 pub(crate) use self::http::{
-    BASIC_AUTH, CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, RESPOND, RETRY, ROUTE, SPLIT_PART, STICKY,
-    TIMES,
+    BASIC_AUTH, CERTIFICATE, HTTP, HTTP_POOL, HTTP_TLS, MIRROR, RESPOND, RETRY, ROUTE, SPLIT_PART,
+    STICKY, TIMES,
 };
 pub(crate) use self::http::{COMPRESS_WORDS, RETRY_WORDS};
 pub use self::process::ROOT;
@@ -26,7 +26,7 @@ pub(crate) use self::service::{KEEPALIVE, QUEUE, SERVICE};
 pub use crate::setting::{Absent, Key, Kind, Section};
 
 /// All tables of the config file, in the order of the documentation.
-pub static SECTIONS: [&Section; 36] = [
+pub static SECTIONS: [&Section; 37] = [
     &ROOT,
     &ENGINE,
     &ADMIN,
@@ -59,6 +59,7 @@ pub static SECTIONS: [&Section; 36] = [
     &TIMES,
     &ROUTE,
     &SPLIT_PART,
+    &MIRROR,
     &RESPOND,
     &BASIC_AUTH,
     &STICKY,

@@ -41,8 +41,8 @@ pub use protocol::{Protocol, ProtocolInfo, ServerConnections, SqlProtocol};
 pub use role::{Fallback, OnPrimaryChange, Role};
 pub(crate) use route::default_name;
 pub use route::{
-    BasicAuthPlan, ContentPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget, SplitPart,
-    TlsRoutesPlan, route_table,
+    BasicAuthPlan, ContentPlan, MirrorPlan, RespondPlan, RouteLimitsPlan, RoutePlan, RouteTarget,
+    SplitPart, TlsRoutesPlan, route_table,
 };
 pub use rule::{RulePlan, RuleTo};
 pub use split::{Consistency, FailoverPlan, SplitPlan};

@@ -3,6 +3,7 @@
 
 mod auth;
 mod fields;
+mod mirror;
 mod target;
 pub(crate) mod tls;
 
@@ -25,13 +26,14 @@ pub(crate) use fields::is_token;
 pub(crate) use target::read_file;
 
 /// Keys that change a request on its way to a server.
-const FORWARD_KEYS: [&str; 6] = [
+const FORWARD_KEYS: [&str; 7] = [
     "strip_prefix",
     "replace_prefix",
     "set_request",
     "remove_request",
     "body_bytes_max",
     "request_ms",
+    "mirror",
 ];
 
 /// Keys of these that change the path.
@@ -42,6 +44,7 @@ const PATH_KEYS: [&str; 2] = ["strip_prefix", "replace_prefix"];
 pub(crate) struct RouteSpans {
     pub(crate) route: SourceSpan,
     pub(crate) to: SourceSpan,
+    pub(crate) mirror: SourceSpan,
 }
 
 impl RouteSpans {
@@ -49,6 +52,7 @@ impl RouteSpans {
         Self {
             route: table.span.clone(),
             to: table.value_span("to"),
+            mirror: table.value_span("mirror"),
         }
     }
 }
@@ -94,6 +98,7 @@ fn read_one(
         basic_auth: auth::read(table, sources, problems),
         rate: read_rate(table, problems),
         limits: RouteLimitsPlan::of(table, problems),
+        mirror: mirror::read(table, problems),
     };
     check_forwarding(table, &route.target, problems);
     route

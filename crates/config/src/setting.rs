@@ -78,6 +78,8 @@ pub enum Kind {
     Codes(&'static str),
     /// Array of strings or tables, or one of them. The limits are described.
     Entries(&'static str, &'static Section),
+    /// String or table. The limits are described.
+    Entry(&'static str, &'static Section),
     /// Table with any names, whose limits are described.
     Names(&'static str),
     /// Table.

@@ -34,6 +34,8 @@ mod identity;
 mod interim;
 #[path = "http/limits.rs"]
 mod limits;
+#[path = "http/route/mirror.rs"]
+mod mirror;
 #[path = "http/operate.rs"]
 mod operate;
 #[path = "http/origin.rs"]

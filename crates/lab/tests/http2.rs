@@ -20,6 +20,8 @@ mod fetched;
 mod floods;
 #[path = "http2/frames.rs"]
 mod frames;
+#[path = "http2/mirror.rs"]
+mod mirror;
 #[path = "http2/operate.rs"]
 mod operate;
 #[path = "http/origin.rs"]

@@ -1,7 +1,9 @@
 //! Checks routes: their targets, their order, and services that none leads to.
 
 use crate::nearest::nearest;
-use crate::plan::{ProtocolInfo, RouteTarget, ServerConnections, ServicePlan, route_table};
+use crate::plan::{
+    MirrorPlan, ProtocolInfo, RoutePlan, RouteTarget, ServerConnections, ServicePlan, route_table,
+};
 use crate::problem::{Problems, SourceSpan};
 use crate::route::RouteSpans;
 use crate::service::{Draft, NO_LISTEN, NO_LISTEN_HELP};
@@ -9,12 +11,16 @@ use crate::service::{Draft, NO_LISTEN, NO_LISTEN_HELP};
 /// Checks the routes of all services.
 pub(crate) fn check(drafts: &[Draft], problems: &mut Problems) {
     for draft in drafts {
-        for (target, spans) in targets(draft) {
-            for name in target.services() {
-                check_to(name, spans, draft, drafts, problems);
+        for (route, spans) in routes(draft) {
+            for name in route.target.services() {
+                let own_help = "leave `to` out: the route then uses the servers of its service";
+                check_service(name, (&spans.to, own_help), draft, drafts, problems);
             }
-            if matches!(target, RouteTarget::Own) {
+            if matches!(route.target, RouteTarget::Own) {
                 check_own(spans, draft, problems);
+            }
+            if let Some(mirror) = &route.mirror {
+                check_mirror(mirror, (route, spans), draft, drafts, problems);
             }
         }
         shadowed(draft, problems);
@@ -22,9 +28,14 @@ pub(crate) fn check(drafts: &[Draft], problems: &mut Problems) {
     }
 }
 
-fn targets(draft: &Draft) -> impl Iterator<Item = (&RouteTarget, &RouteSpans)> {
-    let targets = draft.plan.routes().iter().map(|route| &route.target);
-    targets.zip(&draft.spans.routes)
+fn routes(draft: &Draft) -> impl Iterator<Item = (&RoutePlan, &RouteSpans)> {
+    draft.plan.routes().iter().zip(&draft.spans.routes)
+}
+
+/// Returns the names of the services whose servers the requests of a route or their copies reach.
+fn services(route: &RoutePlan) -> impl Iterator<Item = &str> {
+    let mirror = route.mirror.as_ref().map(|mirror| &*mirror.service);
+    route.target.services().chain(mirror)
 }
 
 /// Returns whether routes of the one service may lead to the other.
@@ -45,9 +56,10 @@ fn noun(plan: &ServicePlan) -> &'static str {
     if is_tcp(plan) { "clients" } else { "requests" }
 }
 
-fn check_to(
+/// Checks the name of another service at a place. `own_help` is for that of the route's service.
+fn check_service(
     name: &str,
-    spans: &RouteSpans,
+    (span, own_help): (&SourceSpan, &str),
     own: &Draft,
     drafts: &[Draft],
     problems: &mut Problems,
@@ -55,7 +67,7 @@ fn check_to(
     let (message, help) = match drafts.iter().find(|draft| draft.plan.name == name) {
         Some(target) if target.plan.name == own.plan.name => (
             format!("`{name}` is the service of this route"),
-            "leave `to` out: the route then uses the servers of its service".to_owned(),
+            own_help.to_owned(),
         ),
         Some(target) if !are_alike(&own.plan, &target.plan) => (
             format!(
@@ -77,7 +89,29 @@ fn check_to(
             unknown_help(name, own, drafts),
         ),
     };
-    problems.error(&spans.to, "E_UNKNOWN_SERVICE", message, help);
+    problems.error(span, "E_UNKNOWN_SERVICE", message, help);
+}
+
+/// Reports a mirror that gets no copies, or that gets those of its own requests.
+fn check_mirror(
+    mirror: &MirrorPlan,
+    (route, spans): (&RoutePlan, &RouteSpans),
+    own: &Draft,
+    drafts: &[Draft],
+    problems: &mut Problems,
+) {
+    let name = &*mirror.service;
+    // An empty name is one of a wrong type, which is reported.
+    if name.is_empty() {
+        return;
+    }
+    let help = "name another service, whose servers get the copies";
+    if route.target.services().any(|target| target == name) {
+        let message = format!("`{name}` answers the requests of this route, and is no mirror");
+        problems.error(&spans.mirror, "E_UNKNOWN_SERVICE", message, help);
+        return;
+    }
+    check_service(name, (&spans.mirror, help), own, drafts, problems);
 }
 
 fn unknown_help(name: &str, own: &Draft, drafts: &[Draft]) -> String {
@@ -133,7 +167,7 @@ fn check_listen(draft: &Draft, drafts: &[Draft], problems: &mut Problems) {
     if plan.database().is_some() || !plan.listen.is_empty() || is_reported {
         return;
     }
-    let is_it = |target: &RouteTarget| target.services().any(|name| name == plan.name);
+    let is_it = |route: &RoutePlan| services(route).any(|name| name == plan.name);
     if let Some(first) = spans.routes.first() {
         let message = "routes have no effect in a service without `listen`";
         let help = "add `listen`, or move the routes to the service that clients connect to";
@@ -141,8 +175,8 @@ fn check_listen(draft: &Draft, drafts: &[Draft], problems: &mut Problems) {
     }
     if !drafts
         .iter()
-        .flat_map(targets)
-        .any(|(target, _)| is_it(target))
+        .flat_map(routes)
+        .any(|(route, _)| is_it(route))
     {
         let port = if is_tcp(plan) { 443 } else { 80 };
         let (message, help) = match is_tcp(plan) && !drafts.iter().any(has_routes) {

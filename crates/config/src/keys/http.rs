@@ -2,8 +2,8 @@
 
 use super::{Kind, PATH, Section, TEXT, section};
 use crate::plan::{
-    AccessLog, CompressPlan, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, RetryPlan,
-    RouteLimitsPlan, ServerHttp2, SplitPart, StickyPlan,
+    AccessLog, CompressPlan, Http2, HttpLimitsPlan, HttpPoolPlan, HttpTimesPlan, Https, MirrorPlan,
+    RetryPlan, RouteLimitsPlan, ServerHttp2, SplitPart, StickyPlan,
 };
 use crate::setting::{Setting, keys};
 
@@ -114,6 +114,9 @@ pub(crate) static ROUTE: Section = section(
             /// HTTP service whose servers are used; without target, those of the own service. An
             /// array splits the requests: [split](differences-http.md#split).
             "to", Kind::Entries("a name or an array of tables", &SPLIT_PART);
+            /// HTTP service that gets copies of requests without a body:
+            /// [mirror](differences-http.md#mirror).
+            "mirror", Kind::Entry("a name or a table", &MIRROR);
             /// Answers with a redirect to this location.
             "redirect", Kind::Text("a URL or a path");
             /// Status of the redirect: 301, 302, 307 or 308. Clients remember 301 and 308; they
@@ -144,6 +147,24 @@ pub(crate) static ROUTE: Section = section(
             "rate", Kind::Text("such as `\"100/s\"`");
         },
         RouteLimitsPlan::KEYS,
+    ],
+);
+
+/// `[service.route.mirror]`
+pub(crate) static MIRROR: Section = section(
+    "[service.route.mirror]",
+    &[
+        keys! {
+            /// HTTP service whose servers get the copies.
+            "service" = required, Kind::Text("name of a service");
+        },
+        MirrorPlan::KEYS,
+        keys! {
+            /// Fields that are set in copies, after the changes of the route.
+            "set_request", Kind::Names("a table");
+            /// Fields that copies do not have, such as `["Authorization", "Cookie"]`.
+            "remove_request", Kind::Texts("a name or an array of them");
+        },
     ],
 );
 

@@ -38,6 +38,8 @@ pub struct RoutePlan {
     pub rate: Option<RateLimit>,
     /// Limits in the place of those of the service whose servers answer.
     pub limits: RouteLimitsPlan,
+    /// Copies of its requests. `None`: none.
+    pub mirror: Option<MirrorPlan>,
 }
 
 settings! {
@@ -89,6 +91,7 @@ impl RoutePlan {
             basic_auth: None,
             rate: None,
             limits: RouteLimitsPlan::default(),
+            mirror: None,
         }
     }
 
@@ -114,6 +117,14 @@ pub enum RouteTarget {
 }
 
 impl RouteTarget {
+    /// Returns whether servers answer the requests.
+    pub fn has_servers(&self) -> bool {
+        match self {
+            RouteTarget::Own | RouteTarget::Service(_) | RouteTarget::Split(_) => true,
+            RouteTarget::Redirect(_) | RouteTarget::Respond(_) => false,
+        }
+    }
+
     /// Returns the names of the services that the requests may go to.
     pub fn services(&self) -> impl Iterator<Item = &str> {
         let (one, parts) = match self {
@@ -137,6 +148,23 @@ settings! {
     } also {
         /// `service`: name of the service.
         service: String = String::new();
+    }
+}
+
+settings! {
+    /// Copies of requests without a body for another service, whose responses are discarded.
+    pub struct MirrorPlan {
+        /// Part of the requests without a body that are copied, by chance.
+        percent: u32 = 100, number(1, 100);
+        /// Maximum number of copies in progress; further ones are dropped.
+        in_flight: u32 = 100, number(1, 10_000);
+    } also {
+        /// `service`: name of the service.
+        service: String = String::new();
+        /// Fields that are set in copies.
+        set_request: Vec<(String, String)> = Vec::new();
+        /// Names of fields that are removed from copies.
+        remove_request: Vec<String> = Vec::new();
     }
 }
 

@@ -154,7 +154,7 @@ fn with_cluster(text: &str) -> String {
 
 /// Returns whether only HTTP services have the section.
 fn is_http(title: &str) -> bool {
-    const TITLES: [&str; 9] = [
+    const TITLES: [&str; 10] = [
         "[service.http]",
         "[service.times]",
         "[service.sticky]",
@@ -162,6 +162,7 @@ fn is_http(title: &str) -> bool {
         "[[service.route]]",
         "[service.route.respond]",
         "[service.route.basic_auth]",
+        "[service.route.mirror]",
         "an entry of `certificates`",
         "an entry of `to`",
     ];
@@ -183,6 +184,15 @@ fn http_with(section: &Section, key: &str, line: &str) -> String {
             let api = "[[service]]\nname = 'api'\nprotocol = 'http'\nservers = ['db3:80']\n";
             let to = format!("to = [{{ {service}{line} }}, {{ service = 'api' }}]");
             http(&format!("[[service.route]]\n{to}\n{api}"))
+        }
+        "[service.route.mirror]" => {
+            let service = match key {
+                "service" => "",
+                _ => "service = 'api'\n",
+            };
+            let api = "[[service]]\nname = 'api'\nprotocol = 'http'\nservers = ['db3:80']\n";
+            let table = "[[service.route]]\n[service.route.mirror]\n";
+            http(&format!("{table}{service}{line}\n{api}"))
         }
         "[service.http]" if key == "hash" => {
             http(&format!("balance = 'source'\n[service.http]\n{line}\n"))

@@ -116,7 +116,8 @@ fn limits(kind: Kind) -> String {
         | Kind::Texts(limits)
         | Kind::Codes(limits)
         | Kind::Names(limits)
-        | Kind::Entries(limits, _) => limits.to_owned(),
+        | Kind::Entries(limits, _)
+        | Kind::Entry(limits, _) => limits.to_owned(),
         Kind::Table(_) => "table".to_owned(),
         Kind::Tables(_) | Kind::NamedTables(_) => "tables".to_owned(),
     }

@@ -1,7 +1,8 @@
 //! Tests the settings of HTTP services: routes, sticky sessions, retries and clients.
 
 use evenkeel_config::plan::{
-    HashKeyPlan, HttpPlan, Https, RoutePlan, RouteTarget, SameSite, SplitPart, route_table,
+    HashKeyPlan, HttpPlan, Https, MirrorPlan, RoutePlan, RouteTarget, SameSite, SplitPart,
+    route_table,
 };
 use evenkeel_policy::http::compress::{Coding, DEFAULT_TYPES, MediaRange};
 use evenkeel_policy::http::rate::RateLimit;
@@ -336,6 +337,51 @@ fn targets_are_checked() {
     let tcp = "[[service]]\nname = 'tcp'\nlisten = '*:9'\nservers = ['db3:80']\n";
     let to_tcp = format!("{}{tcp}", http("[[service.route]]\nto = 'tcp'\n"));
     check(&to_tcp, "E_UNKNOWN_SERVICE 7:6", "protocol = \"http\"");
+}
+
+#[test]
+fn a_mirror_is_another_http_service_with_servers() {
+    let mirror = |value: &str| {
+        let text = with_api(&format!("[[service.route]]\nmirror = {value}\n"));
+        http_plan(&text).routes.remove(0).mirror.expect("a mirror")
+    };
+    let named = MirrorPlan {
+        service: "api".to_owned(),
+        ..MirrorPlan::default()
+    };
+    assert_eq!((named.percent, named.in_flight), (100, 100));
+    assert_eq!(mirror("'api'"), named);
+    let full = "{ service = 'api', percent = 5, in_flight = 7, set_request = { X-Copy = '1' }, \
+                remove_request = 'Cookie' }";
+    let full = mirror(full);
+    assert_eq!((full.percent, full.in_flight), (5, 7));
+    assert_eq!(full.set_request, [("X-Copy".to_owned(), "1".to_owned())]);
+    assert_eq!(full.remove_request, ["Cookie"]);
+    let check_api = |line: &str, expected: &str, words: &str| {
+        let lines = "[[service.route]]\npath = '/'\nto = 'api'\n[[service.route]]\n";
+        check(&with_api(&format!("{lines}{line}\n")), expected, words);
+    };
+    let own = plan(&http("")).services[0].name.clone();
+    let itself = format!("mirror = '{own}'");
+    check_api(&itself, "E_UNKNOWN_SERVICE 10:10", "another service");
+    check_api(
+        "mirror = 'apii'",
+        "E_UNKNOWN_SERVICE 10:10",
+        "did you mean `api`?",
+    );
+    check_api("mirror = ['api']", "E_TYPE 10:10", "a name or a table");
+    check_api("mirror = {}", "E_MISSING_KEY 10:10", "`service` is missing");
+    let percent = "mirror = { service = 'api', percent = 0 }";
+    check_api(percent, "E_RANGE 10:39", "1 to 100");
+    let host = "mirror = { service = 'api', set_request = { Host = 'a' } }";
+    check_api(host, "E_VALUE 10:45", "writes it itself");
+    let same = with_api("[[service.route]]\nto = 'api'\nmirror = 'api'\n");
+    check(&same, "E_UNKNOWN_SERVICE 8:10", "is no mirror");
+    let fixed = "path = '/b'\nredirect = '/a'\nmirror = 'api'";
+    check_api(fixed, "W_NO_EFFECT 12:1", "answers without a server");
+    let tcp = "[[service]]\nname = 'tcp'\nlisten = '*:9'\nservers = ['db3:80']\n";
+    let to_tcp = format!("{}{tcp}", http("[[service.route]]\nmirror = 'tcp'\n"));
+    check(&to_tcp, "E_UNKNOWN_SERVICE 7:10", "protocol = \"http\"");
 }
 
 #[test]

@@ -131,6 +131,7 @@ fn values(kind: Kind, protocol: Option<&str>) -> Value {
             let entry = json!({"anyOf": [text(), table(section, protocol)]});
             json!({"anyOf": [text(), {"type": "array", "items": entry}]})
         }
+        Kind::Entry(_, section) => json!({"anyOf": [text(), table(section, protocol)]}),
         Kind::Names(_) => json!({
             "type": "object",
             "additionalProperties": {

@@ -304,6 +304,14 @@ fn route() -> HttpRouteStatus {
             count: 115,
         }],
         request_us: request_times(60_000),
+        copies: ["answered", "failed", "dropped"].map(copies).into(),
+    }
+}
+
+fn copies(what: &str) -> CountStatus {
+    CountStatus {
+        what: what.into(),
+        count: what.len() as u64,
     }
 }
 

@@ -194,6 +194,7 @@ fn describe<'a>(
         RouteTarget::Redirect(redirect) => redirection(route, redirect, request),
         RouteTarget::Respond(answer) => format!("an answer with status {}", answer.status),
     };
+    describe_mirror(route, &mut explanation.assumed, &mut explanation.target);
     if let Some(networks) = &route.allow_from {
         let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
         let assumed = format!("the client is in {}", networks.join(", "));
@@ -220,6 +221,20 @@ fn describe<'a>(
         let assumed = format!("the response is complete within {time_ms} ms");
         explanation.assumed.push(assumed);
     }
+}
+
+/// Adds the mirror of a route to the target of a request that is assumed to have no body.
+fn describe_mirror(route: &RoutePlan, assumed: &mut Vec<String>, target: &mut String) {
+    let Some(mirror) = route.mirror.as_ref().filter(|_| route.target.has_servers()) else {
+        return;
+    };
+    let name = &mirror.service;
+    let copied = match mirror.percent {
+        100 => format!(", with a copy to service {name}"),
+        percent => format!(", with a copy of {percent} % of the requests to service {name}"),
+    };
+    target.push_str(&copied);
+    assumed.push("the request has no body, and is no upgrade".to_owned());
 }
 
 /// Returns the redirect of a request, with its status.
@@ -251,6 +266,12 @@ fn changes(route: &RoutePlan, path: &str) -> Vec<String> {
     }
     let removed = route.remove_request.iter();
     changes.extend(removed.map(|name| format!("remove {name}")));
+    if let Some(mirror) = &route.mirror {
+        let set_in_copy = mirror.set_request.iter().map(set);
+        changes.extend(set_in_copy.map(|change| format!("{change} in the copy")));
+        let removed = mirror.remove_request.iter();
+        changes.extend(removed.map(|name| format!("remove {name} in the copy")));
+    }
     let of_response = route.set_response.iter().map(set);
     changes.extend(of_response.map(|change| format!("{change} in the response")));
     changes

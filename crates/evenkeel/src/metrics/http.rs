@@ -38,6 +38,23 @@ pub(super) static SERVICE: &[Family<ServiceStatus>] = &[
         },
     ),
     counter(
+        "evenkeel_http_route_copies",
+        "Copies of requests for the mirror of a route, by outcome",
+        None,
+        |service, emit| {
+            with_http(service, |http| {
+                let mut routes = http.routes.iter();
+                routes.try_for_each(|of| {
+                    let mut outcomes = of.copies.iter();
+                    outcomes.try_for_each(|one| {
+                        let labels = [("route", &*of.route), ("outcome", &*one.what)];
+                        emit(&labels, Count(one.count))
+                    })
+                })
+            })
+        },
+    ),
+    counter(
         "evenkeel_http_own_responses",
         "Responses made by Evenkeel",
         None,

@@ -46,6 +46,8 @@ pub struct HttpRouteStatus {
     pub responses: Vec<CountStatus>,
     /// Times from the head of a request to the end of its response, in microseconds.
     pub request_us: Histogram,
+    /// Copies of requests for the mirror of the route: `answered`, `failed` and `dropped`.
+    pub copies: Vec<CountStatus>,
 }
 
 /// Connections to one server.

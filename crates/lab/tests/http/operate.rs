@@ -22,7 +22,7 @@ on_both_drivers! {
 }
 
 /// Clients that ask again and again over connections that they keep.
-fn under_load(
+pub(crate) fn under_load(
     listen: &str,
     clients: usize,
     act: impl FnOnce(&dyn Fn(u64)),

@@ -20,6 +20,7 @@ mod grpc;
 mod http2;
 mod limits;
 mod log;
+mod mirror;
 mod request;
 mod request_id;
 mod response;

@@ -17,6 +17,9 @@ use crate::status::{
 /// Classes of the status of a response.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
+/// Outcomes of copies of requests, in the order of their counters.
+const COPY_OUTCOMES: [&str; 3] = ["answered", "failed", "dropped"];
+
 /// Returns the HTTP part of a service's status. `None` for a service with another protocol.
 ///
 /// Lists the connections to the listed servers.
@@ -54,12 +57,17 @@ fn route(stats: &RouteStats) -> HttpRouteStatus {
         what: what.to_owned(),
         count: counters.iter().map(|one| one.responses[index].get()).sum(),
     };
+    let copies = |(index, what): (usize, &str)| CountStatus {
+        what: what.to_owned(),
+        count: counters.iter().map(|one| one.copies[index].get()).sum(),
+    };
     let responses: Vec<_> = CLASSES.into_iter().enumerate().map(class).collect();
     HttpRouteStatus {
         route: stats.name.clone(),
         requests_total: responses.iter().map(|class| class.count).sum(),
         responses,
         request_us: total(counters.iter().map(|one| Histogram::from(&one.request_us))),
+        copies: COPY_OUTCOMES.into_iter().enumerate().map(copies).collect(),
     }
 }
 

@@ -19,8 +19,8 @@ use evenkeel_proxy::http::basic_auth::BasicAuth;
 use evenkeel_proxy::http::error_pages::{ErrorPage, ErrorPages};
 use evenkeel_proxy::http::route_stats::RouteStats;
 use evenkeel_proxy::http::routes::{
-    ClientSettings, FixedAnswer, HashSource, Http2, Https, RouteAction, RouteLimits, RouteTarget,
-    Routes, StickyCookie,
+    ClientSettings, FixedAnswer, HashSource, Http2, Https, Mirror, RouteAction, RouteLimits,
+    RouteTarget, Routes, StickyCookie,
 };
 use sha2::{Digest, Sha256};
 
@@ -153,6 +153,13 @@ fn action(
             body: route.limits.body_bytes_max.map(super::body_bytes),
             request: route.limits.request_ms.map(Duration::from_millis),
         },
+        mirror: route.mirror.as_ref().map(|mirror| Mirror {
+            service: find(&mirror.service),
+            percent: mirror.percent,
+            in_flight_max: mirror.in_flight,
+            set_request: mirror.set_request.clone(),
+            remove_request: mirror.remove_request.clone(),
+        }),
     }
 }
 

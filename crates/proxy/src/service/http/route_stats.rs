@@ -1,5 +1,8 @@
 //! Counts the requests of each route. Their number is bounded by the routes of the configuration.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use crate::counters::Histogram;
 use crate::counters::work::{LocalCounter, TIMES_US};
 
@@ -10,6 +13,8 @@ pub struct RouteStats {
     pub name: String,
     /// One of each worker, and a last one for other processes, which the control plane writes.
     counters: Box<[RouteCounters]>,
+    /// Number of copies of requests in progress, of all workers.
+    copies: AtomicU32,
 }
 
 /// Counters of a route that one thread writes.
@@ -20,7 +25,23 @@ pub struct RouteCounters {
     pub responses: [LocalCounter; 5],
     /// Time from the end of the request head to the end of the response, in microseconds.
     pub request_us: Histogram,
+    /// Copies of requests, in the order of [`CopyOutcome`].
+    pub copies: [LocalCounter; 3],
 }
+
+/// Outcome of the copy of a request for a mirror.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyOutcome {
+    /// The response was received completely.
+    Answered,
+    /// No complete response was received within the limits.
+    Failed,
+    /// The copy was not begun: too many were in progress, or the service of the mirror was removed.
+    Dropped,
+}
+
+/// Copy of a request in progress, which counts until it is dropped.
+pub(crate) struct CopySlot(Arc<RouteStats>);
 
 impl RouteStats {
     /// Creates the statistics; `count` is the number of counters.
@@ -28,10 +49,12 @@ impl RouteStats {
         let counters = || RouteCounters {
             responses: Default::default(),
             request_us: Histogram::new(TIMES_US),
+            copies: Default::default(),
         };
         Self {
             name: name.to_owned(),
             counters: (0..count).map(|_| counters()).collect(),
+            copies: AtomicU32::new(0),
         }
     }
 
@@ -65,14 +88,40 @@ impl RouteStats {
         counters.responses[class - 1].add(1);
         counters.request_us.observe(request_us);
     }
+
+    /// Counts the outcome of a copy, at the worker of this index.
+    pub(crate) fn count_copy(&self, worker: usize, outcome: CopyOutcome) {
+        self.counters[worker].copies[outcome as usize].add(1);
+    }
+
+    /// Begins a copy. `None`: this number of copies is in progress.
+    pub(crate) fn begin_copy(self: &Arc<Self>, in_flight_max: u32) -> Option<CopySlot> {
+        let next = |count: u32| count.checked_add(1).filter(|next| *next <= in_flight_max);
+        let begun = self.copies.fetch_update(Relaxed, Relaxed, next);
+        begun.ok().map(|_| CopySlot(Arc::clone(self)))
+    }
+}
+
+impl CopySlot {
+    /// Returns the statistics in which the copy counts.
+    pub(crate) fn stats(&self) -> &RouteStats {
+        &self.0
+    }
+}
+
+impl Drop for CopySlot {
+    fn drop(&mut self) {
+        self.0.copies.fetch_sub(1, Relaxed);
+    }
 }
 
 impl RouteCounters {
     /// Returns every counter with its name. The exhaustive pattern ensures that none is forgotten.
-    pub fn tallies(&self) -> [(&'static str, &LocalCounter); 5] {
+    pub fn tallies(&self) -> [(&'static str, &LocalCounter); 8] {
         let Self {
             responses: [informational, successful, redirects, of_client, of_server],
             request_us: _,
+            copies: [answered, failed, dropped],
         } = self;
         [
             ("1xx", informational),
@@ -80,11 +129,29 @@ impl RouteCounters {
             ("3xx", redirects),
             ("4xx", of_client),
             ("5xx", of_server),
+            ("copies_answered", answered),
+            ("copies_failed", failed),
+            ("copies_dropped", dropped),
         ]
     }
 
     /// Returns every histogram with its name.
     pub fn histograms(&self) -> [(&'static str, &Histogram); 1] {
         [("request_us", &self.request_us)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_in_progress_are_bounded_and_count_until_they_are_dropped() {
+        let stats = Arc::new(RouteStats::new("all", 1));
+        let first = stats.begin_copy(2).expect("a first copy");
+        let second = stats.begin_copy(2);
+        assert!(second.is_some() && stats.begin_copy(2).is_none());
+        drop(first);
+        assert!(stats.begin_copy(2).is_some() && stats.begin_copy(1).is_none());
     }
 }

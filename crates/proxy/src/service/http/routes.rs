@@ -49,6 +49,23 @@ pub struct RouteAction {
     pub rate: Option<Arc<RateTable>>,
     /// Limits in the place of those of the service whose servers answer.
     pub limits: RouteLimits,
+    /// Copies of requests without a body. `None`: none.
+    pub mirror: Option<Mirror>,
+}
+
+/// Copies of requests for another service, whose responses are discarded.
+#[derive(Debug)]
+pub struct Mirror {
+    /// Service whose servers get the copies.
+    pub service: Weak<Service>,
+    /// Part of the requests that are copied, in percent.
+    pub percent: u32,
+    /// Maximum number of copies in progress, of all workers.
+    pub in_flight_max: u32,
+    /// Fields that are set in copies, after the changes of the route.
+    pub set_request: Vec<(String, String)>,
+    /// Names of fields that are removed from copies.
+    pub remove_request: Vec<String>,
 }
 
 /// Limits of each request of a route. `None`: that of the service whose servers answer.

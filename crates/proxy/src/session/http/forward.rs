@@ -139,7 +139,7 @@ fn addresses(head: &RequestHead, bytes: &[u8], peer: IpAddr) -> Vec<u8> {
     addresses
 }
 
-fn pairs(fields: &[(String, String)]) -> Vec<(&[u8], &[u8])> {
+pub(super) fn pairs(fields: &[(String, String)]) -> Vec<(&[u8], &[u8])> {
     let pairs = fields.iter();
     pairs
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()))

@@ -157,6 +157,7 @@ impl Session<'_> {
         }
         self.exchange.hash_key = self.hash_key((head, bytes), http, client);
         self.write_request(head, bytes, client);
+        self.mirror_request();
         let used = match self.take_body(rest) {
             Ok(used) => used,
             Err(fault) => return self.refuse_rest(fault),

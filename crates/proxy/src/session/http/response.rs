@@ -418,7 +418,7 @@ impl Session<'_> {
 }
 
 /// Learns the idle limit that a server announces: `Keep-Alive: timeout=5`.
-fn note_idle_limit(value: &[u8], server: &HttpServer) {
+pub(super) fn note_idle_limit(value: &[u8], server: &HttpServer) {
     let mut parameters = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let timeout = parameters.find_map(|one| one.strip_prefix(b"timeout="));
     let seconds = timeout.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
