@@ -4,6 +4,7 @@
 mod challenge;
 mod client;
 mod order;
+mod revocation;
 mod runner;
 mod schedule;
 mod storage;
@@ -14,6 +15,7 @@ use evenkeel_config::plan::AcmePlan;
 use evenkeel_proxy::http::Challenges;
 use evenkeel_tls::TlsIdentity;
 
+pub(crate) use self::revocation::Revocation;
 pub(crate) use self::runner::{Runner, start};
 pub(crate) use self::storage::Storage;
 
@@ -34,6 +36,8 @@ pub(crate) enum Event {
     Certificate(String, TlsIdentity),
     /// An attempt for this name has ended, or is due at another time.
     Attempt(String, Attempt),
+    /// The certificate of this name was revoked, as described.
+    Revoked(String),
     /// This process has become the owner of the storage, or another one is.
     Owner(bool),
     /// The storage cannot be used, for this reason.

@@ -17,6 +17,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::status::RevocationReason;
+
 /// Exit code for a wrong command line; clap uses the same number.
 const USAGE: u8 = 2;
 
@@ -75,6 +77,8 @@ enum Command {
     Reconnect(pools::DatabaseArgs),
     /// Terminate a client and cancel its query.
     Kill(pools::KillArgs),
+    /// Revoke the certificate of a name that came by ACME, and order another one with a new key.
+    Revoke(RevokeArgs),
     /// Replace the running process without downtime; the old process lets its sessions finish.
     Upgrade(upgrade::UpgradeArgs),
     /// Write man pages and shell completions to a directory.
@@ -200,6 +204,20 @@ struct PrimaryArgs {
 }
 
 #[derive(Debug, Args)]
+struct RevokeArgs {
+    /// Name of the certificate, as in `acme` of the config file.
+    name: String,
+    /// Reason that the authority publishes.
+    #[arg(long, value_enum, value_name = "REASON", default_value = "unspecified")]
+    reason: RevocationReason,
+    /// Order no other certificate: the revoked one stays in use until it is renewed.
+    #[arg(long)]
+    no_order: bool,
+    #[command(flatten)]
+    process: ProcessArgs,
+}
+
+#[derive(Debug, Args)]
 struct EventsArgs {
     #[command(flatten)]
     process: ProcessArgs,
@@ -252,6 +270,7 @@ pub fn main() -> ExitCode {
         Command::Resume(args) => pools::resume(&args),
         Command::Reconnect(args) => pools::reconnect(&args),
         Command::Kill(args) => pools::kill(&args),
+        Command::Revoke(args) => requests::revoke(&args),
         Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Manual(args) => manual::manual(&args),
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use acme::{AcmeStatus, CertificateStatus};
 pub use cluster::{ClusterStatus, RoleName, RoleStatus};
-pub use control::{Command, ControlHandle, KillWhich, Reply, Request, Stopped};
+pub use control::{Command, ControlHandle, KillWhich, Reply, Request, RevocationReason, Stopped};
 pub use database::{
     ClientStatus, Connections, CountStatus, DatabaseStatus, DigestStatus, IdleStatus,
     PinCauseStatus, PoolStatus, RuleStatus, UsageStatus, WorkStatus,

@@ -128,6 +128,7 @@ async fn answer(
                 let asked = format!("{binary:?} {limit_ms:?} {end_draining}");
                 let _ = answer.send(Reply::done(format!("pid 2 serves: {asked}")));
             }
+            Request::Revoke { answer, .. } => drop(answer.send(Reply::failed(UNASKED))),
             Request::Command(command, sender) => {
                 let _ = sender.send(reply(&command));
                 let _ = recorder.send(command);

@@ -278,6 +278,8 @@ fn of_two_balancers_one_orders_and_the_other_answers_and_takes_over() {
     assert_eq!(shown(first.tls), shown(second.tls));
     assert_eq!((first.get(), second.get()), ("200".into(), "200".into()));
     assert_eq!((pebble.orders(), pebble.issued()), (1, 1));
+    let (done, text) = revoke(&other, &[NAME]);
+    assert!(!done && text.contains("another process orders"), "{text}");
 
     std::fs::remove_file(second.file("shop.example.pem")).unwrap();
     owner.kill().unwrap();
@@ -285,6 +287,108 @@ fn of_two_balancers_one_orders_and_the_other_answers_and_takes_over() {
         other.status().unwrap()["acme"]["is_owner"] == true
     });
     until("an order of the new owner", || pebble.issued() == 2);
+}
+
+/// Runs `evenkeel revoke`; returns whether it succeeds, and what it prints.
+fn revoke(balancer: &Balancer, arguments: &[&str]) -> (bool, String) {
+    let output = balancer
+        .command(&[&["revoke"], arguments].concat())
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (output.status.success(), text)
+}
+
+/// Returns the serial number that a port shows, in hexadecimal digits.
+fn serial(port: u16) -> String {
+    let shown = shown(port);
+    let line = shown.lines().find_map(|line| line.strip_prefix("serial="));
+    line.unwrap().to_lowercase()
+}
+
+#[test]
+fn a_revoked_certificate_is_replaced_by_one_with_another_key() {
+    let site = Site::new();
+    let Some(pebble) = site.pebble(LONG_S) else {
+        return;
+    };
+    let config = site.config(&pebble, "epoll", ("", ""));
+    let balancer = Balancer::start(&config).unwrap();
+    until("the certificate", || has_come(&balancer));
+    let first = serial(site.tls);
+    let pem = || std::fs::read_to_string(site.file("shop.example.pem")).unwrap();
+    let key = || pem().split("PRIVATE KEY").nth(1).unwrap().to_owned();
+    let first_key = key();
+    assert!(
+        !pebble.status(&first).contains("Revoked"),
+        "{}",
+        pebble.status(&first)
+    );
+
+    let (done, text) = revoke(&balancer, &[NAME, "--reason", "key-compromise"]);
+    assert!(
+        done && text.contains("is revoked (reason key-compromise)"),
+        "{text}"
+    );
+    let status = pebble.status(&first);
+    assert!(
+        status.contains("Revoked") && status.contains("1"),
+        "{status}"
+    );
+    until("another certificate", || {
+        assert_eq!(site.get(), "200", "one is always in use");
+        serial(site.tls) != first
+    });
+    assert_ne!(key(), first_key, "its key is new");
+    assert_eq!(pebble.issued(), 2);
+    let log = balancer.log();
+    assert!(
+        log.contains("operator command: the certificate of shop.example"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_revocation_without_an_order_or_that_fails_changes_nothing() {
+    let site = Site::new();
+    let Some(mut pebble) = site.pebble(LONG_S) else {
+        return;
+    };
+    let balancer = Balancer::start(&site.config(&pebble, "epoll", ("", ""))).unwrap();
+    until("the certificate", || has_come(&balancer));
+    let pem = || std::fs::read_to_string(site.file("shop.example.pem")).unwrap();
+    // The authority refuses some requests at random, which are sent again.
+    let (shown, orders) = (serial(site.tls), pebble.orders());
+    let (done, text) = revoke(&balancer, &[NAME, "--no-order"]);
+    assert!(
+        done && text.contains("stays in use until it is renewed"),
+        "{text}"
+    );
+    assert!(pebble.status(&shown).contains("Revoked"));
+    let (done, text) = revoke(&balancer, &[NAME, "--no-order"]);
+    assert!(done && text.contains("was revoked before"), "{text}");
+    stays("no order", Duration::from_secs(2), || {
+        pebble.orders() == orders
+    });
+    assert_eq!(
+        (site.get(), serial(site.tls)),
+        ("200".into(), shown.clone())
+    );
+
+    let (done, text) = revoke(&balancer, &["other.example"]);
+    assert!(
+        !done && text.contains("the names are: shop.example"),
+        "{text}"
+    );
+    let (before, attempts) = (pem(), site.attempts());
+    pebble.stop();
+    let (done, text) = revoke(&balancer, &[NAME]);
+    assert!(
+        !done && text.contains("is not revoked: localhost: Connection refused"),
+        "{text}"
+    );
+    assert_eq!((pem(), site.attempts()), (before, attempts));
+    assert_eq!((site.get(), serial(site.tls)), ("200".into(), shown));
 }
 
 #[test]

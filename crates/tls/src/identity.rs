@@ -84,7 +84,7 @@ impl TlsIdentity {
     }
 
     /// Returns the own certificate.
-    pub(super) fn certificate(&self) -> &CertificateDer<'static> {
+    pub fn certificate(&self) -> &CertificateDer<'static> {
         // The chain is not empty: an empty one is rejected above.
         &self.certified.cert[0]
     }

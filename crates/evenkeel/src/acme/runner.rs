@@ -9,13 +9,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use evenkeel_config::plan::AcmeChallenge;
 use evenkeel_proxy::http::ChallengeAnswers;
 use evenkeel_tls::TlsIdentity;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::challenge::{self, Answer, Way};
 use super::order::{self, OrderError};
+use super::revocation::{Revocation, revoke};
 use super::schedule::{Attempts, renew_s};
 use super::storage::{Ownership, Storage};
 use super::{Attempt, Event, Outlet, Settings};
+use crate::status::Reply;
 
 /// Interval at which a process that is not the owner reads the storage.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,11 +38,21 @@ const INTERRUPTED: &str = "the process ended during the order";
 #[derive(Debug)]
 pub(crate) struct Runner {
     _stop: oneshot::Sender<()>,
+    revocations: mpsc::UnboundedSender<Revocation>,
+}
+
+impl Runner {
+    /// Revokes a certificate after the order in progress. The requester gets the reply.
+    pub(crate) fn revoke(&self, revocation: Revocation) {
+        // A thread that has ended drops the request, and with it the channel of its reply.
+        let _ = self.revocations.send(revocation);
+    }
 }
 
 /// Starts the thread.
 pub(crate) fn start(settings: Settings, outlet: Outlet) -> io::Result<Runner> {
     let (stop, stopped) = oneshot::channel::<()>();
+    let (revocations, requests) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -51,6 +63,7 @@ pub(crate) fn start(settings: Settings, outlet: Outlet) -> io::Result<Runner> {
             storage,
             outlet,
             seen: HashMap::new(),
+            revocations: requests,
         };
         tokio::select! {
             () = work.run() => {}
@@ -63,7 +76,10 @@ pub(crate) fn start(settings: Settings, outlet: Outlet) -> io::Result<Runner> {
         // A name lookup that hangs must not keep the thread.
         runtime.shutdown_background();
     })?;
-    Ok(Runner { _stop: stop })
+    Ok(Runner {
+        _stop: stop,
+        revocations,
+    })
 }
 
 struct Work {
@@ -72,6 +88,7 @@ struct Work {
     outlet: Outlet,
     /// Times at which the certificates that the control plane knows were stored.
     seen: HashMap<String, Option<SystemTime>>,
+    revocations: mpsc::UnboundedReceiver<Revocation>,
 }
 
 impl Work {
@@ -84,6 +101,7 @@ impl Work {
                 self.outlet.report(Event::StorageFailed(why.clone()));
                 reported = why;
             }
+            self.refuse_revocations("the storage of [acme] cannot be used, see the log");
             tokio::time::sleep(STORAGE_RETRY).await;
         }
     }
@@ -104,6 +122,9 @@ impl Work {
                 self.outlet.report(Event::Owner(false));
             }
             self.follow()?;
+            self.refuse_revocations(
+                "another process orders the certificates of [acme]: run the command there",
+            );
             tokio::time::sleep(FOLLOW_INTERVAL).await;
         };
         self.outlet.report(Event::Owner(true));
@@ -162,10 +183,44 @@ impl Work {
                 Some((due_s, name)) if due_s <= now_s => self.attempt(&name, now_s).await?,
                 Some((due_s, _)) => {
                     let wait = Duration::from_secs(due_s - now_s);
-                    tokio::time::sleep(wait.min(WAIT_MAX)).await;
+                    self.wait(wait.min(WAIT_MAX)).await?;
                 }
-                None => tokio::time::sleep(WAIT_MAX).await,
+                None => self.wait(WAIT_MAX).await?,
             }
+        }
+    }
+
+    /// Waits for this time, or until a certificate was revoked.
+    async fn wait(&mut self, time: Duration) -> io::Result<()> {
+        let request = tokio::time::timeout(time, self.revocations.recv()).await;
+        match request {
+            // The requester has the reply that nothing is revoked.
+            Ok(Some(revocation)) if revocation.answer.is_closed() => Ok(()),
+            Ok(Some(revocation)) => self.revoke(revocation).await,
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn revoke(&self, revocation: Revocation) -> io::Result<()> {
+        let revoked = revoke(&self.settings, &self.storage, &revocation).await;
+        let reply = match revoked {
+            Ok(what) => {
+                self.outlet.report(Event::Revoked(what.clone()));
+                let attempts = self.storage.attempts(&revocation.name)?;
+                self.report_attempt(&revocation.name, &attempts)?;
+                Reply::done(what)
+            }
+            Err(why) => Reply::failed(why),
+        };
+        // The requester may be gone.
+        let _ = revocation.answer.send(reply);
+        Ok(())
+    }
+
+    /// Refuses the requests of a process that orders nothing.
+    fn refuse_revocations(&mut self, why: &str) {
+        while let Ok(revocation) = self.revocations.try_recv() {
+            let _ = revocation.answer.send(Reply::failed(why));
         }
     }
 

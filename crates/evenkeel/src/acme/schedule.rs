@@ -23,6 +23,9 @@ pub(super) struct Attempts {
     pub(super) next_s: u64,
     /// Reason of the last failure.
     pub(super) error: Option<String>,
+    /// True if the certificate was revoked, and is replaced before it is due.
+    #[serde(default)]
+    pub(super) is_revoked: bool,
 }
 
 impl Attempts {
@@ -33,6 +36,15 @@ impl Attempts {
             failures,
             next_s: now_s + retry_s(failures),
             error: Some(error),
+            is_revoked: self.is_revoked,
+        }
+    }
+
+    /// Returns the state after the certificate was revoked: the next order is due.
+    pub(super) fn revoked() -> Attempts {
+        Attempts {
+            is_revoked: true,
+            ..Attempts::default()
         }
     }
 
@@ -49,6 +61,7 @@ impl Attempts {
     /// `renew_s` is the time at which it is to be renewed; `None`: there is none.
     pub(super) fn due_s(&self, renew_s: Option<u64>) -> u64 {
         match renew_s {
+            Some(_) if self.is_revoked => self.next_s,
             Some(renew_s) => renew_s.max(self.next_s),
             // It was removed.
             None if self.failures == 0 => 0,
@@ -124,6 +137,18 @@ mod tests {
         assert_eq!(failed.due_s(None), 720);
         assert_eq!(failed.due_s(Some(500)), 720);
         assert_eq!(failed.due_s(Some(900)), 900);
+    }
+
+    #[test]
+    fn a_revoked_certificate_is_replaced_soon_and_after_failures() {
+        let revoked = Attempts::revoked();
+        assert_eq!(revoked.due_s(Some(5_000)), 0);
+        let failed = revoked.failed(600, String::new());
+        assert_eq!(failed.due_s(Some(5_000)), 720);
+        assert_eq!(Attempts::succeeded(700, 300).due_s(Some(900)), 900);
+        let stored = r#"{"failures":0,"next_s":7,"error":null}"#;
+        let stored: Attempts = serde_json::from_str(stored).unwrap();
+        assert!(!stored.is_revoked, "a file of an earlier version");
     }
 
     #[test]

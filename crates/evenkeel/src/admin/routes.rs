@@ -19,7 +19,8 @@ use super::guard::{self, RejectedRequest};
 use super::{AdminSettings, AdminTransport, page, pools};
 use crate::metrics;
 use crate::status::{
-    Command, ControlHandle, Question, Reply, ServiceState, Status, StatusSelection, Stopped,
+    Command, ControlHandle, Question, Reply, RevocationReason, ServiceState, Status,
+    StatusSelection, Stopped,
 };
 
 /// Maximum size of a body. The longest valid one has a few dozen bytes.
@@ -47,6 +48,7 @@ pub(super) fn router(settings: AdminSettings, control: ControlHandle) -> Router 
         .route("/api/v1/servers/{name}/undrain", post(undrain))
         .route("/api/v1/servers/{name}/weight", post(weight))
         .route("/api/v1/servers/{name}/primary", post(primary))
+        .route("/api/v1/certificates/{name}/revoke", post(revoke))
         .route("/api/v1/services/{name}/clients", get(pools::clients))
         .route("/api/v1/services/{name}/digests", get(pools::digests))
         .route("/api/v1/services/{name}/pause", post(pools::pause))
@@ -223,9 +225,31 @@ async fn primary(
     answer(&control, Command::Primary { server, clear }).await
 }
 
+async fn revoke(
+    State(control): State<ControlHandle>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Response, RejectedRequest> {
+    let RevokeBody { reason, order } = read_json(body).await?;
+    Ok(replied(control.revoke(name, reason, order).await?))
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Empty {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RevokeBody {
+    #[serde(default)]
+    reason: RevocationReason,
+    #[serde(default = "yes")]
+    order: bool,
+}
+
+fn yes() -> bool {
+    true
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use evenkeel_config::{ReportedProblem, Style, default_socket, socket_of};
 use serde_json::{Value, json};
 
-use super::{DrainArgs, PrimaryArgs, ProcessArgs, ServerArgs, StatusArgs, WeightArgs, table};
+use super::{
+    DrainArgs, PrimaryArgs, ProcessArgs, RevokeArgs, ServerArgs, StatusArgs, WeightArgs, table,
+};
 use crate::client::Client;
 
 pub(super) fn status(args: &StatusArgs) -> ExitCode {
@@ -56,6 +58,12 @@ pub(super) fn weight(args: &WeightArgs) -> ExitCode {
 
 pub(super) fn primary(args: &PrimaryArgs) -> ExitCode {
     server_command(&args.server, "primary", &json!({ "clear": args.clear }))
+}
+
+pub(super) fn revoke(args: &RevokeArgs) -> ExitCode {
+    let path = format!("/api/v1/certificates/{}/revoke", url_encoded(&args.name));
+    let body = json!({ "reason": args.reason, "order": !args.no_order });
+    command(&args.process, &path, &body)
 }
 
 fn server_command(args: &ServerArgs, verb: &str, body: &Value) -> ExitCode {

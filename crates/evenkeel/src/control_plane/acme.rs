@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 use super::ControlPlane;
 use super::clock::now_unix_ms;
 use super::timeline::NewEvent;
-use crate::acme::{self, Attempt, Event, Outlet, Runner, Settings, Storage};
-use crate::status::{AcmeStatus, CertificateStatus, EventKind, Severity};
+use crate::acme::{self, Attempt, Event, Outlet, Revocation, Runner, Settings, Storage};
+use crate::status::{AcmeStatus, CertificateStatus, EventKind, Reply, Severity};
 
 /// Port of http-01 (RFC 8555 §8.3).
 const HTTP_PORT: u16 = 80;
@@ -99,6 +99,18 @@ impl Acme {
         self.challenges.set(ChallengeAnswers::default());
     }
 
+    /// Passes the request to revoke a certificate to the orders, which reply.
+    pub(super) fn revoke(&self, revocation: Revocation) {
+        match &self.running {
+            Some((_, runner)) => runner.revoke(revocation),
+            None => {
+                let why = "no certificate comes by ACME: no service has names in `acme`";
+                // The requester may be gone.
+                let _ = revocation.answer.send(Reply::failed(why));
+            }
+        }
+    }
+
     /// Returns the answers to challenges. `None`: no certificate comes by ACME.
     pub(super) fn challenges(&self) -> Option<Arc<Challenges>> {
         self.running.as_ref().map(|_| Arc::clone(&self.challenges))
@@ -154,6 +166,10 @@ impl ControlPlane {
                     self.record_event(event.cause(cause));
                 }
                 self.acme.attempts.insert(name, attempt);
+            }
+            Event::Revoked(what) => {
+                let what = format!("operator command: {what}");
+                self.record_event(NewEvent::new(EventKind::Command, Severity::Info, what));
             }
             Event::Owner(is_owner) => {
                 self.acme.is_owner = is_owner;

@@ -10,6 +10,7 @@ use super::server::Drain;
 use super::timeline::NewEvent;
 use super::upgrade::UpgradeRequest;
 use super::watchdog::counted;
+use crate::acme::Revocation;
 use crate::status::{Command, EventKind, Reply, Request, ServiceState, Severity};
 
 /// Largest weight, as in the configuration file.
@@ -49,6 +50,17 @@ impl ControlPlane {
                 binary,
                 limit_ms,
                 end_draining,
+                answer,
+            }),
+            Request::Revoke {
+                name,
+                reason,
+                orders_again,
+                answer,
+            } => self.acme.revoke(Revocation {
+                name,
+                reason,
+                orders_again,
                 answer,
             }),
             Request::Command(command, answer) => {

@@ -74,6 +74,36 @@ pub enum Command {
     },
 }
 
+/// Reason for which a certificate is revoked, which the authority publishes (RFC 5280 §5.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum RevocationReason {
+    /// None of the others.
+    #[default]
+    Unspecified,
+    /// Others know the private key.
+    KeyCompromise,
+    /// The names have another owner.
+    AffiliationChanged,
+    /// Another certificate replaces it.
+    Superseded,
+    /// The names are no longer served.
+    CessationOfOperation,
+}
+
+impl RevocationReason {
+    /// Returns the word of the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            RevocationReason::Unspecified => "unspecified",
+            RevocationReason::KeyCompromise => "key-compromise",
+            RevocationReason::AffiliationChanged => "affiliation-changed",
+            RevocationReason::Superseded => "superseded",
+            RevocationReason::CessationOfOperation => "cessation-of-operation",
+        }
+    }
+}
+
 /// Selection of a service's clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KillWhich {
@@ -173,6 +203,17 @@ pub enum Request {
         /// Receives the outcome.
         answer: oneshot::Sender<Reply>,
     },
+    /// Revokes the certificate of a name at its authority.
+    Revoke {
+        /// Name whose certificate is meant.
+        name: String,
+        /// Reason that the authority publishes.
+        reason: RevocationReason,
+        /// True if a new certificate is ordered afterwards.
+        orders_again: bool,
+        /// Receives the result.
+        answer: oneshot::Sender<Reply>,
+    },
     /// Executes a command.
     Command(Command, oneshot::Sender<Reply>),
 }
@@ -197,6 +238,9 @@ pub struct ControlHandle {
 
 /// Interval between checks whether a pause is complete.
 const PAUSE_POLL_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Limit of a revocation, below the wait of the command line.
+const REVOKE_LIMIT: Duration = Duration::from_secs(55);
 
 /// Most requests that may wait concurrently. The admin port has at most 64 connections, so none
 /// waits long.
@@ -351,6 +395,28 @@ impl ControlHandle {
             answer,
         })
         .await
+    }
+
+    /// Revokes the certificate of a name. Returns once the authority has replied, or after a limit:
+    /// an order in progress may take longer, and then nothing is revoked.
+    pub async fn revoke(
+        &self,
+        name: String,
+        reason: RevocationReason,
+        orders_again: bool,
+    ) -> Result<Reply, Stopped> {
+        let sent = self.send(|answer| Request::Revoke {
+            name,
+            reason,
+            orders_again,
+            answer,
+        });
+        let busy = "the certificate is not revoked: an order is in progress, or was ended by a \
+                    reload. Try again";
+        match tokio::time::timeout(REVOKE_LIMIT, sent).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(Stopped)) | Err(_) => Ok(Reply::failed(busy)),
+        }
     }
 
     /// Returns the events after this id, oldest first.

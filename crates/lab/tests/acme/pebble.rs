@@ -20,6 +20,7 @@ pub(crate) struct Pebble {
     directory: TempDir,
     /// Port of its directory.
     port: u16,
+    management: u16,
     names: u16,
     process: Option<Child>,
 }
@@ -38,10 +39,10 @@ impl Pebble {
         };
         let certificates = Certificates::make()?;
         let directory = tempfile::tempdir().unwrap();
-        let port = free_port();
+        let (port, management) = (free_port(), free_port());
         let config = serde_json::json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{port}"),
-            "managementListenAddress": format!("127.0.0.1:{}", free_port()),
+            "managementListenAddress": format!("127.0.0.1:{management}"),
             "certificate": certificates.at("server.crt"),
             "privateKey": certificates.at("server.key"),
             "httpPort": http,
@@ -56,6 +57,7 @@ impl Pebble {
             certificates,
             directory,
             port,
+            management,
             names: serve_names(),
             process: None,
         };
@@ -118,6 +120,14 @@ impl Pebble {
     /// Returns how many orders it has received.
     pub(crate) fn orders(&self) -> usize {
         self.count("POST /order-plz ->")
+    }
+
+    /// Returns what it says of the certificate with this serial number in hexadecimal digits.
+    pub(crate) fn status(&self, serial: &str) -> String {
+        let management = self.management;
+        let url = format!("https://127.0.0.1:{management}/cert-status-by-serial/{serial}");
+        let output = Command::new("curl").args(["-sk", &url]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     fn count(&self, what: &str) -> usize {

@@ -333,6 +333,25 @@ async fn the_unix_socket_may_change_things() {
 }
 
 #[tokio::test]
+async fn a_certificate_is_revoked_for_a_known_reason() {
+    let world = World::start(None).await;
+    let request = "POST /api/v1/certificates/shop.example/revoke";
+    for (body, code, expected) in [
+        ("", 200, "shop.example, unspecified, true"),
+        (
+            "{\"reason\":\"superseded\",\"order\":false}",
+            200,
+            "superseded, false",
+        ),
+        ("{\"reason\":\"boredom\"}", 400, "unknown variant"),
+    ] {
+        let answer = world.unix(request, &["host: evenkeel", JSON], body).await;
+        assert_eq!(answer.code, code, "{}", answer.body);
+        assert!(answer.body.contains(expected), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn services_are_paused_and_their_clients_shown_and_killed() {
     let world = World::start(None).await;
     let headers = ["host: evenkeel", JSON];

@@ -152,6 +152,15 @@ async fn control_plane(
                 service, answer, ..
             } => drop(answer.send(Ok(u64::from(service != "orders")))),
             Request::Upgrade { answer, .. } => drop(answer.send(Reply::done("pid 2 serves"))),
+            Request::Revoke {
+                name,
+                reason,
+                orders_again,
+                answer,
+            } => {
+                let what = format!("{name}, {}, {orders_again}", reason.name());
+                drop(answer.send(Reply::done(what)));
+            }
             Request::Command(command, answer) => {
                 let unknown = matches!(&command, Command::Undrain { server } if server == "nobody");
                 let reply = match unknown {
