@@ -80,6 +80,8 @@ mod replication;
 mod results;
 #[path = "mysql/routines.rs"]
 mod routines;
+#[path = "mysql/row_counts.rs"]
+mod row_counts;
 #[path = "mysql/rules.rs"]
 mod rules;
 #[path = "mysql/semisync.rs"]

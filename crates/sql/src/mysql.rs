@@ -1,7 +1,7 @@
 //! MySQL and MariaDB dialect: [`facts()`] of a text.
 
 mod builtin;
-mod connection_id;
+mod client_values;
 mod facts;
 mod head;
 mod lexer;
@@ -16,7 +16,7 @@ mod words;
 mod tests;
 
 pub use crate::facts::{Isolation, StatementTraits};
-pub use connection_id::replace_connection_id;
+pub use client_values::{ClientValues, replace_client_values};
 pub use facts::{
     Assignment, StatementFacts, StatementKind, Target, TextFacts, TransactionCompletion, Value,
     VariableScope,

@@ -26,6 +26,7 @@ mod poll;
 mod prepared;
 mod query_text;
 mod retry;
+mod row_count;
 mod ruled;
 pub(crate) mod server;
 pub(crate) mod server_greetings;
@@ -111,6 +112,8 @@ struct Session<'a> {
     statements: ClientStatements,
     state: SessionState,
     token: causality::CausalityToken,
+    /// ROW_COUNT() after the last command. `None`: only the server knows it.
+    row_count: Option<i64>,
     /// True if an error left open whether the transaction is still active or was committed.
     is_doubtful: bool,
     /// Timer that ends the hold of the server connection for a follow-up query; `None` if not held.
@@ -237,6 +240,7 @@ impl<'a> Session<'a> {
             token: causality::CausalityToken::new(),
             unfit_since_ms: None,
             changed_catalog: None,
+            row_count: None,
             is_doubtful: false,
             holding: None,
             takes_several: agreed.has(Capabilities::MULTI_STATEMENTS),

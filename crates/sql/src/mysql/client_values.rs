@@ -1,17 +1,44 @@
-//! Replaces CONNECTION_ID() in the texts of clients by the number that they know, which differs
-//! from that of their server connection.
+//! Replaces functions in the texts of clients by the values that the clients know, which may differ
+//! from those of their server connection: CONNECTION_ID() and ROW_COUNT().
 
 use super::LexerModes;
 use super::lexer::Tokens;
 use crate::token::Word;
 use crate::token::{Token, TokenKind};
 
-const FUNCTION: &[u8] = b"connection_id";
+const CONNECTION_ID: &[u8] = b"connection_id";
+const ROW_COUNT: &[u8] = b"row_count";
 
-/// Returns the text with `id` in place of each CONNECTION_ID() that is a whole column of its
-/// SELECT. `None`: there is none.
+/// Values that a client knows.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientValues {
+    /// CONNECTION_ID().
+    pub connection_id: u32,
+    /// ROW_COUNT() of the last command. `None`: only the server knows it.
+    pub row_count: Option<i64>,
+}
+
+impl ClientValues {
+    /// Returns an expression of the same type as the function.
+    fn expression(self, function: &[u8]) -> Option<String> {
+        if function.eq_ignore_ascii_case(CONNECTION_ID) {
+            return Some(format!("CAST({} AS UNSIGNED)", self.connection_id));
+        }
+        let count = self.row_count?;
+        let is_it = function.eq_ignore_ascii_case(ROW_COUNT);
+        // ROW_COUNT() has 21 characters. MariaDB reads the length from the string.
+        is_it.then(|| format!("CAST('{count:>21}' AS SIGNED)"))
+    }
+}
+
+/// Returns the text with the values in place of each of the functions that is a whole column of its
+/// first SELECT. `None`: there is none.
 #[must_use]
-pub fn replace_connection_id(text: &[u8], modes: LexerModes, id: u32) -> Option<Vec<u8>> {
+pub fn replace_client_values(
+    text: &[u8],
+    modes: LexerModes,
+    values: ClientValues,
+) -> Option<Vec<u8>> {
     if !may_call(text) {
         return None;
     }
@@ -31,20 +58,22 @@ pub fn replace_connection_id(text: &[u8], modes: LexerModes, id: u32) -> Option<
             TokenKind::Close => depth = depth.saturating_sub(1),
             _ => {}
         }
-        let is_function = token.kind == TokenKind::Word
-            && token.span.of(text).eq_ignore_ascii_case(FUNCTION)
-            && next.kind == TokenKind::Open;
-        if !(begins_column && depth == 0 && is_function) {
+        let is_function = token.kind == TokenKind::Word && next.kind == TokenKind::Open;
+        let value = match begins_column && depth == 0 && is_function {
+            true => values.expression(token.span.of(text)),
+            false => None,
+        };
+        let Some(value) = value else {
             begins_column = depth == 0 && token.kind == TokenKind::Comma;
             token = next;
             continue;
-        }
+        };
         let (close, after) = (tokens.next_token(), tokens.next_token());
         if close.kind == TokenKind::Close
             && let Some(names) = names_column(after)
         {
             out.extend_from_slice(text.get(copied..token.span.start as usize)?);
-            out.extend_from_slice(format!("CAST({id} AS UNSIGNED)").as_bytes());
+            out.extend_from_slice(value.as_bytes());
             if !names {
                 out.extend_from_slice(b" AS `");
                 out.extend_from_slice(token.span.to(close.span).of(text));
@@ -74,7 +103,7 @@ fn names_column(after: Token) -> Option<bool> {
     after.is(Word::of("as")).then_some(true)
 }
 
-/// Returns false for most texts: the function's name must precede a parenthesis.
+/// Returns false for most texts: a function's name must precede a parenthesis.
 fn may_call(text: &[u8]) -> bool {
     // A comment may precede the first word.
     let first = text.trim_ascii_start().first();
@@ -83,10 +112,11 @@ fn may_call(text: &[u8]) -> bool {
     }
     memchr::memchr_iter(b'(', text).any(|at| {
         let before = text.get(..at).unwrap_or_default().trim_ascii_end();
-        let name = before.len().saturating_sub(FUNCTION.len());
-        before
-            .get(name..)
-            .is_some_and(|name| name.eq_ignore_ascii_case(FUNCTION))
+        let ends_in = |name: &[u8]| {
+            let end = before.get(before.len().saturating_sub(name.len())..);
+            end.is_some_and(|end| end.eq_ignore_ascii_case(name))
+        };
+        ends_in(CONNECTION_ID) || ends_in(ROW_COUNT)
     })
 }
 
@@ -95,7 +125,11 @@ mod tests {
     use super::*;
 
     fn replaced(text: &str) -> Option<String> {
-        let text = replace_connection_id(text.as_bytes(), LexerModes::default(), 7)?;
+        let values = ClientValues {
+            connection_id: 7,
+            row_count: Some(-1),
+        };
+        let text = replace_client_values(text.as_bytes(), LexerModes::default(), values)?;
         Some(String::from_utf8(text).unwrap())
     }
 
@@ -119,9 +153,27 @@ mod tests {
                 "select CAST(7 AS UNSIGNED) AS `connection_id()`, CAST(7 AS UNSIGNED) AS \
                  `connection_id()` from t where a = '('",
             ),
+            (
+                "select row_count(), @@warning_count; select row_count()",
+                "select CAST('                   -1' AS SIGNED) AS `row_count()`, @@warning_count; \
+                 select row_count()",
+            ),
         ] {
             assert_eq!(replaced(text).as_deref(), Some(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn a_count_that_is_not_known_is_the_server_s() {
+        let values = ClientValues {
+            connection_id: 7,
+            row_count: None,
+        };
+        let text = b"select row_count()";
+        assert_eq!(
+            replace_client_values(text, LexerModes::default(), values),
+            None
+        );
     }
 
     #[test]
@@ -135,6 +187,8 @@ mod tests {
             "select my_connection_id()",
             "select s.connection_id()",
             "kill connection_id()",
+            "select row_count() into @a",
+            "select -row_count()",
             "select 1",
         ] {
             assert_eq!(replaced(text), None, "{text}");

@@ -9,6 +9,7 @@ use evenkeel_wire::mysql::{PacketKind as Malformed, ProtocolError, StatementId, 
 
 use super::active_request::{CommandKind, CommandStatement};
 use super::error_reply::ErrorReply;
+use super::row_count::NO_COUNT;
 use super::{AfterDiscard, ExitReason, MysqlExit, Session, Stage, TEXT_LENGTH_MAX};
 use crate::error_catalog::{self, CatalogEntry};
 use crate::session::statement_interner::OF_CLIENT_MAX;
@@ -40,6 +41,7 @@ impl<'a> Session<'a> {
             }
             Err(fault) => return Ok(RequestDisposition::Refuse(ErrorReply::protocol(fault))),
         };
+        self.count_of_command(&command);
         let has_server = self.core.server.is_some();
         Ok(match command {
             Command::Quit => return Err(ExitReason::ClientLeft),
@@ -387,6 +389,7 @@ impl<'a> Session<'a> {
         }
         self.rest.sequence = build::text_row(out, sequence, &[Some(value)]);
         self.answer_eof();
+        self.row_count = Some(NO_COUNT);
     }
 }
 

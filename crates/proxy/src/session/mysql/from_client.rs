@@ -101,7 +101,7 @@ impl Session<'_> {
             let reply = ErrorReply::new(&error_catalog::PACKETS_OUT_OF_ORDER);
             return Err(ExitReason::Other(MysqlExit::Unasked(reply)));
         }
-        if let Some(replaced) = self.with_own_id(header, bytes) {
+        if let Some(replaced) = self.with_own_values(header, bytes) {
             input.used_up(self.core.worker);
             return self.begin(Input::Owned(replaced));
         }
@@ -141,6 +141,7 @@ impl Session<'_> {
             }
             RequestDisposition::Refuse(error_reply) => {
                 self.is_not_executed(packet);
+                self.row_count = None;
                 self.hold(&bytes[length..]);
                 input.used_up(self.core.worker);
                 self.reply_error(error_reply);

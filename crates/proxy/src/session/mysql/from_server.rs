@@ -261,6 +261,7 @@ impl Session<'_> {
     ) {
         self.long_text_ended();
         self.hear_trackers(event);
+        self.count_of_reply(event);
         if let Event::Ok(ok) = event {
             let affected = &mut self.active.rows_affected;
             *affected = affected.wrapping_add(ok.affected_rows);

@@ -310,6 +310,7 @@ impl Session<'_> {
         }
         self.state = SessionState::new(self.begin.baseline.pairs(), beginning, interner);
         self.postponed_error = None;
+        self.row_count = None;
         self.limit_idleness();
         self.pins_changed();
     }

@@ -362,6 +362,14 @@ impl TextAnalysis {
     }
 
     /// Returns whether the statement that the `index`th reply completes may have written.
+    /// Returns whether ROW_COUNT() after the text is the number of changed rows in its last OK, or
+    /// -1 if a result or an error ends it. GET DIAGNOSTICS leaves an earlier value in place; code
+    /// of routines may set another one.
+    #[must_use]
+    pub fn counts_rows_in_reply(&self) -> bool {
+        self.is_counted && !self.needs.intersects(ResultReads::DIAGNOSTICS)
+    }
+
     /// `is_last`: no other reply follows.
     #[must_use]
     pub fn may_write_at(&self, index: usize, is_last: bool) -> bool {
