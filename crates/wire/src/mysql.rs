@@ -20,6 +20,7 @@ pub mod greeting;
 pub mod login;
 pub mod password;
 pub mod rewrite;
+pub mod rows;
 pub mod server_scanner;
 pub mod startup;
 pub mod trackers;

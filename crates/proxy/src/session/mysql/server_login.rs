@@ -1,7 +1,6 @@
 //! Opens and authenticates server connections in the name of a client's account.
 
 mod line;
-mod rows;
 
 use std::fmt;
 use std::rc::Rc;

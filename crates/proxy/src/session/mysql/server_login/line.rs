@@ -13,13 +13,13 @@ use evenkeel_wire::mysql::login::{
     AuthFailure, Channel, Credential, Hello, Key, ServerAuth, ServerAuthResult as LoggedIn,
     ServerAuthStep, ServerKey,
 };
+use evenkeel_wire::mysql::rows::{Row, Rows, RowsState};
 use evenkeel_wire::mysql::startup::Attributes;
 use evenkeel_wire::mysql::{Parsed, build, rewrite};
 
 use super::super::login::wanted;
 use super::super::server_greetings::Version;
 use super::super::shared::MysqlService;
-use super::rows::{Answer, Row, Rows};
 use super::{Pair, question};
 use crate::server::Server;
 use crate::upstream::connect_error::{ConnectError, ConnectErrorKind, ErrorCode};
@@ -237,10 +237,10 @@ impl<'a> ServerPackets<'a> {
         loop {
             let (_, payload) = self.packet().await?;
             match rows.packet(&payload) {
-                Answer::More => {}
-                Answer::Done => return Ok(rows.into_rows()),
-                Answer::Malformed => return Err(self.broken("sent a malformed reply")),
-                Answer::Refused => {
+                RowsState::More => {}
+                RowsState::Done => return Ok(rows.into_rows()),
+                RowsState::Malformed => return Err(self.broken("sent a malformed reply")),
+                RowsState::Refused => {
                     let report = ErrorReport::read(&payload);
                     let refused = report.map(|report| refused(self.server, &report));
                     return Err(refused.unwrap_or_else(|| self.broken("sent a malformed error")));

@@ -1,16 +1,21 @@
-//! Parses the rows of a small text result, packet by packet.
+//! Collects the rows of a small text result, packet by packet.
 
-use evenkeel_wire::mysql::backend;
-use evenkeel_wire::mysql::flags::Capabilities;
+use super::backend;
+use super::cursor::Cursor;
+use super::flags::Capabilities;
 
-/// Maximum number of rows in a result of Evenkeel's own queries.
+/// Maximum number of rows. Larger results are malformed.
 const ROWS_MAX: usize = 1_000;
 
-/// Values of a row; `None` for NULL.
-pub(super) type Row = Vec<Option<Box<[u8]>>>;
+/// First byte of NULL in a row, where a value has the first byte of its length.
+const NULL: u8 = 0xfb;
 
-/// Parser for one result, or for the OK or error in its place.
-pub(super) struct Rows {
+/// Values of a row; `None` for NULL.
+pub type Row = Vec<Option<Box<[u8]>>>;
+
+/// Collector of one result with at most 1,000 rows, or of the OK or error in its place.
+#[derive(Debug)]
+pub struct Rows {
     /// True if results end in an OK, and no EOF separates columns and rows.
     no_eof: bool,
     at: At,
@@ -28,16 +33,21 @@ enum At {
 
 /// State after a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub enum RowsState {
+    /// Another packet follows.
     More,
+    /// The packet has ended the result.
     Done,
     /// The packet is an error.
     Refused,
+    /// The packet is not one of a result.
     Malformed,
 }
 
 impl Rows {
-    pub(super) fn new(agreed: Capabilities) -> Self {
+    /// Creates the collector for a connection with these capabilities.
+    #[must_use]
+    pub fn new(agreed: Capabilities) -> Self {
         Self {
             no_eof: agreed.has(Capabilities::DEPRECATE_EOF),
             at: At::Header,
@@ -45,82 +55,65 @@ impl Rows {
         }
     }
 
-    pub(super) fn into_rows(self) -> Vec<Row> {
+    /// Returns the rows that were collected.
+    #[must_use]
+    pub fn into_rows(self) -> Vec<Row> {
         self.rows
     }
 
-    pub(super) fn packet(&mut self, payload: &[u8]) -> Answer {
+    /// Processes the next packet of the server, by its payload.
+    #[must_use]
+    pub fn packet(&mut self, payload: &[u8]) -> RowsState {
         let Some(first) = payload.first() else {
-            return Answer::Malformed;
+            return RowsState::Malformed;
         };
         match (self.at, *first) {
-            (_, backend::ERROR) => return Answer::Refused,
-            (At::Header, backend::OK) => return Answer::Done,
-            (At::Header, _) => match take_number(&mut &*payload) {
+            (_, backend::ERROR) => return RowsState::Refused,
+            (At::Header, backend::OK) => return RowsState::Done,
+            (At::Header, _) => match Cursor(payload).lenenc() {
                 Some(count @ 1..) => self.at = At::Columns(count),
-                _ => return Answer::Malformed,
+                _ => return RowsState::Malformed,
             },
             (At::Columns(1), _) if self.no_eof => self.at = At::Rows,
             (At::Columns(1), _) => self.at = At::Between,
             (At::Columns(left), _) => self.at = At::Columns(left.saturating_sub(1)),
             (At::Between, backend::EOF) => self.at = At::Rows,
-            (At::Between, _) => return Answer::Malformed,
-            // A row with a very long first value would begin alike; values of these queries are
-            // short.
-            (At::Rows, backend::EOF) => return Answer::Done,
+            (At::Between, _) => return RowsState::Malformed,
+            // A row with a very long first value would begin alike; small results have none.
+            (At::Rows, backend::EOF) => return RowsState::Done,
             (At::Rows, _) => match read_row(payload) {
                 Some(row) if self.rows.len() < ROWS_MAX => self.rows.push(row),
-                _ => return Answer::Malformed,
+                _ => return RowsState::Malformed,
             },
         }
-        Answer::More
+        RowsState::More
     }
 }
 
-fn read_row(mut rest: &[u8]) -> Option<Row> {
+fn read_row(payload: &[u8]) -> Option<Row> {
+    let mut cursor = Cursor(payload);
     let mut row = Row::new();
-    while let Some((first, behind)) = rest.split_first() {
-        if *first == 0xfb {
-            rest = behind;
+    while !cursor.is_empty() {
+        let mut value = cursor;
+        if value.byte() == Some(NULL) {
+            cursor = value;
             row.push(None);
             continue;
         }
-        let length = usize::try_from(take_number(&mut rest)?).ok()?;
-        let (value, behind) = rest.split_at_checked(length)?;
-        row.push(Some(value.into()));
-        rest = behind;
+        row.push(Some(cursor.lenenc_bytes()?.into()));
     }
     Some(row)
-}
-
-/// Parses a length-encoded integer.
-fn take_number(rest: &mut &[u8]) -> Option<u64> {
-    let (first, behind) = rest.split_first()?;
-    let length = match first {
-        0..=0xfa => {
-            *rest = behind;
-            return Some(u64::from(*first));
-        }
-        0xfc => 2,
-        0xfd => 3,
-        0xfe => 8,
-        _ => return None,
-    };
-    let (bytes, behind) = behind.split_at_checked(length)?;
-    *rest = behind;
-    let number = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
-    Some(bytes.iter().rev().fold(0, number))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn walk(agreed: Capabilities, packets: &[&[u8]]) -> (Answer, Vec<Row>) {
+    fn walk(agreed: Capabilities, packets: &[&[u8]]) -> (RowsState, Vec<Row>) {
         let mut rows = Rows::new(agreed);
-        let mut answer = Answer::More;
+        let mut answer = RowsState::More;
         for packet in packets {
-            assert_eq!(answer, Answer::More, "{packet:?} comes too late");
+            assert_eq!(answer, RowsState::More, "{packet:?} comes too late");
             answer = rows.packet(packet);
         }
         (answer, rows.into_rows())
@@ -147,27 +140,27 @@ mod tests {
         ];
         assert_eq!(
             walk(Capabilities::default(), &packets),
-            (Answer::Done, expect())
+            (RowsState::Done, expect())
         );
         let ok: &[u8] = b"\xfe\0\0\x02\0\0\0";
         let packets = [&b"\x02"[..], b"\x03def", b"\x03def", ROWS[0], ROWS[1], ok];
         assert_eq!(
             walk(Capabilities::DEPRECATE_EOF, &packets),
-            (Answer::Done, expect())
+            (RowsState::Done, expect())
         );
     }
 
     #[test]
     fn other_answers_are_told_apart() {
         let agreed = Capabilities::DEPRECATE_EOF;
-        assert_eq!(walk(agreed, &[b"\0\0\0\x02\0\0\0"]).0, Answer::Done);
-        assert_eq!(walk(agreed, &[b"\xff\x15\x04no"]).0, Answer::Refused);
-        assert_eq!(walk(agreed, &[b""]).0, Answer::Malformed);
+        assert_eq!(walk(agreed, &[b"\0\0\0\x02\0\0\0"]).0, RowsState::Done);
+        assert_eq!(walk(agreed, &[b"\xff\x15\x04no"]).0, RowsState::Refused);
+        assert_eq!(walk(agreed, &[b""]).0, RowsState::Malformed);
         assert_eq!(
             walk(agreed, &[b"\x01", b"\x03def", b"\x05a"]).0,
-            Answer::Malformed
+            RowsState::Malformed
         );
-        assert_eq!(walk(agreed, &[b"\xfb"]).0, Answer::Malformed);
+        assert_eq!(walk(agreed, &[b"\xfb"]).0, RowsState::Malformed);
     }
 
     #[test]
