@@ -361,7 +361,6 @@ impl TextAnalysis {
         }
     }
 
-    /// Returns whether the statement that the `index`th reply completes may have written.
     /// Returns whether ROW_COUNT() after the text is the number of changed rows in its last OK, or
     /// -1 if a result or an error ends it. GET DIAGNOSTICS leaves an earlier value in place; code
     /// of routines may set another one.
@@ -370,6 +369,7 @@ impl TextAnalysis {
         self.is_counted && !self.needs.intersects(ResultReads::DIAGNOSTICS)
     }
 
+    /// Returns whether the statement that the `index`th reply completes may have written.
     /// `is_last`: no other reply follows.
     #[must_use]
     pub fn may_write_at(&self, index: usize, is_last: bool) -> bool {
