@@ -85,8 +85,8 @@ impl Session<'_> {
         }
     }
 
-    /// Returns a copy of the current request. `None`: there are too many, or the service of the
-    /// mirror was removed.
+    /// Returns a copy of the current request. `None`: there are too many, the service of the mirror
+    /// was removed, or the changes of the mirror cannot be made.
     fn copy_for(&self, mirror: &Mirror, action: &RouteAction) -> Option<RequestCopy> {
         let service = mirror.service.upgrade()?;
         let target = Target::routed(self.worker, &service, service.http()?)?;
@@ -95,7 +95,7 @@ impl Session<'_> {
             worker: Rc::clone(self.worker),
             target,
             copy_slot,
-            request: self.copied_head(mirror),
+            request: self.copied_head(mirror)?,
             method: self.exchange.method,
             hash_key: self.exchange.hash_key,
             wait_slot: WaitSlot::new(),
@@ -108,10 +108,11 @@ impl Session<'_> {
     }
 
     /// Returns the head that the server of the request gets, with the changes of the mirror.
-    fn copied_head(&self, mirror: &Mirror) -> Vec<u8> {
+    /// `None`: they cannot be made, and the mirror must not get what they remove.
+    fn copied_head(&self, mirror: &Mirror) -> Option<Vec<u8>> {
         let request = &self.exchange.outgoing;
         if mirror.set_request.is_empty() && mirror.remove_request.is_empty() {
-            return request.clone();
+            return Some(request.clone());
         }
         let limits = HeadLimits {
             head_bytes_max: usize::MAX,
@@ -122,7 +123,7 @@ impl Session<'_> {
         let head = &mut *self.heads.outgoing.borrow_mut();
         head.clear();
         if !matches!(head.parse(request, &limits), Parsed::Complete) {
-            return request.clone();
+            return None;
         }
         let remove: Vec<&[u8]> = mirror
             .remove_request
@@ -136,7 +137,7 @@ impl Session<'_> {
         };
         let mut out = Vec::with_capacity(request.len());
         write_request(&mut out, head, request, &edit);
-        out
+        Some(out)
     }
 }
 
