@@ -41,6 +41,6 @@ pub use idle_pool::{IdlePool, ReleaseDecision};
 pub use shared_pools::{Pool, PoolStats, SharedPools};
 pub use types::{
     AcquireDecision, CancelOutcome, Checkout, CloseReason, ClosingConnection, Condition,
-    LimitScope, OpenFailure, PoolKey, PoolLimits, PoolRefusal, PoolSettings, TaskKind, WaitTicket,
-    WorkerTask,
+    LimitScope, OpenFailure, PoolKey, PoolLimits, PoolRefusal, PoolSettings, Preference, TaskKind,
+    WaitTicket, WorkerTask,
 };

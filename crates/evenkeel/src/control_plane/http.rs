@@ -11,7 +11,7 @@ use evenkeel_config::plan::{
     self, AccessLog, AccessLogPlan, Http2, HttpLimitsPlan, HttpPlan, HttpTimesPlan,
     NamedCertificate, PemFile, RetryPlan,
 };
-use evenkeel_policy::connection_pool::PoolSettings;
+use evenkeel_policy::connection_pool::{PoolSettings, Preference};
 use evenkeel_policy::server_set::Member;
 use evenkeel_proxy::Server;
 use evenkeel_proxy::access_log::{AccessLogFormat, AccessLogSettings};
@@ -93,6 +93,7 @@ pub(super) fn pool_settings(plan: &HttpPlan) -> PoolSettings {
         lifetime_ms: pool.lifetime_ms,
         wait_ms: pool.wait_ms,
         queue_length: usize::try_from(pool.queue_length).unwrap_or(usize::MAX),
+        preference: Preference::New,
         ..PoolSettings::default()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::limits::ConnectionLimits;
 use super::shared_pools::{PoolRecord, State};
-use super::types::{CloseReason, TaskKind, WaitTicket, WorkerTask};
+use super::types::{CloseReason, Preference, TaskKind, WaitTicket, WorkerTask};
 
 /// Reference to an idle connection that can be requested: pool and worker.
 pub(super) type IdleRef = (u64, usize);
@@ -156,7 +156,12 @@ impl State {
 
     /// Requests a connection for each waiting client of a pool, as far as possible.
     pub(super) fn serve(&mut self, id: u64, now_ms: u64, tasks: &mut Vec<WorkerTask>) {
-        if self.is_pool_paused(id) || self.has_spare(id) && self.should_wait(id, now_ms, tasks) {
+        if self.is_pool_paused(id) {
+            return;
+        }
+        let opens = self.settings.preference == Preference::New;
+        while opens && self.unserved(id) > 0 && self.connect_for_waiter(id, now_ms, tasks) {}
+        if self.has_spare(id) && self.should_wait(id, now_ms, tasks) {
             return;
         }
         while self.unserved(id) > 0

@@ -25,6 +25,7 @@ fn settings() -> PoolSettings {
         idle_ms: 100,
         lifetime_ms: 1_000,
         min_idle: 0,
+        preference: Preference::Moved,
     }
 }
 
@@ -135,6 +136,26 @@ fn an_idle_connection_elsewhere_is_asked_for_before_another_is_opened() {
     assert_eq!(scene.tasks(), [(0, TaskKind::HandOverIdle)]);
     let given = scene.idle_pools[0].hand_over_idle(&pool, 3, &mut scene.tasks);
     assert_eq!(given.map(|(to, _)| to), Some(ticket));
+}
+
+#[test]
+fn another_is_opened_before_an_idle_connection_is_moved_if_so_preferred() {
+    let preferred = PoolSettings {
+        preference: Preference::New,
+        ..settings()
+    };
+    for (size, second) in [
+        (2, (1, TaskKind::Connect)),
+        // The limit of the service is reached.
+        (1, (0, TaskKind::HandOverIdle)),
+    ] {
+        let mut scene = Scene::new(size, preferred);
+        let pool = scene.pool(1);
+        let checkout = scene.client(0, &pool, 0);
+        scene.release(0, checkout, 1);
+        scene.wait(1, &pool, 2);
+        assert_eq!(scene.tasks(), [second]);
+    }
 }
 
 #[test]

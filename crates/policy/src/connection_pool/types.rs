@@ -28,6 +28,19 @@ pub struct PoolSettings {
     /// A client that needs another pool's connection closed is served first after waiting longer by
     /// this: a new connection is more expensive.
     pub eviction_wait_ms: u64,
+    /// Connection for a client whose worker has no idle one.
+    pub preference: Preference,
+}
+
+/// Connection for a client whose worker has no idle one, while other workers have some. The other
+/// kind is the second choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Preference {
+    /// An idle one is moved from another worker: a new one costs the server a login.
+    #[default]
+    Moved,
+    /// A new one is opened: clients that stay on their workers would move it with each request.
+    New,
 }
 
 impl Default for PoolSettings {
@@ -41,6 +54,7 @@ impl Default for PoolSettings {
             cross_worker_wait_ms: 5,
             local_wait_ms: 1,
             eviction_wait_ms: 50,
+            preference: Preference::Moved,
         }
     }
 }

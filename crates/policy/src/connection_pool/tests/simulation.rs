@@ -125,6 +125,7 @@ impl World {
             lifetime_ms: [0, 300][dice.below(2)],
             wait_ms: 1_000_000,
             queue_length: 16,
+            preference: [Preference::Moved, Preference::New][dice.below(2)],
             ..PoolSettings::default()
         };
         let shared_pools = Arc::new(SharedPools::new(workers, size, settings));
