@@ -25,7 +25,7 @@ pub struct RouteCounters {
     pub responses: [LocalCounter; 5],
     /// Time from the end of the request head to the end of the response, in microseconds.
     pub request_us: Histogram,
-    /// Copies of requests, in the order of [`CopyOutcome`].
+    /// Copies of requests: answered, failed and dropped ones.
     pub copies: [LocalCounter; 3],
 }
 
@@ -36,7 +36,8 @@ pub(crate) enum CopyOutcome {
     Answered,
     /// No complete response was received within the limits.
     Failed,
-    /// The copy was not begun: too many were in progress, or the service of the mirror was removed.
+    /// The copy was not begun: too many were in progress, the service of the mirror was removed, or
+    /// the changes of the mirror could not be made.
     Dropped,
 }
 
