@@ -36,11 +36,11 @@ impl GivenNames {
     pub(super) fn close(&mut self, name: &[u8], token: u64) -> bool {
         let mut all = self.0.iter_mut();
         let found = all.find(|given| *given.name == *name && given.closed_by.is_none());
-        let has = found.is_some();
-        found
-            .into_iter()
-            .for_each(|given| given.closed_by = Some(token));
-        has
+        let Some(given) = found else {
+            return false;
+        };
+        given.closed_by = Some(token);
+        true
     }
 
     /// Records that the server has executed the Close of the token.

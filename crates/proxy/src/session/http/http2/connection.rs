@@ -230,7 +230,7 @@ impl Served<'_> {
                 }
                 Read::Failed(error) => {
                     drop(state);
-                    self.log_failure(error);
+                    self.record_failure(error);
                     self.phase = Phase::Closing;
                 }
             }
@@ -320,7 +320,7 @@ impl Served<'_> {
         }
         let now_ms = clock::now_ms();
         if let Err(error) = self.check_codec(now_ms) {
-            self.log_failure(error);
+            self.record_failure(error);
             self.phase = Phase::Closing;
         }
         let is_over = self
@@ -346,7 +346,7 @@ impl Served<'_> {
     }
 
     /// Logs the reason for the end of the connection, and counts a flood.
-    fn log_failure(&self, error: ConnectionError) {
+    fn record_failure(&self, error: ConnectionError) {
         let address = self.peer.address.map(|client| client.ip());
         if let Some(address) = address.filter(|_| error.code == ErrorCode::EnhanceYourCalm) {
             let view = self.service.snapshot();
